@@ -3,14 +3,11 @@
 use super::elements::{Elements, Space};
 use super::level::Level;
 use super::pack::Unpacked;
-use super::tile::Tile;
+use super::tile::{Tile, compute_buffered};
 use super::units;
 use super::{Matrix, PAGE, blocks_of, tiles_of};
 use smallvec::SmallVec;
 use std::ops::Range;
-
-/// The elements of the largest tile.
-const TILE: usize = 32 * 32;
 
 /// Tiles whose words are written together: the elements of a row for them fill whole cache lines.
 const TILES: usize = 4;
@@ -188,7 +185,7 @@ impl Block<'_> {
     /// The product of a few rows and a panel. A result narrower than full vectors goes through a buffer.
     unsafe fn tile(&self, rows: usize, panel: &Panel, a: Matrix<*const f32>, out: Matrix<*mut f32>) {
         let compute = self.level.tiles[rows - 1][panel.width / self.level.lanes - 1];
-        let mut tile = Tile {
+        let tile = Tile {
             words: self.padded(),
             a: a.data,
             a_strides: a.strides,
@@ -204,15 +201,7 @@ impl Block<'_> {
             if out.strides[1] == 1 && panel.columns == panel.width {
                 return compute(&tile);
             }
-            let mut values = [0.0; TILE];
-            let width = panel.width;
-            (tile.out, tile.out_stride) = (values.as_mut_ptr(), width);
-            let places = || (0..rows).flat_map(|i| (0..panel.columns).map(move |j| [i, j]));
-            if self.accumulate {
-                places().for_each(|[i, j]| values[i * width + j] = *out.at([i, j]).data);
-            }
-            compute(&tile);
-            places().for_each(|[i, j]| *out.at([i, j]).data = values[i * width + j]);
+            compute_buffered(compute, tile, [rows, panel.columns, panel.width], out);
         }
     }
 }

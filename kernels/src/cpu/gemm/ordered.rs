@@ -5,7 +5,7 @@
 
 use super::level::Level;
 use super::pack::Unpacked;
-use super::tile::Tile;
+use super::tile::{Tile, compute_buffered};
 use super::units::{ROWS, UNIT};
 use super::{Matrix, blocks_of};
 use crate::cpu::narrow::Floats;
@@ -62,7 +62,7 @@ impl<'a> Left<'a> {
 }
 
 impl Registers {
-    /// Those of this processor, if it has them.
+    /// The registers of this processor, if it has them.
     pub(crate) fn find() -> Option<Registers> {
         Level::of_pairs().filter(|level| level.unit == UNIT).map(Registers)
     }
@@ -145,13 +145,14 @@ impl Registers {
         assert!(a.words.len() >= a.span([m, k]) && b.len() >= right_size([k, n]), "operands of these sizes");
         for (columns, rows) in blocks_of(n, PANEL).flat_map(|n| blocks_of(m, ROWS).map(move |m| (n.clone(), m))) {
             let width = columns.len().next_multiple_of(UNIT);
-            let mut tile = Tile {
+            let out = out.at([rows.start, columns.start]);
+            let tile = Tile {
                 words: words_of(k),
                 a: a.words[rows.start / ROWS * a.tile..].as_ptr(),
                 a_strides: [a.strides[0], a.strides[1] / UNIT],
                 b: b[columns.start * words_of(k)..].as_ptr(),
                 b_stride: width,
-                out: out.at([rows.start, columns.start]).data,
+                out: out.data,
                 out_stride: out.strides[0],
                 scale,
                 accumulate,
@@ -161,16 +162,8 @@ impl Registers {
             unsafe {
                 if columns.len() == width {
                     compute(&tile);
-                    continue;
-                }
-                // The result has fewer columns than the registers.
-                let (to, stride) = (tile.out, tile.out_stride);
-                let mut sums = [0.0; ROWS * PANEL];
-                (tile.out, tile.out_stride, tile.accumulate) = (sums.as_mut_ptr(), width, false);
-                compute(&tile);
-                for (i, j) in (0..rows.len()).flat_map(|i| (0..columns.len()).map(move |j| (i, j))) {
-                    let to = to.add(i * stride + j);
-                    *to = if accumulate { *to } else { 0.0 } + sums[i * width + j];
+                } else {
+                    compute_buffered(compute, tile, [rows.len(), columns.len(), width], out);
                 }
             }
         }

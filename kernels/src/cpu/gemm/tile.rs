@@ -1,7 +1,11 @@
 //! Micro-kernel: a tile of the result that stays in registers during the loop over `k`.
 
+use super::Matrix;
 use super::vector::Vector;
 use super::word::Word;
+
+/// The elements of the largest tile.
+const LARGEST: usize = 32 * 32;
 
 /// One tile to compute: `out = scale a b`, or that added.
 pub(super) struct Tile {
@@ -44,6 +48,29 @@ pub(super) unsafe fn compute<V: Vector, W: Word<V>, const ROWS: usize, const VEC
                 put(tile, [i, j], sum);
             }
         }
+    }
+}
+
+/// Computes a tile of `width` columns whose result has fewer, or whose elements are apart, through a buffer.
+///
+/// # Safety
+/// As for `compute`, whose result is `out`.
+pub(super) unsafe fn compute_buffered(
+    compute: unsafe fn(&Tile),
+    mut tile: Tile,
+    [rows, columns, width]: [usize; 3],
+    out: Matrix<*mut f32>,
+) {
+    let mut values = [0.0; LARGEST];
+    (tile.out, tile.out_stride) = (values.as_mut_ptr(), width);
+    let places = || (0..rows).flat_map(|i| (0..columns).map(move |j| [i, j]));
+    // SAFETY: as the caller promises.
+    unsafe {
+        if tile.accumulate {
+            places().for_each(|[i, j]| values[i * width + j] = *out.at([i, j]).data);
+        }
+        compute(&tile);
+        places().for_each(|[i, j]| *out.at([i, j]).data = values[i * width + j]);
     }
 }
 
