@@ -4,36 +4,24 @@ use super::gemm::{Finish, multiply_finished};
 use super::matrix::{Matrices, Matrix};
 use super::nd::span;
 use super::par::Par;
-use super::prefetch::prefetch;
-use crate::cpu::narrow::{Floats, Narrow, round};
+use crate::cpu::narrow::{Floats, FloatsMut, Narrow, SharedFloats};
 
-/// Narrow elements that several threads write to, each in places of its own.
+/// Narrow elements of the result.
 #[derive(Clone, Copy)]
 struct Rounded {
-    format: Narrow,
-    start: *mut u8,
+    to: SharedFloats,
     /// Elements between rows.
     down: usize,
 }
 
-// SAFETY: whoever writes sees to it that threads write to different elements.
-unsafe impl Sync for Rounded {}
-
-impl Rounded {
-    fn place(&self, [row, column]: [usize; 2]) -> *mut u8 {
-        self.start.wrapping_add((row * self.down + column) * self.format.bytes())
-    }
-}
-
 impl Finish for Rounded {
-    fn finish(&self, at: [usize; 2], run: &[f32]) {
+    fn finish(&self, [row, column]: [usize; 2], run: &[f32]) {
         // SAFETY: the last element of the product has been found in the result, and no other run has these.
-        let to = unsafe { std::slice::from_raw_parts_mut(self.place(at), run.len() * self.format.bytes()) };
-        round(self.format, run, to, Par(1));
+        unsafe { self.to.write(row * self.down + column, run) };
     }
 
-    fn prepare(&self, at: [usize; 2], len: usize) {
-        prefetch(self.place(at), len * self.format.bytes());
+    fn prepare(&self, [row, column]: [usize; 2], len: usize) {
+        self.to.prefetch(row * self.down + column, len);
     }
 }
 
@@ -54,7 +42,7 @@ impl Matrices {
         let ([m, n, k], [a_strides, b_strides, strides]) = (self.size, self.strides);
         let last = self.batch.last(2) + span(&[m, n], &strides) - 1;
         assert!(last < out.len() / format.bytes() && self.can_round(), "the products lie in the result");
-        let (start, threads) = (out.as_mut_ptr(), self.threads(par));
+        let (to, threads) = (FloatsMut::Narrow(format, out).shared(), self.threads(par));
         for i in 0..self.batch.count() {
             let [a_first, b_first, first] = self.batch.at(i);
             let a = Matrix { data: a.skip(a_first), strides: a_strides };
@@ -64,7 +52,7 @@ impl Matrices {
                 [down, 1] => ([m, n, k], [a, b], down),
                 [_, down] => ([n, m, k], [b.transposed(), a.transposed()], down),
             };
-            let finish = Rounded { format, start: start.wrapping_add(first * format.bytes()), down };
+            let finish = Rounded { to: to.skip(first), down };
             // SAFETY: no result in f32 is written.
             unsafe { multiply_finished(size, a, b, None, threads, &finish) };
         }

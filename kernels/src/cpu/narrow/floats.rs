@@ -3,6 +3,7 @@
 use std::slice::from_raw_parts_mut;
 
 use super::{Narrow, round_part};
+use crate::cpu::prefetch::prefetch;
 
 /// Numbers in memory, as f32 or in a narrower format.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +102,7 @@ impl<'a> FloatsMut<'a> {
         }
     }
 
-    /// The same, for several threads.
+    /// These numbers, for several threads.
     pub(crate) fn shared(&mut self) -> SharedFloats {
         match self {
             FloatsMut::Wide(x) => SharedFloats { format: None, start: x.as_mut_ptr().cast() },
@@ -130,18 +131,31 @@ unsafe impl Send for SharedFloats {}
 unsafe impl Sync for SharedFloats {}
 
 impl SharedFloats {
+    fn bytes(self) -> usize {
+        self.format.map_or(size_of::<f32>(), Narrow::bytes)
+    }
+
+    /// The elements from the `n`-th on.
+    pub(crate) fn skip(self, n: usize) -> SharedFloats {
+        SharedFloats { start: self.start.wrapping_add(n * self.bytes()), ..self }
+    }
+
+    /// Asks for a number of elements from one on, which are to be written.
+    pub(crate) fn prefetch(self, at: usize, count: usize) {
+        prefetch(self.skip(at).start, count * self.bytes());
+    }
+
     /// Writes numbers from an element on, rounded to the format.
     ///
     /// # Safety
     /// The elements must be there, and no one else touch them now.
     pub(crate) unsafe fn write(self, at: usize, numbers: &[f32]) {
-        let bytes = self.format.map_or(size_of::<f32>(), Narrow::bytes);
-        let to = self.start.wrapping_add(at * bytes);
+        let to = self.skip(at).start;
         // SAFETY: as the caller promises; elements of f32 are aligned, since they were a slice.
         unsafe {
             match self.format {
                 None => std::ptr::copy_nonoverlapping(numbers.as_ptr(), to.cast(), numbers.len()),
-                Some(format) => round_part(format, numbers, from_raw_parts_mut(to, numbers.len() * bytes)),
+                Some(format) => round_part(format, numbers, from_raw_parts_mut(to, numbers.len() * format.bytes())),
             }
         }
     }
