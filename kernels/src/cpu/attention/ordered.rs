@@ -10,7 +10,7 @@ use super::super::gemm::transpose;
 use super::super::matrix::Matrix;
 use super::super::simd::simd;
 use super::Attention;
-use super::tile::{Block, KEYS, LANES, PART, QUERIES, Subblock};
+use super::tile::{self, Block, KEYS, LANES, PART, QUERIES, Subblock};
 use crate::cpu::narrow::{Floats, SharedFloats};
 
 /// Elements of a cache line.
@@ -21,12 +21,8 @@ const WEIGHTS: usize = words_of(QUERIES);
 /// Cuts the scratch memory into slices of the given sizes, each of which begins a cache line.
 fn carve<const N: usize>(scratch: &mut [f32], sizes: [usize; N]) -> [&mut [f32]; N] {
     let skipped = scratch.as_ptr().align_offset(4 * LINE).min(LINE);
-    let mut rest = &mut scratch[skipped..];
-    sizes.map(|size| {
-        let (taken, after) = std::mem::take(&mut rest).split_at_mut(size.next_multiple_of(LINE));
-        rest = after;
-        &mut taken[..size]
-    })
+    let (lines, mut sizes) = (sizes.map(|size| size.next_multiple_of(LINE)), sizes.into_iter());
+    tile::carve(&mut scratch[skipped..], lines).map(|slice| &mut slice[..sizes.next().unwrap_or(0)])
 }
 
 /// Elements of scratch memory that [`carve`] needs.

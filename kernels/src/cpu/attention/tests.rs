@@ -119,13 +119,24 @@ fn assert_within(got: &[f32], exact: &[f64], tolerance: f64, bound: &[f64], unit
 }
 
 /// Compares results of tensors in a format with the definition on their numbers.
-fn check_stored(a: &Attention, [qpos, kpos, qseg, kseg]: &Places, format: Option<Narrow>, par: Par) {
+fn check_stored(a: &Attention, places: &Places, format: Option<Narrow>, par: Par) {
+    check_sink(a, places, None, format, par);
+}
+
+/// Compares results as [`check_stored`] does, with a further score for each query head.
+fn check_sink(
+    a: &Attention,
+    [qpos, kpos, qseg, kseg]: &Places,
+    sink: Option<&Vec<f32>>,
+    format: Option<Narrow>,
+    par: Par,
+) {
     let Attention { b, s, t, g, r, d, c, .. } = *a;
     let rows = b * s * g * r;
     let counts = [(1, rows * d), (2, b * t * g * d), (3, b * t * g * c), (4, rows * c)];
     let stored = counts.map(|(seed, n)| Stored::new(format, &normals(n, seed)));
     let [q, k, v, dout] = stored.each_ref().map(|x| &x.numbers);
-    let x = Inputs { q: q.into(), k: k.into(), v: v.into(), qpos, kpos, qseg, kseg, sink: None };
+    let x = Inputs { q: q.into(), k: k.into(), v: v.into(), qpos, kpos, qseg, kseg, sink: sink.map(Into::into) };
     let exact = naive(a, &x, dout);
     let [q, k, v, dout] = stored.each_ref().map(Stored::floats);
     let x = Inputs { q, k, v, ..x };
@@ -289,41 +300,11 @@ fn windows_and_bounded_scores() {
 /// Queries that see nothing have the sink alone.
 #[test]
 fn sinks_are_scores_without_values() {
-    let seeds = (0..).step_by(10);
-    for ((seed, size), format) in
-        seeds.zip(SIZES).flat_map(|case| [None, Some(Narrow::Bf16)].map(|format| (case, format)))
-    {
-        let [b, s, t, g, r, d, c] = size;
-        let places = random_places([b * s, b * t], seed, 2);
-        let [qpos, kpos, qseg, kseg] = &places;
-        let rows = b * s * g * r;
-        let stored = [(rows * d, 1), (b * t * g * d, 2), (b * t * g * c, 3), (rows * c, 4)]
-            .map(|(n, seed)| Stored::new(format, &normals(n, seed)));
-        let sink = normals(g * r, 5);
-        let sink = Some(sink.as_slice().into());
-        let [q, k, v, dout] = stored.each_ref().map(|x| &x.numbers);
-        let x = Inputs { q: q.into(), k: k.into(), v: v.into(), qpos, kpos, qseg, kseg, sink };
-        let a = attention(size, true);
-        let exact = naive(&a, &x, dout);
-        let [q, k, v, dout] = stored.each_ref().map(Stored::floats);
-        let x = Inputs { q, k, v, ..x };
-        let (mut out, mut lse) = (vec![f32::NAN; rows * c], vec![f32::NAN; rows]);
-        a.forward(&x, &mut out, &mut lse, Par(2), &mut vec![]);
-        let unit = rounding(format);
-        assert_within(&out, &exact.out, 1e-5, &exact.out_bound, unit);
-        assert_close(&lse, &exact.lse, 1e-5);
-        let [mut dq, mut dk, mut dv] = [q, k, v].map(|x| vec![f32::NAN; x.len()]);
-        let out = Stored::new(format, &out);
-        let saved = Saved { out: out.floats(), lse: &lse, dout };
-        a.backward(
-            &x,
-            &saved,
-            Gradients { dq: (&mut dq).into(), dk: (&mut dk).into(), dv: (&mut dv).into() },
-            Par(1),
-            &mut vec![],
-        );
-        for ((got, exact), bound) in [dq, dk, dv].iter().zip(&exact.gradients).zip(&exact.bounds) {
-            assert_within(got, exact, 3e-5, bound, unit);
+    for (seed, size) in (0..).step_by(10).zip(SIZES) {
+        let [b, s, t, g, r, ..] = size;
+        let (places, sink) = (random_places([b * s, b * t], seed, 2), normals(g * r, 5));
+        for format in [None, Some(Narrow::Bf16)] {
+            check_sink(&attention(size, true), &places, Some(&sink), format, Par(2));
         }
     }
 }

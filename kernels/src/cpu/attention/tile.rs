@@ -48,7 +48,7 @@ impl Subblock {
         self.hidden == self.keys.end
     }
 
-    /// The same with keys from an earlier one on, which need not be seen.
+    /// A part whose keys begin with an earlier one, which need not be seen.
     pub(super) fn with_keys_from(self, start: usize) -> Subblock {
         let hidden = if start < self.keys.start { start } else { self.hidden };
         Subblock { keys: start..self.keys.end, hidden, ..self }
@@ -237,9 +237,9 @@ impl<'a> Block<'a> {
         self.bound_and_hide(part, 1.0, scores);
     }
 
-    /// Bounds scores, `scale` times those that are given, if there is a bound, and hides keys that are not seen. Without a bound, those
-    /// that are seen stay as they are.
-    pub(super) fn bound_and_hide(&self, part: &Subblock, scale: f32, scores: &mut [f32]) {
+    /// Bounds scores, `scale` times those that are given, if there is a bound, and hides keys that are not seen. Returns the factor of the
+    /// scores that are now stored: without a bound they are not scaled.
+    pub(super) fn bound_and_hide(&self, part: &Subblock, scale: f32, scores: &mut [f32]) -> f32 {
         let Attention { causal, softcap, .. } = *self.attention;
         if let Some(softcap) = softcap {
             bound_scores(scores, scale, softcap);
@@ -251,6 +251,7 @@ impl<'a> Block<'a> {
             let places = [self.query_places(&part.lanes), self.key_places(&hidden)];
             mask(scores, lanes, places, causal, self.attention.reach());
         }
+        if softcap.is_some() { 1.0 } else { scale }
     }
 
     /// `out = scale a b` for `a` a row per key and `b` of columns of `width` elements, in rows of the part's lanes.

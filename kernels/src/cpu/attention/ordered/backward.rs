@@ -55,9 +55,10 @@ pub(in super::super) unsafe fn blocks<'a>(
 ) {
     let (mut held, mut blocks) = (Held::default(), blocks.peekable());
     let mut is_first = true;
+    registers.prepare();
     while let Some(block) = blocks.next() {
         let last = blocks.peek().is_none_or(|next| next.key_head() != block.key_head());
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller promises; the registers are prepared.
         unsafe { one(&block, registers, &mut held, saved, (gradients, [is_first, last]), scratch) };
         is_first = last;
     }
@@ -66,7 +67,7 @@ pub(in super::super) unsafe fn blocks<'a>(
 /// Adds what one block of queries contributes: the first one of a key head begins its gradients, and the last one writes them.
 ///
 /// # Safety
-/// As for [`blocks`]; the scratch memory has what is held, and sums of the key head.
+/// As for [`blocks`]; the registers are prepared, and the scratch memory has what is held, and sums of the key head.
 unsafe fn one(
     block: &Block<'_>,
     registers: Registers,
@@ -76,7 +77,7 @@ unsafe fn one(
     scratch: &mut [f32],
 ) {
     let attention = block.attention;
-    let Attention { d, c, scale, softcap, .. } = *attention;
+    let Attention { d, c, scale, .. } = *attention;
     let slices = carve(scratch, sizes(attention));
     let [dk, dv, queries, douts, q, dout, space, keys, values, key_columns, weights @ ..] = slices;
     let [p, dp, rounded, ds, ds_pairs, dq_columns, sums, factors, rows] = weights;
@@ -85,7 +86,6 @@ unsafe fn one(
     }
     let (lse, delta) = sums.split_at_mut(QUERIES);
     let n = block.queries.len();
-    registers.prepare();
     row_products(block, saved, delta);
     log_sums(block, saved.lse, lse);
     let [q_rows, dout_rows] = [(block.x.q, d), (saved.dout, c)].map(|(x, width)| block.of_queries(0, x, width));
@@ -115,10 +115,9 @@ unsafe fn one(
             let (n, lanes, first) = (part.keys.len(), part.lanes.len(), part.lanes.start);
             let (p, dp) = (&mut p[..n * lanes], &mut dp[..n * lanes]);
             queries.products(registers, Left::tiles(keys, d).skip_rows(before), &part, p);
-            block.bound_and_hide(&part, scale, p);
+            let stored = block.bound_and_hide(&part, scale, p);
             douts.products(registers, Left::tiles(values, c).skip_rows(before), &part, dp);
-            let scale = if softcap.is_some() { 1.0 } else { scale };
-            weights_of(block, &part, scale, [p, dp], [&*lse, &*delta].map(|x| &x[part.lanes.clone()]), factors);
+            weights_of(block, &part, stored, [p, dp], [&*lse, &*delta].map(|x| &x[part.lanes.clone()]), factors);
             registers.round_left(p, lanes, &mut rounded[before * WEIGHTS..], [first, WEIGHTS]);
             registers.round_left(dp, lanes, &mut ds[before * WEIGHTS..], [first, WEIGHTS]);
             let ds_pairs = &mut ds_pairs[..right_size([n, lanes])];

@@ -66,7 +66,7 @@ unsafe fn one(
     scratch: &mut [f32],
 ) {
     let attention = block.attention;
-    let Attention { d, c, scale, softcap, .. } = *attention;
+    let Attention { d, c, scale, .. } = *attention;
     let slices = carve(scratch, sizes(attention));
     let [queries, space, keys, values, scores, weights, acc, max, sum, shrink, factors, rows] = slices;
     let queries =
@@ -88,8 +88,8 @@ unsafe fn one(
             let (n, lanes, at) = (part.keys.len(), part.lanes.len(), part.lanes.clone());
             let scores = &mut scores[..n * lanes];
             queries.products(registers, Left::tiles(keys, d).skip_rows(before), &part, scores);
-            block.bound_and_hide(&part, scale, scores);
-            let (scale, shrink) = (if softcap.is_some() { 1.0 } else { scale }, &mut shrink[at.clone()]);
+            let scale = block.bound_and_hide(&part, scale, scores);
+            let shrink = &mut shrink[at.clone()];
             online_softmax(scores, scale, &mut max[at.clone()], &mut sum[at.clone()], shrink);
             let acc = &mut acc[c * at.start..c * at.end];
             scale_columns(acc, shrink);
