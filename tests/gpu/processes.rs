@@ -86,7 +86,7 @@ fn steps_of_processes_as_graphs_are_the_steps_and_rows_keep_them_eager() {
         };
         let (graph, launches, is_eager) = run(&options);
         let (eager, none, _) = run(&[&options[..], &["--no-graphs"]].concat());
-        // Of four steps the first makes all ready; of two batches of validation the first does.
+        // The first of four steps makes all ready, and so does the first of two batches of validation.
         let expected = if is_graph { processes * (3 + 1) } else { 0 };
         assert_eq!((graph, launches, none, is_eager), (eager, expected, 0, !is_graph), "{parallel}");
     }

@@ -26,7 +26,7 @@ impl EngineMember {
         EngineMember { plan, sources, results, staging, rows: RowMoves::default() }
     }
 
-    /// The same with the numbers of filled rows of the chunks that it gives and gets.
+    /// A copy with the numbers of filled rows of the chunks that it gives and gets.
     pub(super) fn filled(mut self, counts: [&[i32]; 2]) -> EngineMember {
         let moves = self.plan.rows.as_ref().expect("rows move").moves(counts);
         self.results.iter_mut().for_each(|result| result.fill(0.0));

@@ -76,7 +76,7 @@ fn inputs<'a>(call: &Call<'a>, at: usize) -> Inputs<'a> {
     Inputs { q, k, v, qpos, kpos, qseg, kseg, sink: None }
 }
 
-/// True if the attention of operands of one format gives results of that format, of which there are so many.
+/// True if all these operands and the first `results` results have one format, in which the attention writes.
 fn writes(plan: &Plan, site: &KernelSite<'_>, operands: &[usize], results: usize) -> bool {
     let types = operands.iter().map(|&at| site.operands[at]).chain(site.results[..results].iter().copied());
     let mut formats = types.map(|ty| narrow(ty.dtype));

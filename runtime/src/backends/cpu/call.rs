@@ -237,13 +237,7 @@ impl<'a> Call<'a> {
 
     /// The first results, for kernels that write them once; empty slices for those that there are not.
     pub(super) fn outs<const N: usize>(&mut self) -> [&'a mut [f32]; N] {
-        let (mut places, mut made) = (self.results.iter(), std::mem::take(&mut self.made).iter_mut());
-        std::array::from_fn(|_| match (places.next(), made.next()) {
-            (Some(_), Some(buffer)) if buffer.is_used => &mut buffer.data[..],
-            // SAFETY: as in `out`.
-            (Some(&place), _) => unsafe { self.arena.elements_mut(place) },
-            (None, _) => &mut [],
-        })
+        self.floats_out().map(FloatsMut::wide)
     }
 
     /// As [`Call::outs`], in whatever format they are, if the kernel writes narrow elements as they are.
