@@ -4,7 +4,7 @@ use crate::eval::is_alias;
 use crate::graph::{Arg, RecordedNode, Recording, ValueId};
 
 /// Ops whose result shares memory with their first operand, or may, beside those that keep their operand's elements.
-const VIEWS: [&str; 16] = [
+const VIEWS: [&str; 18] = [
     "aten.view",
     "aten.view_as",
     "aten.reshape",
@@ -21,6 +21,8 @@ const VIEWS: [&str; 16] = [
     "aten.select",
     "aten.split",
     "aten.split_with_sizes",
+    "aten.chunk",
+    "aten.unbind",
 ];
 
 /// True for ops that write over their first operand: their names end in `_`, but not as `__and__` does.
@@ -30,10 +32,7 @@ fn overwrites(node: &RecordedNode) -> bool {
 }
 
 fn shares(node: &RecordedNode) -> bool {
-    VIEWS.contains(&node.family())
-        || matches!(node.family(), "aten.chunk" | "aten.unbind")
-        || is_alias(node)
-        || overwrites(node)
+    VIEWS.contains(&node.family()) || is_alias(node) || overwrites(node)
 }
 
 /// The first node that reads a value whose memory another node has written over.
