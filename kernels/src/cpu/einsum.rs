@@ -14,9 +14,9 @@
 //! strided operands are multiplied in place. Labels that cannot be merged, but leave a large dimension, become loops. Every
 //! other operand is copied into scratch memory in a contiguous order.
 //!
-//! Operands in narrow formats are widened part by part inside the matrix product. Those that are summed, copied or
-//! multiplied otherwise are widened into scratch memory first. Either way, the result has the bits of the same contraction
-//! of their f32 numbers, unless the processor multiplies pairs of bf16 (`gemm`).
+//! Operands in narrow formats are widened part by part inside the matrix product, and copied as they are. Those that are
+//! summed or multiplied otherwise are widened into scratch memory first. Either way, the result has the bits of the same
+//! contraction of their f32 numbers, unless the processor multiplies pairs of bf16 (`gemm`).
 
 use super::elementwise::{Binary, Strided, add_assign, broadcast_binary};
 use super::matrix::{Loops, Matrices};
@@ -24,7 +24,7 @@ use super::nd::{Dims, merge, row_major};
 use super::par::Par;
 use super::reduce::{Reduction, reduce};
 use super::shape::{View, add_strided, copy_strided};
-use crate::cpu::narrow::{Floats, Narrow, widen};
+use crate::cpu::narrow::{Floats, Narrow, bytes_of, widen};
 
 /// A dimension of this length fills a matrix product, so that other labels are looped over and nothing is copied.
 const LOOP_ABOVE: usize = 48;
@@ -178,7 +178,7 @@ impl Einsum {
     /// True if the contraction can be [rounded](Einsum::run_rounded) without its result in f32.
     pub fn can_round(&self) -> bool {
         let matrices = if let Product::Matrices(matrices) = &self.product { matrices.can_round() } else { false };
-        matrices && self.out.is_none() && self.flops > 0
+        matrices && self.flops > 0
     }
 
     /// Computes the contraction in f32, row by row, and rounds it into narrow elements. `scratch` is as for [`run`](Einsum::run).
@@ -196,14 +196,21 @@ impl Einsum {
         let (a, b) = (a.into(), b.into());
         assert_eq!([a.len(), b.len(), out.len() / format.bytes()], self.sizes, "sizes of a, b and out");
         let Product::Matrices(matrices) = &self.product else { panic!("a contraction of matrices") };
-        let needed = self.a.scratch(a, false) + self.b.scratch(b, false);
+        let result = if self.out.is_some() { words(format, self.len()) } else { 0 };
+        let needed = self.a.scratch(a, false) + self.b.scratch(b, false) + result;
         if scratch.len() < needed {
             scratch.resize(needed, 0.0);
         }
         let mut free = &mut scratch[..];
         let a = self.a.prepare(a, false, &mut free, par);
         let b = self.b.prepare(b, false, &mut free, par);
-        matrices.run_rounded(a, b, (format, out), par);
+        let Some((dims, strides)) = &self.out else {
+            return matrices.run_rounded(a, b, (format, out), par);
+        };
+        let result = &mut bytes_of(take(&mut free, result))[..out.len()];
+        matrices.run_rounded(a, b, (format, result), par);
+        let (from, to) = (row_major(dims), View { offset: 0, strides });
+        copy_narrow(format, result, View { offset: 0, strides: &from }, out, to, dims);
     }
 
     fn contract(&self, a: Floats, b: Floats, out: &mut [f32], accumulate: bool, par: Par, scratch: &mut Vec<f32>) {
@@ -328,7 +335,7 @@ impl Parts {
 impl Operand {
     /// True if [`Operand::prepare`] writes `x` into scratch memory in f32 as it is.
     fn widens(&self, x: Floats, wide: bool) -> bool {
-        matches!(x, Floats::Narrow(..)) && (wide || self.summed.is_some() || self.packing.is_some())
+        matches!(x, Floats::Narrow(..)) && (wide || self.summed.is_some())
     }
 
     /// Elements of scratch memory that [`Operand::prepare`] takes.
@@ -337,7 +344,7 @@ impl Operand {
         self.summed_len * copies + if self.widens(x, wide) { x.len() } else { 0 }
     }
 
-    /// The operand in the layout of the product, in f32 if it is changed for that or must be `wide`.
+    /// The operand in the layout of the product, in f32 if it is summed for that or must be `wide`.
     pub(super) fn prepare<'s>(&self, x: Floats<'s>, wide: bool, free: &mut &'s mut [f32], par: Par) -> Floats<'s> {
         let mut x = x;
         if let (Floats::Narrow(format, bytes), true) = (x, self.widens(x, wide)) {
@@ -351,12 +358,36 @@ impl Operand {
             x = Floats::Wide(sum);
         }
         if let Some((dims, strides)) = &self.packing {
-            let packed = take(free, self.summed_len);
             let to = row_major(dims);
-            copy_strided(x.wide(), View { offset: 0, strides }, packed, View { offset: 0, strides: &to }, dims);
-            x = Floats::Wide(packed);
+            let (from, to) = (View { offset: 0, strides }, View { offset: 0, strides: &to });
+            x = match x {
+                Floats::Wide(x) => {
+                    let packed = take(free, self.summed_len);
+                    copy_strided(x, from, packed, to, dims);
+                    Floats::Wide(packed)
+                }
+                Floats::Narrow(format, bytes) => {
+                    let packed = bytes_of(take(free, words(format, x.len())));
+                    let packed = &mut packed[..bytes.len()];
+                    copy_narrow(format, bytes, from, packed, to, dims);
+                    Floats::Narrow(format, packed)
+                }
+            };
         }
         x
+    }
+}
+
+/// Elements of f32 that take the memory of narrow ones.
+fn words(format: Narrow, elements: usize) -> usize {
+    (elements * format.bytes()).div_ceil(size_of::<f32>())
+}
+
+/// Copies a view of narrow elements of shape `dims`.
+fn copy_narrow(format: Narrow, from: &[u8], a: View<'_>, to: &mut [u8], b: View<'_>, dims: &[usize]) {
+    match format.bytes() {
+        2 => copy_strided(from.as_chunks::<2>().0, a, to.as_chunks_mut::<2>().0, b, dims),
+        _ => copy_strided(from, a, to, b, dims),
     }
 }
 

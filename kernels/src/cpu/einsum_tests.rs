@@ -180,6 +180,29 @@ fn products_of_models_are_rounded_row_by_row() {
     }
 }
 
+/// Experts have few rows of each group next to each other: tokens and results are copied.
+#[test]
+fn narrow_operands_are_copied_as_they_are() {
+    let size = |l| match l {
+        'g' => 30,
+        'c' => 16,
+        'e' => 3,
+        _ => 70,
+    };
+    for eq in ["gech,ehf>gecf", "gech,gecf>ehf"] {
+        let (plan, count) = plan(eq, &size);
+        let tokens = Stored::new(Some(Narrow::Bf16), &vec![0.0; count[0]]);
+        let mut scratch = vec![0.0; plan.a.scratch(tokens.floats(), false)];
+        let copied = plan.a.prepare(tokens.floats(), false, &mut &mut scratch[..], Par(1));
+        let Floats::Narrow(_, copied) = copied else { panic!("{eq}: a copy in f32") };
+        assert!(plan.a.packing.is_some() && copied.len() == 2 * count[0], "{eq}: {plan:?}");
+        for formats in Stored::mixes() {
+            (1..=2).for_each(|threads| check_narrow(eq, &size, formats, Par(threads)));
+        }
+    }
+    assert!(plan("gech,ehf>gecf", &size).0.can_round());
+}
+
 #[test]
 fn an_empty_contraction_leaves_what_was_there() {
     let plan = Einsum::new(&['m', 'k'], &['k', 'n'], &['m', 'n'], &[2, 0], &[0, 2]).unwrap();
