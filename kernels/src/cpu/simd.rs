@@ -1,5 +1,8 @@
 //! Compilation of one function for several instruction sets, and folds that vectorise.
 
+#[cfg(target_arch = "x86_64")]
+use std::sync::OnceLock;
+
 /// Defines functions that are compiled for AVX-512, for AVX2 and for the target's baseline, and that pick at run time.
 ///
 /// Functions profit only if they are inlined into the body, so it calls `#[inline(always)]` functions and closures. In the body,
@@ -37,6 +40,7 @@ pub(crate) use simd;
 
 /// The instruction sets a kernel is compiled for.
 #[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
 pub(crate) enum Level {
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
@@ -48,9 +52,14 @@ pub(crate) enum Level {
 
 #[cfg(target_arch = "x86_64")]
 impl Level {
-    /// The best level this processor has. The standard library caches the answer.
+    /// The best level this processor has. Kernels of a few hundred elements ask for it, so that it is one load.
     #[inline]
     pub(crate) fn detect() -> Level {
+        static BEST: OnceLock<Level> = OnceLock::new();
+        *BEST.get_or_init(Level::of_processor)
+    }
+
+    fn of_processor() -> Level {
         let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
         let avx512 = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")

@@ -141,7 +141,7 @@ pub trait Finish: Sync {
 }
 
 /// The most elements of a run on which [`Finish`] works.
-pub const RUN: usize = 256;
+pub const RUN: usize = 512;
 
 impl<F: Fn([usize; 2], &[f32]) + Sync> Finish for F {
     fn finish(&self, at: [usize; 2], run: &[f32]) {
