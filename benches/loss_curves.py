@@ -1,9 +1,10 @@
 """Trains small models in every precision, on one device and on eight, and draws their losses: docs/loss-curves.svg. With `--layouts` it trains them
-in f32 by every technique: docs/layout-curves.svg.
+in f32 by every technique: docs/layout-curves.svg. With `--seeds` it trains them in f32 and bf16 by several seeds, and prints how far means lie apart.
 
     cargo build --release
     python3 benches/loss_curves.py
     python3 benches/loss_curves.py --layouts
+    python3 benches/loss_curves.py --seeds 8
 
 Nothing but Python's standard library is needed. Runs that are there are not repeated; `--out` has them.
 """
@@ -11,6 +12,7 @@ Nothing but Python's standard library is needed. Runs that are there are not rep
 import argparse
 import json
 import os
+import statistics
 import subprocess
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -62,13 +64,13 @@ WIDTH, HEIGHT, LEFT, TOP = 400, 230, 52, 40
 FEW, APART = 6, 120
 
 
-def losses(options, model, config, precision):
+def losses(options, model, config, precision, seed=1):
     """Loss of each step, and the validation loss at the end."""
-    out = os.path.join(options.out, f"{model}-{precision}-{config}")
+    out = os.path.join(options.out, f"{model}-{precision}-{config}-seed-{seed}")
     metrics = os.path.join(out, "metrics.jsonl")
     if not os.path.exists(os.path.join(out, "done")):
         command = [options.binary, "train", model, "--data", options.data, "--precision", precision, "--parallel", config]
-        command += ["--steps", str(options.steps), "--seq", str(options.seq), "--global-batch", "8", "--seed", "1", "--eval-every", "0"]
+        command += ["--steps", str(options.steps), "--seq", str(options.seq), "--global-batch", "8", "--seed", str(seed), "--eval-every", "0"]
         subprocess.run([*command, "--final-eval-batches", "16", "--out", out], check=True)
         open(os.path.join(out, "done"), "w").close()
     with open(metrics) as file:
@@ -131,12 +133,28 @@ def main():
     arguments.add_argument("--steps", type=int, default=300)
     arguments.add_argument("--seq", type=int, default=128, help="tokens of a sequence")
     arguments.add_argument("--layouts", action="store_true", help="train by every technique in f32, instead of in every precision")
+    arguments.add_argument("--seeds", type=int, metavar="N", help="train by the seeds 1 to N in f32 and bf16, and print a table")
     options = arguments.parse_args()
-    if options.layouts:
+    if options.seeds is not None:
+        if options.seeds < 2:
+            arguments.error("--seeds takes 2 or more: one seed has no spread")
+        seeds(options)
+    elif options.layouts:
         panels = [(name, layouts(options, model), dict(zip(LAYOUTS[model], COLORS))) for model, name in MODELS.items()]
         draw([panels], "layout-curves.svg", HEIGHT)
     else:
         draw([precisions(options, model, name) for model, name in MODELS.items()], "loss-curves.svg", HEIGHT)
+
+
+def seeds(options):
+    """Prints means over seeds with their standard errors: losses of single seeds differ by more than formats do. Differences are taken seed by seed."""
+    with_error = lambda numbers: (statistics.mean(numbers), statistics.stdev(numbers) / len(numbers) ** 0.5)
+    print("| model | seeds | f32, nats per byte | bf16 | bf16 to f32 |\n|---|---|---|---|---|")
+    for model in MODELS:
+        f32, bf16 = ([losses(options, model, "dp=1", p, seed + 1)[1] for seed in range(options.seeds)] for p in ("f32", "bf16"))
+        apart = [(b - a) / a * 100 for a, b in zip(f32, bf16)]
+        means = " | ".join("{:.4f} ± {:.4f}".format(*with_error(numbers)) for numbers in (f32, bf16))
+        print(f"| {model} | {options.seeds} | {means} | {'{:+.2f} ± {:.2f} %'.format(*with_error(apart))} |", flush=True)
 
 
 def layouts(options, model):
