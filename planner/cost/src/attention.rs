@@ -67,7 +67,7 @@ impl Platform<'_> {
             return 0.0;
         }
         match self.attention_kernel() {
-            Some(kernel) => self.flash(shape, backward, kernel),
+            Some((kernel, rates)) => self.flash(shape, backward, self.rates_on_activations(kernel, rates)),
             None => self.unfused(shape, backward),
         }
     }
@@ -79,18 +79,29 @@ impl Platform<'_> {
 
     /// Best kernel that both stack and device support. If the device is newer than all of the stack's kernels, its own
     /// simplest kernel is used, which comes with the device's libraries.
-    fn attention_kernel(&self) -> Option<&Attention> {
+    fn attention_kernel(&self) -> Option<(Kernel, &Attention)> {
         let best = self.stack.facts.attention;
         let on_device = &self.cluster.device.attention;
         if best == Kernel::Unfused {
             return None;
         }
-        on_device.range(..=best).next_back().or_else(|| on_device.iter().next()).map(|(_, rates)| rates)
+        on_device.range(..=best).next_back().or_else(|| on_device.iter().next()).map(|(&kernel, rates)| (kernel, rates))
+    }
+
+    /// Speeds of a kernel on operands of the format that activations have, with operations per second of which they are fractions.
+    fn rates_on_activations<'a>(&'a self, kernel: Kernel, half: &'a Attention) -> (&'a Attention, f64) {
+        let device = &self.cluster.device;
+        let is_f32 = self.recipe.activation > Format::Half.bytes();
+        match device.attention_f32.get(&kernel).filter(|_| is_f32) {
+            Some(rates) => (rates, device.flops_f32),
+            None if is_f32 => (half, device.flops_bf16 * half.f32.unwrap_or(1.0)),
+            None => (half, device.flops_bf16),
+        }
     }
 
     /// Operations over the kernel's rate for this head size and sequence length. The rate is scaled by the
     /// multiprocessors in use, one per block.
-    fn flash(&self, shape: &AttentionShape, backward: bool, kernel: &Attention) -> f64 {
+    fn flash(&self, shape: &AttentionShape, backward: bool, (kernel, peak): (&Attention, f64)) -> f64 {
         let device = &self.cluster.device;
         let (shares, half, rows) = if backward {
             (&kernel.backward, kernel.half.backward, shape.keys)
@@ -102,10 +113,7 @@ impl Platform<'_> {
         let share = shares.at(padded) * shape.d / padded * looked_at / (looked_at + half);
         let waves = shape.batch * shape.heads * (rows / BLOCK).ceil() / device.sms as f64;
         let busy = if waves < 0.5 { waves } else { waves / (waves + 0.5) };
-        let rate = device.flops_bf16 * share * busy * self.stack.fitted.attention.value;
-        // Attention has the format of the activations.
-        let is_f32 = self.recipe.activation > Format::Half.bytes();
-        let rate = if is_f32 { rate * kernel.f32.unwrap_or(1.0) } else { rate };
+        let rate = peak * share * busy * self.stack.fitted.attention.value;
         (device.start + shape.flops(backward) / rate).max(self.copy(shape.bytes(backward)))
     }
 
@@ -221,6 +229,20 @@ mod tests {
         assert_eq!(seconds(None, 4.0), seconds(None, 2.0));
         assert_eq!(seconds(Some(0.25), 2.0), seconds(None, 2.0));
         assert!((seconds(Some(0.25), 4.0) / seconds(None, 4.0) - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn f32_has_the_speeds_that_are_stated_for_it() {
+        let seconds = |activation: f64| {
+            let mut cluster = Cluster::find("h100").unwrap();
+            let device = &mut cluster.device;
+            (device.start, device.flops_f32) = (0.0, device.flops_bf16 / 2.0);
+            device.attention_f32 = device.attention.clone();
+            let stack = Stack::find("meshwright-cuda").unwrap();
+            let recipe = Recipe { activation, ..Recipe::bf16() };
+            Platform { cluster: &cluster, stack: &stack, recipe: &recipe }.attention(&shape(4096.0, true), false)
+        };
+        assert!((seconds(4.0) / seconds(2.0) - 2.0).abs() < 1e-9);
     }
 
     #[test]

@@ -18,8 +18,11 @@ pub struct Device {
     pub name: String,
     /// Peak floating-point operations per second on f32 operands; also used for integers and for widened types.
     pub flops_f32: f64,
-    /// Peak operations per second on bf16 operands.
+    /// Peak operations per second on bf16 operands, and on fp16 unless `widens_f16`.
     pub flops_bf16: f64,
+    /// True if kernels widen fp16 to f32 and have its rates, as on processors.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub widens_f16: bool,
     /// Peak operations per second on 8-bit operands; omitted if unsupported.
     pub flops_f8: Option<f64>,
     /// Peak operations per second on 4-bit operands; omitted if unsupported.
@@ -53,6 +56,10 @@ pub struct Device {
     /// Speeds of its attention kernels.
     #[serde(default)]
     pub attention: BTreeMap<Kernel, Attention>,
+    /// Speeds on f32 operands, as fractions of the f32 peak. A kernel that is not listed has [`Attention::f32`] of its speed in half
+    /// precision.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attention_f32: BTreeMap<Kernel, Attention>,
 }
 
 /// Matrix multiplication parameters of a device.
@@ -71,6 +78,8 @@ pub struct Matmul {
     pub power: f64,
     /// Cost of filling and draining a tile, in steps of k.
     pub depth: f64,
+    /// The same on f32 operands; omitted if equal.
+    pub depth_f32: Option<f64>,
     /// Tiles that a part computes with.
     pub tiles: Vec<Tile>,
 }
@@ -219,7 +228,7 @@ impl Default for Matmul {
     /// Values for large products on the accelerators of the presets, without tiles.
     fn default() -> Matmul {
         let tiles = vec![Tile { rows: 1.0, columns: 1.0, share: 1.0 }];
-        Matmul { f32: 0.8, half: 0.8, f8: 0.7, f4: 0.6, power: 1.0, depth: 0.0, tiles }
+        Matmul { f32: 0.8, half: 0.8, f8: 0.7, f4: 0.6, power: 1.0, depth: 0.0, depth_f32: None, tiles }
     }
 }
 
@@ -249,6 +258,11 @@ impl Device {
             Format::F8 => self.flops_f8,
             Format::F4 => self.flops_f4,
         }
+    }
+
+    /// Cost of filling and draining a tile of a product, in steps of its depth.
+    pub fn depth(&self, format: Format) -> f64 {
+        self.matmul.depth_f32.filter(|_| format == Format::F32).unwrap_or(self.matmul.depth)
     }
 
     /// Operations per second that large products sustain in a long step. Unsupported formats are widened to half
@@ -286,12 +300,27 @@ impl Cluster {
         dealt
     }
 
+    /// The cluster with the rates that kernels have in a precision recipe.
+    #[must_use]
+    pub fn computing_in(mut self, recipe: &str) -> Cluster {
+        let device = &mut self.device;
+        if device.widens_f16 && recipe.starts_with("fp16") {
+            device.flops_bf16 = device.flops_f32;
+            device.matmul.half = device.matmul.f32;
+            device.matmul.depth = device.depth(Format::F32);
+            let wide = std::mem::take(&mut device.attention_f32);
+            device.attention.extend(wide);
+        }
+        self
+    }
+
     /// Cluster whose devices combine this number of cores each; only the rates of devices that are cores change.
     #[must_use]
     pub fn with_cores_each(&self, each: u64) -> Cluster {
         let mut dealt = self.clone();
         let device = &mut dealt.device;
-        for rate in [&mut device.flops_f32, &mut device.flops_bf16, &mut device.memory_bandwidth] {
+        let rates = [&mut device.flops_f32, &mut device.flops_bf16, &mut device.memory_bandwidth];
+        for rate in rates.into_iter().chain(&mut device.flops_f8) {
             *rate *= each as f64;
         }
         dealt.cores = self.cores.map(|cores| cores / each);

@@ -50,7 +50,7 @@ impl Platform<'_> {
         let seconds = |Tile { rows, columns, share }: Tile| {
             let tiles = batch * (m / rows).ceil() * (n / columns).ceil();
             let waves = (tiles / device.sms as f64).ceil();
-            waves * 2.0 * rows * columns * (k + device.matmul.depth) / (rate * share)
+            waves * 2.0 * rows * columns * (k + device.depth(format)) / (rate * share)
         };
         let tiles = device.matmul.tiles.iter().flat_map(|&tile| [tile, tile.transposed()]);
         tiles.map(seconds).fold(f64::INFINITY, f64::min)
@@ -131,6 +131,21 @@ mod tests {
         // An accumulated f32 result is read and written.
         let thin = |accumulate| platform.matmul(1.0, 8192.0, 8192.0, 64.0, Format::Half, accumulate);
         assert!(thin(true) > 1.5 * thin(false));
+    }
+
+    #[test]
+    fn tiles_of_f32_have_a_depth_of_their_own() {
+        let seconds = |depth_f32, format| {
+            let mut cluster = Cluster::find("a100").unwrap();
+            (cluster.device.start, cluster.device.matmul.depth_f32) = (0.0, depth_f32);
+            let stack = Stack::find("meshwright-cuda").unwrap();
+            let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+            platform.matmul(1.0, 8192.0, 8192.0, 8192.0, format, false)
+        };
+        let depth = Cluster::find("a100").unwrap().device.matmul.depth;
+        let [equal, deeper] = [None, Some(depth + 8192.0)].map(|depth| seconds(depth, Format::F32));
+        assert!((deeper / equal - (1.0 + 8192.0 / (8192.0 + depth))).abs() < 1e-9);
+        assert_eq!(seconds(None, Format::Half), seconds(Some(depth + 8192.0), Format::Half));
     }
 
     #[test]

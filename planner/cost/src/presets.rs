@@ -156,14 +156,16 @@ fn check_device(device: &Device, complaints: &mut Vec<String>) {
         check(&format!("matmul.{key}"), share, 0.01, 1.0, "a share of the peak");
     }
     check("matmul.depth", matmul.depth, 0.0, 1e5, "steps of k");
+    matmul.depth_f32.into_iter().for_each(|depth| check("matmul.depth_f32", depth, 0.0, 1e5, "steps of k"));
     check("matmul.tiles", matmul.tiles.len() as f64, 1.0, 64.0, "a number of tiles");
     for tile in &matmul.tiles {
         let sides = [tile.rows, tile.columns];
         sides.into_iter().for_each(|side| check("matmul.tiles", side, 1.0, 4096.0, "rows and columns of a tile"));
         check("matmul.tiles", tile.share, 0.01, 1.0, "a share of the full rate");
     }
-    for (kernel, rates) in &device.attention {
-        let key = format!("attention.{kernel:?}").to_lowercase();
+    let kernels = device.attention.iter().map(|kernel| ("attention", kernel));
+    for (table, (kernel, rates)) in kernels.chain(device.attention_f32.iter().map(|kernel| ("attention_f32", kernel))) {
+        let key = format!("{table}.{kernel:?}").to_lowercase();
         for (part, Table(points)) in [("forward", &rates.forward), ("backward", &rates.backward)] {
             for point in points {
                 check(&format!("{key}.{part}"), point.size, 1.0, 1e6, "the size of a head");

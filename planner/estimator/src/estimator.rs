@@ -173,7 +173,7 @@ impl Estimator {
         let cluster = self.cluster(&request.cluster)?;
         check_joined(&cluster, parallel.devices())?;
         let cores_each = cluster.cores_each(parallel.devices());
-        let cluster = cluster.for_devices(parallel.devices());
+        let cluster = cluster.for_devices(parallel.devices()).computing_in(&request.precision);
         let platform = Platform { cluster: &cluster, stack: &database.stack, recipe: &database.recipe };
         let headroom = Headroom::of(request, &database.stack, &cluster.device.name, database.traits()?);
         let budget = cluster.device.memory as f64 * headroom.share(BudgetSizes::of(&parallel));

@@ -83,8 +83,8 @@ impl Evaluator {
     pub fn platform(&self, devices: u64) -> Platform<'_> {
         let place = devices.checked_sub(self.least).and_then(|place| usize::try_from(place).ok());
         let dealt = place.and_then(|place| self.clusters.get(place));
-        let cluster =
-            dealt.map_or(&*self.cluster, |dealt| dealt.get_or_init(|| Box::new(self.cluster.for_devices(devices))));
+        let dealt_out = || Box::new(self.cluster.for_devices(devices).computing_in(&self.request.precision));
+        let cluster = dealt.map_or(&*self.cluster, |dealt| dealt.get_or_init(dealt_out));
         Platform { cluster, stack: &self.database.stack, recipe: &self.database.recipe }
     }
 

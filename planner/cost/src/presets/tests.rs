@@ -67,6 +67,11 @@ fn a_file_with_wrong_units_or_missing_figures_is_told() {
     assert!(error_of("h100-dgx-ndr", "flops_bf16 =", "flops_bf61 = 1.0\nflops_bf16 =").contains("flops_bf61"));
     let attention = error_of("h100-dgx-ndr", "half = [160, 275]", "half = [160, 275]\nf32 = 2.0");
     assert!(attention.contains("`device.attention.flash2.f32` is 2"), "{attention}");
+    let apart = "half = [160, 275]\n[device.attention_f32.flash2]\nforward = [[64, 1.5]]\nbackward = [[64, 0.5]]\nhalf = [1, 1]";
+    let attention = error_of("h100-dgx-ndr", "half = [160, 275]", apart);
+    assert!(attention.contains("`device.attention_f32.flash2.forward` is 1.5"), "{attention}");
+    let depth = error_of("h100-dgx-ndr", "[device.matmul]", "[device.matmul]\ndepth_f32 = -1.0");
+    assert!(depth.contains("`device.matmul.depth_f32` is -1"), "{depth}");
     assert!(error_of("h100-dgx-ndr", "joins = 8\n", "").contains("greater `joins`"));
     assert!(error_of("nemo", "\nspread = {", "\nspraed = {").contains("spraed"));
     assert!(error_of("nemo", "\"swiglu\"", "\"swigul\"").contains("`swigul`"));
