@@ -2,7 +2,7 @@
 //! 8 virtual devices and compares the median step of each with the prediction.
 //!
 //! `cargo bench --bench calibration` prints the table of docs/benchmarks.md; `-- FILE.toml` takes a cluster that is measured
-//! already.
+//! already, and `-- --precision=bf16` trains in another precision.
 //!
 //! Measured times are those of the machine at the full speed that it had while it was measured.
 
@@ -56,7 +56,9 @@ const STEPS: u64 = 24;
 const WARMUP: usize = 3;
 
 fn main() {
-    let given = std::env::args().nth(1).filter(|arg| !arg.starts_with("--"));
+    let given = std::env::args().skip(1).find(|arg| !arg.starts_with("--"));
+    let precision = std::env::args().find_map(|arg| arg.strip_prefix("--precision=").map(str::to_string));
+    let precision = precision.unwrap_or_else(|| "f32".into());
     let before = best_rate();
     let path = given.map_or_else(calibrated, PathBuf::from);
     let full = before.max(best_rate());
@@ -68,12 +70,12 @@ fn main() {
     println!("|---|---|---|---|---|---|---|---|");
     let mut errors = [Vec::new(), Vec::new()];
     for (model, text) in LAYOUTS {
-        let steps = measured(model, text);
+        let steps = measured(model, text, &precision);
         let each = |of: fn(&StepTime) -> f64| steps.iter().map(|step| of(step) * step.rate / full).collect::<Vec<_>>();
         let (speed, step) = (median(each(|_| 1.0)), median(each(|step| step.step_s)));
         // The system counts in ticks, and a step has few of them: their mean counts.
         let busy = each(|step| step.processor_s).iter().sum::<f64>() / steps.len() as f64 / cores;
-        let seconds = predicted(&estimator, &path, model, text).predicted.step_time_s;
+        let seconds = predicted(&estimator, &path, (model, text), &precision).predicted.step_time_s;
         let ms = |seconds: f64| format!("{:.0} ms", 1e3 * seconds);
         println!(
             "| {model} | `{text}` | {speed:.2} | {} | {} | {:.2} | {} | {:.2} |",
@@ -100,7 +102,7 @@ fn calibrated() -> PathBuf {
     path
 }
 
-fn predicted(estimator: &Estimator, cluster: &Path, model: &str, text: &str) -> EstimateReport {
+fn predicted(estimator: &Estimator, cluster: &Path, (model, text): (&str, &str), precision: &str) -> EstimateReport {
     let defaults = TrainRequest::default();
     let request = EstimateRequest {
         model: model.into(),
@@ -108,7 +110,7 @@ fn predicted(estimator: &Estimator, cluster: &Path, model: &str, text: &str) -> 
         stack: "meshwright-threads".into(),
         seq: defaults.seq,
         global_batch: defaults.global_batch,
-        precision: "f32".into(),
+        precision: precision.into(),
         parallel: text.into(),
         ..EstimateRequest::default()
     };
@@ -116,11 +118,12 @@ fn predicted(estimator: &Estimator, cluster: &Path, model: &str, text: &str) -> 
 }
 
 /// The steps of a run, but those that warm up.
-fn measured(model: &str, text: &str) -> Vec<StepTime> {
+fn measured(model: &str, text: &str, precision: &str) -> Vec<StepTime> {
     assert_eq!(parallel::parse(text).map(|parallel| parallel.devices()), Ok(8), "{text}");
     let request = TrainRequest {
         model: model.into(),
         parallel: text.into(),
+        precision: precision.into(),
         data: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
         valid_fraction: 0.002,
         steps: STEPS,

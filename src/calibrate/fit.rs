@@ -1,7 +1,7 @@
 //! Cost-model constants that reproduce the measured times: each formula of `planner/cost` solved for its constants.
 
 use cost::{Device, TablePoint};
-use runtime::measure::{AttentionTime, Measured, Sum};
+use runtime::measure::{AttentionTime, Product, Sum};
 
 /// Constants of matrix products: a product takes `2 m n (k + depth) / rate` seconds.
 pub(super) struct Products {
@@ -31,6 +31,9 @@ pub(super) struct Sums {
 const MOST_HALF: f64 = 1e5;
 const LEAST_SHARE: f64 = 1e-4;
 
+/// A half length with which shares exceed the peak is tried again as this part of itself.
+const SHORTER: f64 = 0.95;
+
 /// The line `at_zero + slope x`, with both constants at least zero.
 pub(super) struct LinearFit {
     pub(super) at_zero: f64,
@@ -56,18 +59,18 @@ pub(super) fn line(points: impl Iterator<Item = (f64, f64)>) -> LinearFit {
 }
 
 /// Fits the rate of products, in FLOP/s, and the extra depth that each product costs.
-pub(super) fn products(measured: &Measured) -> Products {
-    let per_element = measured.products.iter().map(|one| {
+pub(super) fn products(timed: &[Product], start: f64) -> Products {
+    let per_element = timed.iter().map(|one| {
         let elements = 2.0 * (one.m * one.n) as f64;
-        (one.k as f64, own(one.seconds, measured.start) / elements)
+        (one.k as f64, own(one.seconds, start) / elements)
     });
     let LinearFit { at_zero, slope } = line(per_element);
     Products { rate: 1.0 / slope, depth: at_zero / slope }
 }
 
-/// Fits the half length, the median over head sizes, and then the share of the bf16 peak for each head size. The device has its
-/// peak, its number of parts and the start of its kernels.
-pub(super) fn attention(times: &[AttentionTime], device: &Device, backward: bool) -> AttentionFit {
+/// Fits the half length, the median over head sizes or less, and then the share of a peak for each head size, at most 1. The device
+/// has its number of parts and the start of its kernels.
+pub(super) fn attention(times: &[AttentionTime], device: &Device, peak: f64, backward: bool) -> AttentionFit {
     // Time at the peak over measured time is a line over 1 / l: `1/share + half/share / l`.
     let points = |time: &AttentionTime| {
         let looked_at = (time.length as f64 + 1.0) / 2.0;
@@ -76,7 +79,7 @@ pub(super) fn attention(times: &[AttentionTime], device: &Device, backward: bool
         // The cost model's efficiency of n waves of blocks of 128 rows.
         let waves = (time.heads * time.length.div_ceil(128)) as f64 / device.sms as f64;
         let busy = if waves < 0.5 { waves } else { waves / (waves + 0.5) };
-        (1.0 / looked_at, own(time.seconds(backward), device.start) * device.flops_bf16 / flops * busy)
+        (1.0 / looked_at, own(time.seconds(backward), device.start) * peak / flops * busy)
     };
     let mut heads: Vec<usize> = times.iter().map(|time| time.head).collect();
     heads.dedup();
@@ -84,16 +87,25 @@ pub(super) fn attention(times: &[AttentionTime], device: &Device, backward: bool
     let half = |line: LinearFit| (line.slope / line.at_zero).min(MOST_HALF);
     let mut halves: Vec<f64> = heads.iter().map(|&head| half(line(of_head(head)))).collect();
     halves.sort_by(f64::total_cmp);
-    let half = halves[halves.len() / 2];
-    let share = |&head: &usize| {
-        let (mut once, mut twice) = (0.0, 0.0);
-        for (x, y) in of_head(head) {
-            let part = (1.0 + half * x) / y;
-            (once, twice) = (once + part, twice + part * part);
-        }
-        TablePoint { size: head as f64, value: (twice / once).clamp(LEAST_SHARE, 1.0) }
+    let shares = |half: f64| {
+        let share = |&head: &usize| {
+            let (mut once, mut twice) = (0.0, 0.0);
+            for (x, y) in of_head(head) {
+                let part = (1.0 + half * x) / y;
+                (once, twice) = (once + part, twice + part * part);
+            }
+            TablePoint { size: head as f64, value: twice / once }
+        };
+        heads.iter().map(share).collect::<Vec<_>>()
     };
-    AttentionFit { shares: heads.iter().map(share).collect(), half }
+    // Where times hardly level off with the length, endless sequences would run above the peak.
+    let mut half = halves[halves.len() / 2];
+    while half > 1.0 && shares(half).iter().any(|share| share.value > 1.0) {
+        half *= SHORTER;
+    }
+    let mut shares = shares(half);
+    shares.iter_mut().for_each(|share| share.value = share.value.clamp(LEAST_SHARE, 1.0));
+    AttentionFit { shares, half }
 }
 
 /// Seconds of a kernel without its start, at least half of them.

@@ -67,6 +67,7 @@ fn device(measured: &GpuMeasured) -> Device {
         name: measured.device.name.clone(),
         flops_f32: rounded(f32),
         flops_bf16: rounded(bf16),
+        widens_f16: false,
         flops_f8: has_f8.then(|| rounded(f8)),
         flops_f4: None,
         memory_bandwidth: rounded(bandwidth),
@@ -79,6 +80,7 @@ fn device(measured: &GpuMeasured) -> Device {
         sms: u64::from(measured.device.multiprocessors.max(1)),
         matmul: Matmul { tiles: tiles(measured.device.capability.0), ..Matmul::default() },
         attention: BTreeMap::new(),
+        attention_f32: BTreeMap::new(),
     }
 }
 
@@ -161,7 +163,10 @@ fn attention(measured: &GpuMeasured, device: &Device) -> cost::Attention {
         }
     }
     let ratio = (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp();
-    cost::Attention { f32: Some(rounded(ratio.clamp(1e-4, 1.0))), ..attention_of(&measured.attention, device) }
+    cost::Attention {
+        f32: Some(rounded(ratio.clamp(1e-4, 1.0))),
+        ..attention_of(&measured.attention, device, device.flops_bf16)
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! use meshwright::calibrate::cluster;
 //! use meshwright::runtime::measure::measure;
 //!
-//! // About ten seconds, with 8 GiB for each device.
+//! // About fifteen seconds, with 8 GiB for each device.
 //! let machine = cluster(&measure(&mut |_| ())?, 8 << 30);
 //! let plan = meshwright::plan("tiny-llama").on(machine, 2).stack("meshwright-threads").precision("f32").batch(16, 128);
 //! println!("{}", plan.run()?);
@@ -16,9 +16,9 @@ mod fit;
 mod gpu;
 
 use cost::{Attention, Cluster, Device, Kernel, Link, Matmul, Passes, Table, TablePoint};
-use fit::{Sums, attention, line, products, sums};
+use fit::{Products, Sums, attention, line, products, sums};
 pub use gpu::gpu_cluster;
-use runtime::measure::{AttentionTime, Measured};
+use runtime::measure::{AttentionTime, Computing, Measured};
 use std::collections::BTreeMap;
 
 /// A Python program that measures a cluster with PyTorch and writes its file.
@@ -26,17 +26,16 @@ pub const TORCH_SCRIPT: &str = include_str!("torch_script.py");
 
 /// Builds the cluster whose devices are threads on the measured cores. They share the memory of all cores, each of which has `memory` bytes.
 pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
-    let product = products(measured);
-    let best =
-        measured.products.iter().map(|one| 2.0 * (one.m * one.n * one.k) as f64 / one.seconds).fold(0.0, f64::max);
-    let peak = best.max(product.rate);
+    let [(wide, peak), (half, peak_half)] =
+        [&measured.f32, &measured.bf16].map(|computing| rates(computing, measured.start));
     let moved = measured.sum_bandwidth.max(measured.pointwise_bandwidth);
     let mut device = Device {
         name: "one core".into(),
         flops_f32: rounded(peak),
-        // Kernels widen narrower types to f32.
-        flops_bf16: rounded(peak),
-        flops_f8: None,
+        flops_bf16: rounded(peak_half),
+        widens_f16: true,
+        // Products widen 8-bit operands to f32.
+        flops_f8: Some(rounded(peak)),
         flops_f4: None,
         memory_bandwidth: rounded(moved),
         memory_share: rounded(measured.pointwise_bandwidth / moved),
@@ -47,14 +46,18 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
         start: rounded(measured.start),
         sms: 1,
         matmul: Matmul {
-            f32: rounded(product.rate / peak),
-            half: rounded(product.rate / peak),
-            depth: rounded(product.depth),
+            f32: rounded(wide.rate / peak),
+            half: rounded(half.rate / peak_half),
+            f8: rounded(wide.rate / peak),
+            depth: rounded(half.depth),
+            depth_f32: Some(rounded(wide.depth)),
             ..Matmul::default()
         },
         attention: BTreeMap::new(),
+        attention_f32: BTreeMap::new(),
     };
-    device.attention.insert(Kernel::Flash2, attention_of(&measured.attention, &device));
+    device.attention.insert(Kernel::Flash2, attention_of(&measured.bf16.attention, &device, device.flops_bf16));
+    device.attention_f32.insert(Kernel::Flash2, attention_of(&measured.f32.attention, &device, device.flops_f32));
     Cluster {
         host: None,
         name: "this-platform".into(),
@@ -67,8 +70,17 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
     }
 }
 
-fn attention_of(times: &[AttentionTime], device: &Device) -> Attention {
-    let [forward, backward] = [false, true].map(|backward| attention(times, device, backward));
+/// The constants of products, and the peak: the best rate of one, or that of endless ones.
+fn rates(computing: &Computing, start: f64) -> (Products, f64) {
+    let product = products(&computing.products, start);
+    let reached = computing.products.iter().map(|one| 2.0 * (one.m * one.n * one.k) as f64 / one.seconds);
+    let peak = reached.fold(product.rate, f64::max);
+    (product, peak)
+}
+
+/// Attention in fractions of a peak.
+fn attention_of(times: &[AttentionTime], device: &Device, peak: f64) -> Attention {
+    let [forward, backward] = [false, true].map(|backward| attention(times, device, peak, backward));
     Attention {
         forward: table(&forward.shares),
         backward: table(&backward.shares),

@@ -5,18 +5,28 @@ use cost::{AttentionShape, CollectiveKind, Format, Group, Platform, Recipe, Stac
 use estimator::{EstimateRequest, Estimator};
 use runtime::measure::{AttentionTime, Product, Sum};
 
-/// Measurements that follow the formulas exactly.
-fn ideal() -> Measured {
-    let product =
-        |[m, n, k]: [usize; 3]| Product { m, n, k, seconds: 1e-6 + 2.0 * (m * n) as f64 * (k as f64 + 20.0) / 200e9 };
+/// Kernels that follow the formulas exactly, with rates of products and of attention in GFLOP/s.
+fn computing(matmul: f64, depth: f64, attention: f64, half: f64) -> Computing {
+    let product = |[m, n, k]: [usize; 3]| {
+        let seconds = 1e-6 + 2e-9 * (m * n) as f64 * (k as f64 + depth) / matmul;
+        Product { m, n, k, seconds }
+    };
     let time = |length: usize, heads: usize, head: usize| {
         let looked_at = (length as f64 + 1.0) / 2.0;
         let at = |each: f64| {
-            let flops = (heads * length * head) as f64 * looked_at * each;
-            flops / (100e9 * looked_at / (looked_at + 50.0))
+            let flops = 1e-9 * (heads * length * head) as f64 * looked_at * each;
+            flops / (attention * looked_at / (looked_at + half))
         };
         AttentionTime { heads, length, head, forward_s: at(4.0), backward_s: at(10.0) }
     };
+    Computing {
+        products: [[128, 256, 256], [1024, 768, 256], [256, 768, 1024]].map(product).to_vec(),
+        attention: vec![time(128, 16, 32), time(1024, 2, 32), time(128, 16, 64), time(1024, 2, 64)],
+    }
+}
+
+/// Measurements that follow the formulas exactly.
+fn ideal() -> Measured {
     // All ranks share two cores.
     let sum = |ranks: u64, bytes: u64| {
         let hops = 2.0 * (ranks as f64 - 1.0);
@@ -25,8 +35,8 @@ fn ideal() -> Measured {
     };
     Measured {
         cores: 2,
-        products: [[128, 256, 256], [1024, 768, 256], [256, 768, 1024]].map(product).to_vec(),
-        attention: vec![time(128, 16, 32), time(1024, 2, 32), time(128, 16, 64), time(1024, 2, 64)],
+        f32: computing(200.0, 20.0, 100.0, 50.0),
+        bf16: computing(900.0, 120.0, 270.0, 110.0),
         sum_bandwidth: 40e9,
         pointwise_bandwidth: 30e9,
         start: 1e-6,
@@ -35,21 +45,18 @@ fn ideal() -> Measured {
     }
 }
 
-#[test]
-fn the_model_gives_back_what_was_timed() {
-    let measured = ideal();
-    let cluster = cluster(&measured, 1 << 32);
-    let stack = Stack::find("meshwright-threads").unwrap();
-    let recipe = Recipe { products: Format::F32, ..Recipe::bf16() };
-    let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
-    let near = |got: f64, want: f64, within: f64, what: &str| {
-        assert!((got / want - 1.0).abs() < within, "{what}: {got} for {want}");
-    };
-    for one in &measured.products {
-        let got = platform.matmul(1.0, one.m as f64, one.n as f64, one.k as f64, Format::F32, false);
+/// Checks that a figure lies within a share of another one.
+fn near(got: f64, want: f64, within: f64, what: &str) {
+    assert!((got / want - 1.0).abs() < within, "{what}: {got} for {want}");
+}
+
+/// Checks products and attention of a format against what was timed.
+fn check_computing(platform: &Platform<'_>, format: Format, computing: &Computing) {
+    for one in &computing.products {
+        let got = platform.matmul(1.0, one.m as f64, one.n as f64, one.k as f64, format, false);
         near(got, one.seconds, 0.02, "product");
     }
-    for one in &measured.attention {
+    for one in &computing.attention {
         let (heads, length, head) = (one.heads as f64, one.length as f64, one.head as f64);
         let share = (1.0 + 1.0 / length) / 2.0;
         let shape = AttentionShape {
@@ -66,6 +73,22 @@ fn the_model_gives_back_what_was_timed() {
             near(platform.attention(&shape, backward), one.seconds(backward), 0.05, "attention");
         }
     }
+}
+
+#[test]
+fn the_model_gives_back_what_was_timed() {
+    let measured = ideal();
+    let cluster = cluster(&measured, 1 << 32);
+    let stack = Stack::find("meshwright-threads").unwrap();
+    let recipe = Recipe::bf16();
+    let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
+    for (format, computing) in [(Format::F32, &measured.f32), (Format::Half, &measured.bf16)] {
+        let recipe = Recipe { products: format, activation: format.bytes(), ..Recipe::bf16() };
+        let platform = Platform { recipe: &recipe, ..platform };
+        check_computing(&platform, format, computing);
+    }
+    let widened = cluster.clone().computing_in("fp16");
+    check_computing(&Platform { cluster: &widened, ..platform }, Format::Half, &measured.f32);
     for one in &measured.sums {
         let got = platform.collective_time(
             CollectiveKind::AllReduce,
@@ -75,6 +98,28 @@ fn the_model_gives_back_what_was_timed() {
         near(got * one.ranks as f64 / 2.0, one.seconds, 0.05, "sum");
     }
     near(platform.copy(30e6), 1e-3, 0.01, "copy");
+}
+
+/// Times that are the same for all lengths have no half length that a share of the peak could make up for.
+#[test]
+fn attention_that_never_levels_off_is_not_priced_above_what_was_timed() {
+    let mut measured = ideal();
+    for time in &mut measured.bf16.attention {
+        let pairs = (time.heads * time.length * (time.length + 1) / 2 * time.head) as f64;
+        // Rates grow with the number of keys, to an eighth of the peak at 1,024 tokens.
+        let rate = 900e9 / 8.0 * time.length as f64 / 1024.0;
+        (time.forward_s, time.backward_s) = (4.0 * pairs / rate, 10.0 * pairs / rate);
+    }
+    let attention = &cluster(&measured, 1 << 32).device.attention[&Kernel::Flash2];
+    let shares = attention.forward.0.iter().chain(&attention.backward.0);
+    assert!(shares.clone().all(|share| (0.5..=1.0).contains(&share.value)), "{attention:?}");
+    for half in [attention.half.forward, attention.half.backward] {
+        let rate = 512.5 / (512.5 + half);
+        assert!(
+            (0.08..0.2).contains(&rate),
+            "{rate} of the peak at 1,024 tokens, of which 0.125 were timed: {attention:?}"
+        );
+    }
 }
 
 #[test]

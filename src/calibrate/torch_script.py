@@ -136,6 +136,10 @@ def in_turn(make, bytes_):
     return following
 
 
+def name_of(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
 def products(bench, dtype):
     """Seconds of a product of each shape."""
     found = []
@@ -145,26 +149,28 @@ def products(bench, dtype):
         adds = not bench.gpu and at >= len(CORE_PRODUCTS)
 
         def make():
-            shapes = ((m, k), (k, n), (m, n))
-            return [torch.full(shape, 0.5, dtype=dtype, device=bench.device).uniform_(-1, 1) for shape in shapes]
+            shapes = ((m, k, dtype), (k, n, dtype), (m, n, torch.float32 if adds else dtype))
+            return [torch.full((rows, columns), 0.5, dtype=of, device=bench.device).uniform_(-1, 1) for rows, columns, of in shapes]
 
-        sets = in_turn(make, (m * k + k * n + m * n) * width)
+        sets = in_turn(make, (m * k + k * n) * width + m * n * (4 if adds else width))
 
         def call():
             a, b, out = sets()
-            if adds:
+            if adds and dtype != torch.float32:
+                # PyTorch has no product of narrow operands that is added to f32.
+                out.add_(torch.mm(a, b))
+            elif adds:
                 out.addmm_(a, b)
             else:
                 torch.mm(a, b, out=out)
 
-        name = str(dtype).removeprefix("torch.") + (", added" if adds else "")
+        name = name_of(dtype) + (", added" if adds else "")
         found.append(((m, n, k), bench.kernel(f"product {m}x{n}, depth {k}, {name}", call, 2 * m * n * k, "FLOP")))
     return found
 
 
-def attention(bench):
+def attention(bench, dtype):
     """Seconds of causal attention and of its gradient: (head, length, heads, forward, backward)."""
-    dtype = torch.bfloat16 if bench.gpu else torch.float32
     sizes, lengths = GPU_ATTENTION if bench.gpu else CORE_ATTENTION
     found = []
     for head in sizes:
@@ -187,7 +193,7 @@ def attention(bench):
                 torch.autograd.grad(out, inputs, gradient, retain_graph=True)
 
             times = [
-                bench.kernel(f"attention {way}, {length} tokens, heads of {head}", call, each * pairs * head, "FLOP")
+                bench.kernel(f"attention {way}, {length} tokens, heads of {head}, {name_of(dtype)}", call, each * pairs * head, "FLOP")
                 for way, call, each in (("forward", forward, 4), ("backward", backward, 10))
             ]
             found.append((head, length, heads, *times))
@@ -321,8 +327,10 @@ def own(seconds, least):
 
 
 def fit_products(timed, device, tiles):
-    """The depth of tiles and the shares of the peaks with which the cost model is off least, by squares of logarithms."""
-    def model(shape, rate, depth, width):
+    """The depth of tiles and the share of the peak with which the cost model is off least, by squares of logarithms."""
+    peak, width, found = timed
+
+    def model(shape, rate, depth):
         m, n, k = shape
         moved = (m * k + k * n) * width + m * n * max(2, min(4, width))
         best = math.inf
@@ -333,25 +341,19 @@ def fit_products(timed, device, tiles):
                 best = min(best, waves * 2 * rows * columns * (k / split + depth) / (rate / device["sms"] * share) + joined)
         return device["start"] + max(best, moved / device["bandwidth"])
 
-    def error(share, depth, key):
-        peak, width, found = timed[key]
-        return sum(math.log(model(shape, peak * share, depth, width) / seconds) ** 2 for shape, seconds in found)
+    def error(share, depth):
+        return sum(math.log(model(shape, peak * share, depth) / seconds) ** 2 for shape, seconds in found)
 
-    def fitted(depth, key):
+    def fitted(depth):
         low, high, part = math.log(0.01), 0.0, (math.sqrt(5) - 1) / 2
         for _ in range(30):
             left, right = high - part * (high - low), low + part * (high - low)
-            low, high = (low, right) if error(math.exp(left), depth, key) <= error(math.exp(right), depth, key) else (left, high)
+            low, high = (low, right) if error(math.exp(left), depth) <= error(math.exp(right), depth) else (left, high)
         share = math.exp((low + high) / 2)
-        return error(share, depth, key), share
+        return error(share, depth), depth, share
 
-    best = None
-    for depth in [0.0, *(2.0 ** (power / 2) for power in range(0, 25))]:
-        shares = {key: fitted(depth, key) for key in timed}
-        total = sum(error for error, _ in shares.values())
-        if best is None or total < best[0]:
-            best = (total, depth, {key: share for key, (_, share) in shares.items()})
-    return best[1:]
+    depths = [0.0, *(2.0 ** (power / 2) for power in range(0, 25))]
+    return min(fitted(depth) for depth in depths)[1:]
 
 
 def fit_attention(found, peak, device, backward):
@@ -370,12 +372,16 @@ def fit_attention(found, peak, device, backward):
     for points in by_head.values():
         zero, slope = line(points)
         halves.append(min(slope / zero, 1e5) if zero > 0 else 1e5)
-    half = sorted(halves)[len(halves) // 2]
-    shares = []
-    for head, points in sorted(by_head.items()):
+
+    def share(points, half):
         parts = [(1 + half * x) / y for x, y in points]
-        shares.append((head, min(1.0, max(1e-4, sum(part**2 for part in parts) / sum(parts)))))
-    return shares, half
+        return sum(part**2 for part in parts) / sum(parts)
+
+    # Where times hardly level off with the length, endless sequences would run above the peak.
+    half = sorted(halves)[len(halves) // 2]
+    while half > 1 and any(share(points, half) > 1 for points in by_head.values()):
+        half *= 0.95
+    return [(head, min(1.0, max(1e-4, share(points, half)))) for head, points in sorted(by_head.items())], half
 
 
 def fit_link(sums, sent, cores):
@@ -423,13 +429,10 @@ def file_of(bench, measured):
         properties = torch.cuda.get_device_properties(bench.device)
         device["sms"], name = properties.multi_processor_count, properties.name
     tiles = GPU_TILES if bench.gpu else CORE_TILES
-    timed = {}
+    fitted, peaks = {}, {}
     for key, (width, found) in measured["products"].items():
-        peak = max(2 * m * n * k / seconds for (m, n, k), seconds in found)
-        timed[key] = (peak, width, found)
-    depth, shares = fit_products(timed, device, tiles)
-    peaks = {key: timed[key][0] for key in timed}
-    half = peaks.get("half", peaks["f32"])
+        peaks[key] = max(2 * m * n * k / seconds for (m, n, k), seconds in found)
+        fitted[key] = fit_products((peaks[key], width, found), device, tiles)
     rows = [
         f"# Measured by PyTorch {torch.__version__} on {bench.world} processes, {bench.nodes_ranks} a node.",
         f'name = "{"gpu" if bench.gpu else "cores"}-{bench.world}"',
@@ -438,16 +441,17 @@ def file_of(bench, measured):
     if not bench.gpu:
         rows += [f"cores = {bench.cores}", f"shared_memory = {memory_bytes * bench.cores}"]
     rows += [
-        "", "[device]", f'name = "{name}"', f"flops_f32 = {number(peaks['f32'])}", f"flops_bf16 = {number(half)}",
+        "", "[device]", f'name = "{name}"', f"flops_f32 = {number(peaks['f32'])}", f"flops_bf16 = {number(peaks['half'])}",
         f"memory_bandwidth = {number(moved)}", f"memory_share = {number(min(1.0, added / moved))}", f"memory = {memory_bytes}",
         f"host_bandwidth = {number(measured['host'])}", f"sms = {device['sms']}", f"start = {number(min(device['start'], 1e-3))}",
-        "", "[device.matmul]", f"f32 = {number(shares['f32'])}", f"half = {number(shares.get('half', shares['f32']))}",
-        f"depth = {number(depth)}", f"tiles = {table(tiles)}", "", "[device.attention.flash2]",
+        "", "[device.matmul]", f"f32 = {number(fitted['f32'][1])}", f"half = {number(fitted['half'][1])}",
+        f"depth = {number(fitted['half'][0])}", f"depth_f32 = {number(fitted['f32'][0])}", f"tiles = {table(tiles)}",
     ]
-    ways = [fit_attention(measured["attention"], half, device, backward) for backward in (0, 1)]
-    for way, (points, _) in zip(("forward", "backward"), ways):
-        rows.append(f"{way} = {table(points)}")
-    rows.append(f"half = [{number(ways[0][1])}, {number(ways[1][1])}]")
+    for key, name in (("half", "attention"), ("f32", "attention_f32")):
+        ways = [fit_attention(measured["attention"][key], peaks[key], device, backward) for backward in (0, 1)]
+        rows += ["", f"[device.{name}.flash2]"]
+        rows += [f"{way} = {table(points)}" for way, (points, _) in zip(("forward", "backward"), ways)]
+        rows.append(f"half = [{number(ways[0][1])}, {number(ways[1][1])}]")
     levels = [("node", False), ("network", True)]
     cores = 0 if bench.gpu else bench.cores
     found = []
@@ -491,12 +495,12 @@ def main():
     if not bench.gpu and bench.world > bench.nodes_ranks:
         raise SystemExit("cores of several hosts are no cluster file: run it on one host, or on GPUs")
     memory_bytes = min(bench.gathered(bytes_of_device(bench)))
-    kinds = [("f32", torch.float32)] + ([("half", torch.bfloat16)] if bench.gpu else [])
+    kinds = [("f32", torch.float32), ("half", torch.bfloat16)]
     measured = {
         "memory_bytes": memory_bytes,
         "products": {key: (torch.finfo(dtype).bits // 8, products(bench, dtype)) for key, dtype in kinds},
         "start": start(bench),
-        "attention": attention(bench),
+        "attention": {key: attention(bench, dtype) for key, dtype in kinds},
         "memory": memory(bench),
         "host": host(bench),
         "collectives": collectives(bench),

@@ -17,7 +17,7 @@ use support::units::plural;
 
 /// Measure this machine, or fit a stack to measured runs
 ///
-/// Without --from, kernels and communication of virtual devices are timed for about ten seconds. The results are shown, and
+/// Without --from, kernels and communication of virtual devices are timed for about fifteen seconds. The results are shown, and
 /// written as a cluster file for `estimate --cluster FILE --stack meshwright-threads`. Measure on an idle machine.
 ///
 /// With --backend cuda, the kernels of a GPU are timed for less than a minute, and the copies between ranks that share it. The

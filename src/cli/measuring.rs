@@ -54,13 +54,13 @@ pub(super) fn row(what: String, seconds: f64, amount: f64, unit: &str) -> [Strin
     [what, short(seconds), with_unit(amount / seconds, unit)]
 }
 
-/// Rows of attention, with the type of its operands if several are measured.
+/// Rows of attention on operands of a type.
 pub(super) fn of_attention(times: &[AttentionTime], dtype: &str) -> Vec<[String; 3]> {
     let of = |one: &AttentionTime| {
         let pairs = (one.heads * one.length) as f64 * (one.length as f64 + 1.0) / 2.0;
         let ways = [("forward", one.forward_s, 4.0), ("backward", one.backward_s, 10.0)];
         ways.map(|(way, seconds, each)| {
-            let what = format!("attention {way}{dtype}, {} tokens, heads of {}", one.length, one.head);
+            let what = format!("attention {way} {dtype}, {} tokens, heads of {}", one.length, one.head);
             row(what, seconds, pairs * each * one.head as f64, "FLOP/s")
         })
     };
@@ -82,21 +82,27 @@ pub(super) fn of_communication(sums: &[Sum], messages: &[(u64, f64)]) -> Vec<[St
 /// Tables of the timings and of the cluster's figures.
 fn told(measured: &Measured, cluster: &Cluster) -> String {
     let mut rows = Vec::new();
-    for one in &measured.products {
-        let flops = 2.0 * (one.m * one.n * one.k) as f64;
-        rows.push(row(format!("matmul {}x{}, depth {}", one.m, one.n, one.k), one.seconds, flops, "FLOP/s"));
+    for (dtype, computing) in [("f32", &measured.f32), ("bf16", &measured.bf16)] {
+        for one in &computing.products {
+            let flops = 2.0 * (one.m * one.n * one.k) as f64;
+            let what = format!("matmul {dtype} {}x{}, depth {}", one.m, one.n, one.k);
+            rows.push(row(what, one.seconds, flops, "FLOP/s"));
+        }
+        rows.extend(of_attention(&computing.attention, dtype));
     }
-    rows.extend(of_attention(&measured.attention, ""));
     rows.extend(of_communication(&measured.sums, &measured.messages));
     let device = &cluster.device;
     format!(
-        "{}\ncores     {}\nmatmul    {} at best, {} sustained, launch {}\nmemory    {}, kernels reach {:.0} % of it\n\
+        "{}\ncores     {}\nmatmul    {} at best, {} sustained, launch {}\nbf16      {} at best, {} sustained\n\
+         memory    {}, kernels reach {:.0} % of it\n\
          sums      {} between each two ranks, latency {}\n",
         table(["OPERATION", "TIME", "RATE"], &rows),
         measured.cores,
         with_unit(device.flops_f32, "FLOP/s"),
         with_unit(device.flops_f32 * device.matmul.f32, "FLOP/s"),
         short(device.start),
+        with_unit(device.flops_bf16, "FLOP/s"),
+        with_unit(device.flops_bf16 * device.matmul.half, "FLOP/s"),
         with_unit(device.memory_bandwidth, "B/s"),
         100.0 * device.memory_share,
         with_unit(cluster.links[0].bandwidth, "B/s"),

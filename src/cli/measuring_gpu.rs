@@ -41,8 +41,8 @@ fn told(measured: &GpuMeasured, cluster: &Cluster) -> String {
         let flops = 2.0 * (one.batch * product.m * product.n * product.k) as f64;
         rows.push(row(format!("matmul {} {sizes}", one.dtype.name()), product.seconds, flops, "FLOP/s"));
     }
-    rows.extend(of_attention(&measured.attention, " bf16"));
-    rows.extend(of_attention(&measured.attention_f32, " f32"));
+    rows.extend(of_attention(&measured.attention, "bf16"));
+    rows.extend(of_attention(&measured.attention_f32, "f32"));
     for &(name, bytes, seconds) in &measured.groups {
         rows.push(row(format!("{name}, {}", with_unit(bytes as f64, "B")), seconds, bytes as f64, "B/s"));
     }

@@ -1,8 +1,10 @@
 //! Measurement of causal attention by head size and sequence length.
 
+use super::tensor::{Tensor, width};
 use super::{AttentionTime, seconds, turns};
 use kernels::cpu::Par;
 use kernels::cpu::attention::{Attention, Gradients, Inputs, Saved};
+use kernels::cpu::narrow::Narrow;
 
 /// Sizes of a head.
 const HEADS: [usize; 3] = [32, 64, 128];
@@ -10,15 +12,13 @@ const HEADS: [usize; 3] = [32, 64, 128];
 /// Lengths of a sequence, with numbers of heads that take about equal time.
 const LENGTHS: [(usize, usize); 2] = [(128, 4), (512, 1)];
 
-/// All sizes and lengths.
-pub(super) fn all(cores: usize) -> Vec<AttentionTime> {
-    HEADS
-        .iter()
-        .flat_map(|&head| LENGTHS.iter().map(move |&(length, heads)| time(cores, heads, length, head)))
-        .collect()
+/// All sizes and lengths, in a format.
+pub(super) fn all(cores: usize, format: Option<Narrow>) -> Vec<AttentionTime> {
+    let sizes = HEADS.iter().flat_map(|&head| LENGTHS.iter().map(move |&(length, heads)| (heads, length, head)));
+    sizes.map(|size| time(cores, size, format)).collect()
 }
 
-fn time(cores: usize, heads: usize, length: usize, head: usize) -> AttentionTime {
+fn time(cores: usize, (heads, length, head): (usize, usize, usize), format: Option<Narrow>) -> AttentionTime {
     let shape = Attention {
         b: 1,
         s: length,
@@ -39,22 +39,22 @@ fn time(cores: usize, heads: usize, length: usize, head: usize) -> AttentionTime
     let segments = vec![0; length];
     let tokens = [&positions[..], &segments];
     let forward = || {
-        let mut all = tensors(elements);
+        let mut all = tensors(elements, format);
         let (mut next, mut lse, mut scratch) = (0, vec![0.0; rows], Vec::new());
         move || {
             next = (next + 1) % all.len();
             let [q, k, v, out, ..] = &mut all[next];
-            shape.forward(&inputs([q, k, v], tokens), out, &mut lse, Par(1), &mut scratch);
+            shape.forward(&inputs([q, k, v], tokens), out.write(), &mut lse, Par(1), &mut scratch);
         }
     };
     let backward = || {
-        let mut all = tensors(elements);
+        let mut all = tensors(elements, format);
         let (mut next, lse, mut scratch) = (0, vec![1.0; rows], Vec::new());
         move || {
             next = (next + 1) % all.len();
             let [q, k, v, out, dout, dq, dk, dv] = &mut all[next];
-            let saved = Saved { out: out.into(), lse: &lse, dout: dout.into() };
-            let gradients = Gradients { dq: dq.into(), dk: dk.into(), dv: dv.into() };
+            let saved = Saved { out: out.read(), lse: &lse, dout: dout.read() };
+            let gradients = Gradients { dq: dq.write(), dk: dk.write(), dv: dv.write() };
             shape.backward(&inputs([q, k, v], tokens), &saved, gradients, Par(1), &mut scratch);
         }
     };
@@ -63,12 +63,12 @@ fn time(cores: usize, heads: usize, length: usize, head: usize) -> AttentionTime
 }
 
 /// Sets of queries, keys, values, results and their gradients that calls take in turn.
-fn tensors(elements: usize) -> Vec<[Vec<f32>; 8]> {
-    (0..turns(8 * elements)).map(|_| [0; 8].map(|_| vec![0.1; elements])).collect()
+fn tensors(elements: usize, format: Option<Narrow>) -> Vec<[Tensor; 8]> {
+    (0..turns(8 * elements * width(format))).map(|_| [0; 8].map(|_| Tensor::new(format, 0.1, elements))).collect()
 }
 
 /// Inputs for tokens at these positions in these segments.
-fn inputs<'a>([q, k, v]: [&'a [f32]; 3], [positions, segments]: [&'a [i32]; 2]) -> Inputs<'a> {
-    let [q, k, v] = [q, k, v].map(Into::into);
+fn inputs<'a>(operands: [&'a Tensor; 3], [positions, segments]: [&'a [i32]; 2]) -> Inputs<'a> {
+    let [q, k, v] = operands.map(Tensor::read);
     Inputs { q, k, v, qpos: positions, kpos: positions, qseg: segments, kseg: segments, sink: None }
 }

@@ -9,8 +9,10 @@ mod collectives;
 pub mod gpu;
 mod pointwise;
 mod products;
+pub(crate) mod tensor;
 
 use crate::cores::check_threads;
+use kernels::cpu::narrow::Narrow;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -26,10 +28,10 @@ const TURNED: usize = 64 << 20;
 pub struct Measured {
     /// Processor cores that this process may use.
     pub cores: u64,
-    /// Matrix products.
-    pub products: Vec<Product>,
-    /// Attention and its gradient.
-    pub attention: Vec<AttentionTime>,
+    /// Kernels that compute on f32.
+    pub f32: Computing,
+    /// The same on bf16.
+    pub bf16: Computing,
     /// Bytes per second that a sum of two tensors reads and writes.
     pub sum_bandwidth: f64,
     /// The same of the pointwise kernels of a layer, forward and backward.
@@ -40,6 +42,15 @@ pub struct Measured {
     pub sums: Vec<Sum>,
     /// Messages from one rank to another: bytes, seconds of the two together.
     pub messages: Vec<(u64, f64)>,
+}
+
+/// Kernels that compute on operands of one format. Results have that format too, but weight gradients are added in f32.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Computing {
+    /// Matrix products.
+    pub products: Vec<Product>,
+    /// Attention and its gradient.
+    pub attention: Vec<AttentionTime>,
 }
 
 /// A product of m x k and k x n matrices.
@@ -88,24 +99,27 @@ pub struct Sum {
     pub seconds: f64,
 }
 
-/// Takes all measurements, in about ten seconds; `tell` receives the name of each.
+/// Takes all measurements, in about fifteen seconds; `tell` receives the name of each.
 ///
 /// # Errors
 /// There is no memory for it, or a kernel cannot be had.
 pub fn measure(tell: &mut dyn FnMut(&str)) -> Result<Measured, String> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     check_threads(cores)?;
-    tell("matrix products");
-    let products = products::all(cores)?;
     let start = products::least(cores)?;
-    tell("attention");
-    let attention = attention::all(cores);
+    let mut computing = |format, name: &str| {
+        tell(&format!("matrix products in {name}"));
+        let products = products::all(cores, format)?;
+        tell(&format!("attention in {name}"));
+        Ok::<_, String>(Computing { products, attention: attention::all(cores, format) })
+    };
+    let (f32, bf16) = (computing(None, "f32")?, computing(Some(Narrow::Bf16), "bf16")?);
     tell("memory");
     let (sum_bandwidth, pointwise_bandwidth) = (pointwise::sum_bandwidth(cores), pointwise::layer_bandwidth(cores));
     tell("communication");
     let sums = collectives::sums()?;
     let messages = collectives::messages()?;
-    Ok(Measured { cores: cores as u64, products, attention, sum_bandwidth, pointwise_bandwidth, start, sums, messages })
+    Ok(Measured { cores: cores as u64, f32, bf16, sum_bandwidth, pointwise_bandwidth, start, sums, messages })
 }
 
 /// Seconds of a call of what `work` makes, on all cores at the same time.
@@ -131,9 +145,9 @@ fn seconds<W: FnMut()>(cores: usize, work: impl Fn() -> W + Sync) -> f64 {
     })
 }
 
-/// Number of sets of tensors of `elements` elements that calls use in turn.
-fn turns(elements: usize) -> usize {
-    (TURNED / (4 * elements)).max(1)
+/// Number of sets of tensors that calls use in turn, by the bytes of a set.
+fn turns(bytes: usize) -> usize {
+    (TURNED / bytes).max(1)
 }
 
 /// First quartile; infinity without samples.

@@ -26,7 +26,7 @@ pub(super) fn sum_bandwidth(cores: usize) -> f64 {
         let mut tensors = Tensors::new();
         move || tensors.pointwise(Binary::Add)
     };
-    bytes(3) / seconds(cores, sums)
+    bytes(3) as f64 / seconds(cores, sums)
 }
 
 /// Bytes per second of a core that runs the kernels of a layer.
@@ -35,16 +35,16 @@ pub(super) fn layer_bandwidth(cores: usize) -> f64 {
         let mut tensors = Tensors::new();
         move || tensors.layer()
     };
-    bytes(MOVED) / seconds(cores, layer)
+    bytes(MOVED) as f64 / seconds(cores, layer)
 }
 
-fn bytes(tensors: usize) -> f64 {
-    (4 * ELEMENTS * tensors) as f64
+fn bytes(tensors: usize) -> usize {
+    4 * ELEMENTS * tensors
 }
 
 impl Tensors {
     fn new() -> Tensors {
-        let all = (0..turns(3 * ELEMENTS)).map(|_| [0; 3].map(|_| vec![0.5; ELEMENTS])).collect();
+        let all = (0..turns(bytes(3))).map(|_| [0; 3].map(|_| vec![0.5; ELEMENTS])).collect();
         Tensors { all, next: 0, gamma: vec![1.0; WIDTH], rstd: vec![1.0; ELEMENTS / WIDTH] }
     }
 
