@@ -64,7 +64,9 @@ impl Place {
     pub(super) fn peak(&self, threads: usize, ranks: u64, dtype: DType) -> Result<Reached, Error> {
         let (peak, by, at_once) = match &self.gpu {
             Some(device) => (gpu_peak(device, dtype).map_err(|why| why.to_string()), "matmul and copy on the GPU", 1),
-            None => (peak(threads), "matmul and sum on all cores", self.near.unwrap_or(ranks).min(threads as u64)),
+            None => {
+                (peak(threads, dtype), "matmul and sum on all cores", self.near.unwrap_or(ranks).min(threads as u64))
+            }
         };
         let help = match &self.gpu {
             Some(_) => "leave out --profile, or stop the processes that use the GPU's memory",

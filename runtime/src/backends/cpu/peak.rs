@@ -1,9 +1,12 @@
 //! Peak rates of this machine: the best of several large matrix products and additions on all threads that a run uses.
 
 use crate::cores::check_threads;
+use crate::measure::tensor::Tensor;
+use ir::types::DType;
 use kernels::cpu::Par;
 use kernels::cpu::einsum::Einsum;
 use kernels::cpu::elementwise::{Binary, binary};
+use kernels::cpu::narrow::Narrow;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use trace::Peak;
@@ -17,14 +20,20 @@ const SUM: usize = 8 << 20;
 /// How long each of the two is tried.
 const TRY: Duration = Duration::from_millis(250);
 
-/// Measures for about half a second, on `threads` threads at once.
+/// Measures for about half a second, on `threads` threads at once, with products of operands of a type. Kernels widen those of 8 bits to
+/// f32 first.
 ///
 /// # Errors
 /// The system gives no threads.
-pub fn peak(threads: usize) -> Result<Peak, String> {
+pub fn peak(threads: usize, dtype: DType) -> Result<Peak, String> {
     check_threads(threads)?;
     let plan = product_plan()?;
-    let product = || product(&plan);
+    let format = match dtype {
+        DType::BF16 => Some(Narrow::Bf16),
+        DType::F16 => Some(Narrow::F16),
+        _ => None,
+    };
+    let product = || product(&plan, format);
     let sum = || {
         let (a, b, mut out) = (vec![1.0; SUM], vec![0.5; SUM], vec![0.0; SUM]);
         move || binary(Binary::Add, &a[..], &b[..], &mut out, Par(1))
@@ -38,10 +47,10 @@ fn product_plan() -> Result<Einsum, String> {
     Einsum::new(&letters[0], &letters[1], &letters[2], &[PRODUCT; 2], &[PRODUCT; 2])
 }
 
-fn product(plan: &Einsum) -> impl FnMut() {
-    let (a, b) = (vec![1.0; PRODUCT * PRODUCT], vec![0.5; PRODUCT * PRODUCT]);
+fn product(plan: &Einsum, format: Option<Narrow>) -> impl FnMut() {
+    let [a, b] = [1.0, 0.5].map(|value| Tensor::new(format, value, PRODUCT * PRODUCT));
     let (mut out, mut scratch) = (vec![0.0; PRODUCT * PRODUCT], Vec::new());
-    move || plan.run(&a, &b, &mut out, false, Par(1), &mut scratch)
+    move || plan.run(a.read(), b.read(), &mut out, false, Par(1), &mut scratch)
 }
 
 /// Average FLOP/s of products on `threads` threads at once for a time: the machine's speed at the moment, other work included.
@@ -52,7 +61,7 @@ pub fn product_rate(threads: usize, time: Duration) -> Result<f64, String> {
     check_threads(threads)?;
     let plan = product_plan()?;
     let repeat = || {
-        let mut product = product(&plan);
+        let mut product = product(&plan, None);
         product();
         let (began, mut products) = (Instant::now(), 0);
         while began.elapsed() < time {
