@@ -72,6 +72,7 @@ fn device(measured: &GpuMeasured) -> Device {
         flops_f4: None,
         memory_bandwidth: rounded(bandwidth),
         memory_share: rounded(reached / bandwidth),
+        memory_share_half: None,
         memory: measured.free_memory,
         host_bandwidth: rounded(measured.host_bandwidth[0].min(measured.host_bandwidth[1])),
         attention_like: None,

@@ -28,7 +28,7 @@ pub const TORCH_SCRIPT: &str = include_str!("torch_script.py");
 pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
     let [(wide, peak), (half, peak_half)] =
         [&measured.f32, &measured.bf16].map(|computing| rates(computing, measured.start));
-    let moved = measured.sum_bandwidth.max(measured.pointwise_bandwidth);
+    let moved = measured.sum_bandwidth.max(measured.f32.pointwise_bandwidth).max(measured.bf16.pointwise_bandwidth);
     let mut device = Device {
         name: "one core".into(),
         flops_f32: rounded(peak),
@@ -38,7 +38,8 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
         flops_f8: Some(rounded(peak)),
         flops_f4: None,
         memory_bandwidth: rounded(moved),
-        memory_share: rounded(measured.pointwise_bandwidth / moved),
+        memory_share: rounded(measured.f32.pointwise_bandwidth / moved),
+        memory_share_half: Some(rounded(measured.bf16.pointwise_bandwidth / moved)),
         memory,
         host_bandwidth: 0.0,
         attention_like: None,

@@ -5,8 +5,8 @@ use cost::{AttentionShape, CollectiveKind, Format, Group, Platform, Recipe, Stac
 use estimator::{EstimateRequest, Estimator};
 use runtime::measure::{AttentionTime, Product, Sum};
 
-/// Kernels that follow the formulas exactly, with rates of products and of attention in GFLOP/s.
-fn computing(matmul: f64, depth: f64, attention: f64, half: f64) -> Computing {
+/// Kernels that follow the formulas exactly, with rates of products and of attention in GFLOP/s, and of memory in GB/s.
+fn computing(matmul: f64, depth: f64, attention: f64, half: f64, memory: f64) -> Computing {
     let product = |[m, n, k]: [usize; 3]| {
         let seconds = 1e-6 + 2e-9 * (m * n) as f64 * (k as f64 + depth) / matmul;
         Product { m, n, k, seconds }
@@ -22,6 +22,7 @@ fn computing(matmul: f64, depth: f64, attention: f64, half: f64) -> Computing {
     Computing {
         products: [[128, 256, 256], [1024, 768, 256], [256, 768, 1024]].map(product).to_vec(),
         attention: vec![time(128, 16, 32), time(1024, 2, 32), time(128, 16, 64), time(1024, 2, 64)],
+        pointwise_bandwidth: 1e9 * memory,
     }
 }
 
@@ -35,10 +36,9 @@ fn ideal() -> Measured {
     };
     Measured {
         cores: 2,
-        f32: computing(200.0, 20.0, 100.0, 50.0),
-        bf16: computing(900.0, 120.0, 270.0, 110.0),
+        f32: computing(200.0, 20.0, 100.0, 50.0, 30.0),
+        bf16: computing(900.0, 120.0, 270.0, 110.0, 10.0),
         sum_bandwidth: 40e9,
-        pointwise_bandwidth: 30e9,
         start: 1e-6,
         sums: [2, 4, 8].into_iter().flat_map(|ranks| [256, 1 << 20, 8 << 20].map(|bytes| sum(ranks, bytes))).collect(),
         messages: vec![(256, 2e-6), (1 << 20, 2e-6 + 1e6 / 12e9), (8 << 20, 2e-6 + 8e6 / 12e9)],
@@ -52,6 +52,7 @@ fn near(got: f64, want: f64, within: f64, what: &str) {
 
 /// Checks products and attention of a format against what was timed.
 fn check_computing(platform: &Platform<'_>, format: Format, computing: &Computing) {
+    near(platform.memory_bound(30e6), 30e6 / computing.pointwise_bandwidth, 0.01, "memory");
     for one in &computing.products {
         let got = platform.matmul(1.0, one.m as f64, one.n as f64, one.k as f64, format, false);
         near(got, one.seconds, 0.02, "product");
@@ -88,7 +89,8 @@ fn the_model_gives_back_what_was_timed() {
         check_computing(&platform, format, computing);
     }
     let widened = cluster.clone().computing_in("fp16");
-    check_computing(&Platform { cluster: &widened, ..platform }, Format::Half, &measured.f32);
+    let computing = Computing { pointwise_bandwidth: measured.bf16.pointwise_bandwidth, ..measured.f32.clone() };
+    check_computing(&Platform { cluster: &widened, ..platform }, Format::Half, &computing);
     for one in &measured.sums {
         let got = platform.collective_time(
             CollectiveKind::AllReduce,

@@ -200,9 +200,9 @@ def attention(bench, dtype):
     return found
 
 
-def memory(bench):
+def memory(bench, dtype):
     """Bytes per second of a copy, and of a sum of two tensors."""
-    dtype, elements = (torch.bfloat16, 1 << 25) if bench.gpu else (torch.float32, 1 << 16)
+    elements = 1 << 25 if bench.gpu else 1 << 16
     sets = in_turn(lambda: [torch.ones(elements, dtype=dtype, device=bench.device) for _ in range(3)], 3 * elements * torch.finfo(dtype).bits // 8)
     size = elements * torch.finfo(dtype).bits // 8
 
@@ -214,7 +214,8 @@ def memory(bench):
         a, b, out = sets()
         torch.add(a, b, out=out)
 
-    return 2 * size / bench.kernel("copy", copy, 2 * size, "B"), 3 * size / bench.kernel("sum of two tensors", add, 3 * size, "B")
+    copied = bench.kernel(f"copy, {name_of(dtype)}", copy, 2 * size, "B")
+    return 2 * size / copied, 3 * size / bench.kernel(f"sum of two tensors, {name_of(dtype)}", add, 3 * size, "B")
 
 
 def start(bench):
@@ -442,7 +443,8 @@ def file_of(bench, measured):
         rows += [f"cores = {bench.cores}", f"shared_memory = {memory_bytes * bench.cores}"]
     rows += [
         "", "[device]", f'name = "{name}"', f"flops_f32 = {number(peaks['f32'])}", f"flops_bf16 = {number(peaks['half'])}",
-        f"memory_bandwidth = {number(moved)}", f"memory_share = {number(min(1.0, added / moved))}", f"memory = {memory_bytes}",
+        f"memory_bandwidth = {number(moved)}", f"memory_share = {number(min(1.0, added / moved))}",
+        *([f"memory_share_half = {number(min(1.0, measured['memory_half'][1] / moved))}"] if measured["memory_half"] else []), f"memory = {memory_bytes}",
         f"host_bandwidth = {number(measured['host'])}", f"sms = {device['sms']}", f"start = {number(min(device['start'], 1e-3))}",
         "", "[device.matmul]", f"f32 = {number(fitted['f32'][1])}", f"half = {number(fitted['half'][1])}",
         f"depth = {number(fitted['half'][0])}", f"depth_f32 = {number(fitted['f32'][0])}", f"tiles = {table(tiles)}",
@@ -501,7 +503,9 @@ def main():
         "products": {key: (torch.finfo(dtype).bits // 8, products(bench, dtype)) for key, dtype in kinds},
         "start": start(bench),
         "attention": {key: attention(bench, dtype) for key, dtype in kinds},
-        "memory": memory(bench),
+        # GPUs add as many bytes per second in one format as in the other.
+        "memory": memory(bench, torch.bfloat16 if bench.gpu else torch.float32),
+        "memory_half": None if bench.gpu else memory(bench, torch.bfloat16),
         "host": host(bench),
         "collectives": collectives(bench),
         "messages": messages(bench),

@@ -94,7 +94,7 @@ fn told(measured: &Measured, cluster: &Cluster) -> String {
     let device = &cluster.device;
     format!(
         "{}\ncores     {}\nmatmul    {} at best, {} sustained, launch {}\nbf16      {} at best, {} sustained\n\
-         memory    {}, kernels reach {:.0} % of it\n\
+         memory    {}, kernels reach {:.0} % of it in f32, {:.0} % in bf16\n\
          sums      {} between each two ranks, latency {}\n",
         table(["OPERATION", "TIME", "RATE"], &rows),
         measured.cores,
@@ -105,6 +105,7 @@ fn told(measured: &Measured, cluster: &Cluster) -> String {
         with_unit(device.flops_bf16 * device.matmul.half, "FLOP/s"),
         with_unit(device.memory_bandwidth, "B/s"),
         100.0 * device.memory_share,
+        100.0 * device.memory_share_half.unwrap_or(device.memory_share),
         with_unit(cluster.links[0].bandwidth, "B/s"),
         short(cluster.links[0].start),
     )

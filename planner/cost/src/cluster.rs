@@ -32,6 +32,8 @@ pub struct Device {
     /// Fraction of the memory bandwidth that a long kernel reaches.
     #[serde(default = "most")]
     pub memory_share: f64,
+    /// The same of pointwise kernels on bf16 and fp16, which processors widen and round; omitted if equal.
+    pub memory_share_half: Option<f64>,
     /// Usable memory in bytes.
     pub memory: u64,
     /// Bandwidth to host memory in bytes per second, per direction; 0 if unknown.

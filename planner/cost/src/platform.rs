@@ -85,9 +85,11 @@ impl Recipe {
 
 impl Platform<'_> {
     /// Seconds of a memory-bound kernel of the stack's fused groups: its bytes times the stack's `traffic`, over the
-    /// memory bandwidth.
+    /// memory bandwidth that such kernels reach on activations.
     pub fn memory_bound(&self, bytes: f64) -> f64 {
-        self.copy(bytes * self.stack.fitted.traffic.value)
+        let device = &self.cluster.device;
+        let half = device.memory_share_half.filter(|_| self.recipe.activation <= Format::Half.bytes());
+        self.copy(bytes * self.stack.fitted.traffic.value * half.map_or(1.0, |half| device.memory_share / half))
     }
 
     /// Seconds of a kernel that moves exactly these bytes.

@@ -145,6 +145,7 @@ fn check_device(device: &Device, complaints: &mut Vec<String>) {
     }
     check("memory_bandwidth", device.memory_bandwidth, 1e8, 1e14, "bytes per second");
     check("memory_share", device.memory_share, 0.01, 1.0, "a share");
+    device.memory_share_half.into_iter().for_each(|share| check("memory_share_half", share, 0.01, 1.0, "a share"));
     check("memory", device.memory as f64, 1e7, 1e14, "bytes");
     check("host_bandwidth", device.host_bandwidth, 0.0, 1e13, "bytes per second");
     check("start", device.start, 0.0, 1e-3, "seconds");

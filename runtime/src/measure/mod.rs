@@ -34,8 +34,6 @@ pub struct Measured {
     pub bf16: Computing,
     /// Bytes per second that a sum of two tensors reads and writes.
     pub sum_bandwidth: f64,
-    /// The same of the pointwise kernels of a layer, forward and backward.
-    pub pointwise_bandwidth: f64,
     /// Seconds of a kernel that has next to nothing to do.
     pub start: f64,
     /// Sums over ranks.
@@ -51,6 +49,8 @@ pub struct Computing {
     pub products: Vec<Product>,
     /// Attention and its gradient.
     pub attention: Vec<AttentionTime>,
+    /// Bytes per second that the pointwise kernels of a layer read and write, forward and backward.
+    pub pointwise_bandwidth: f64,
 }
 
 /// A product of m x k and k x n matrices.
@@ -111,15 +111,17 @@ pub fn measure(tell: &mut dyn FnMut(&str)) -> Result<Measured, String> {
         tell(&format!("matrix products in {name}"));
         let products = products::all(cores, format)?;
         tell(&format!("attention in {name}"));
-        Ok::<_, String>(Computing { products, attention: attention::all(cores, format) })
+        let attention = attention::all(cores, format);
+        tell(&format!("memory in {name}"));
+        let pointwise_bandwidth = pointwise::layer_bandwidth(cores, format);
+        Ok::<_, String>(Computing { products, attention, pointwise_bandwidth })
     };
     let (f32, bf16) = (computing(None, "f32")?, computing(Some(Narrow::Bf16), "bf16")?);
-    tell("memory");
-    let (sum_bandwidth, pointwise_bandwidth) = (pointwise::sum_bandwidth(cores), pointwise::layer_bandwidth(cores));
+    let sum_bandwidth = pointwise::sum_bandwidth(cores);
     tell("communication");
     let sums = collectives::sums()?;
     let messages = collectives::messages()?;
-    Ok(Measured { cores: cores as u64, f32, bf16, sum_bandwidth, pointwise_bandwidth, start, sums, messages })
+    Ok(Measured { cores: cores as u64, f32, bf16, sum_bandwidth, start, sums, messages })
 }
 
 /// Seconds of a call of what `work` makes, on all cores at the same time.
