@@ -13,6 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 AT_ONCE = 2
 
+# These take minutes each. They begin first, so that none of them runs alone at the end.
+LONG = ["equal", "schedules", "gpu", "advice", "checkpoints", "meshwright_kernels"]
+
 
 def built():
     """Builds the tests. Returns the binaries with the folders of their packages, in which cargo would run them."""
@@ -20,7 +23,9 @@ def built():
     build = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     messages = map(json.loads, build.stdout.splitlines())
     tests = [m for m in messages if m["reason"] == "compiler-artifact" and m["profile"]["test"] and m["executable"]]
-    return sorted((m["executable"], os.path.dirname(m["manifest_path"])) for m in tests)
+    rank = {name: at for at, name in enumerate(LONG)}
+    ordered = sorted(tests, key=lambda m: (rank.get(m["target"]["name"], len(LONG)), m["executable"]))
+    return [(m["executable"], os.path.dirname(m["manifest_path"])) for m in ordered]
 
 
 def passes(test):
