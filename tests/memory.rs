@@ -178,6 +178,8 @@ fn arenas_are_predicted() {
         ("qwen3-30b-a3b", "dp=4,tp=2,zero=1,recompute=full"),
         ("qwen3-30b-a3b", "dp=8,ep=8,zero=3,recompute=full,mbs=2"),
         ("gemma2-9b", "dp=8,zero=3,recompute=selective:mlp"),
+        ("gemma2-9b", "dp=4,pp=2,schedule=zb-h1,zero=1,mbs=2"),
+        ("gemma2-9b", "dp=4,pp=2,schedule=zb-h1,zero=1,recompute=selective:mlp,mbs=2"),
     ];
     let estimator = Estimator::new();
     let dense = dense.map(|parallel| ("llama3-8b", parallel));

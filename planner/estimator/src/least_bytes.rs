@@ -84,7 +84,7 @@ impl Relaxation<'_> {
 /// How a block's parameters are gathered at least. Parameters that a forward leaves gathered do not count.
 pub(super) fn gathers(replicas: &Replicas<'_>) -> Gathers {
     let keeps = replicas.gathers_once || replicas.platform.stack.facts.keeps_gathered;
-    Gathers { zero: if keeps { replicas.zero.min(2) } else { replicas.zero }, ends_apart: true }
+    Gathers { zero: if keeps { replicas.zero.min(2) } else { replicas.zero }, splits: true, ends_apart: true }
 }
 
 /// Bytes of the communicators of a configuration.

@@ -111,7 +111,7 @@ impl OrderedStages<'_> {
         let logits = own.iter().map(|load| load.logits).sum::<f64>();
         let zero = if whole.gathered > 0.0 { 2 } else { replicas.zero };
         let splits = parallel.pp > 1 && schedules::find(&parallel.schedule).is_ok_and(|kind| kind.splits_backward);
-        let gathers = Gathers { zero, ends_apart: splits || parallel.sp && parallel.tp > 1 };
+        let gathers = Gathers { zero, splits, ends_apart: splits || parallel.sp && parallel.tp > 1 };
         let buffers = buffers(&own, loads.len(), logits, gathers, platform);
         let logits = logits * rank.in_flight;
         let activations = (rank.saved - logits).max(0.0);
@@ -245,11 +245,22 @@ fn missing_at_embedding(own: &[&StageCost], logits: f64) -> f64 {
     embedding.map_or(0.0, |load| load.saved)
 }
 
+/// Bytes by which the saved activations are below their peak while the head of a rank's only stage runs, if W is apart: the peak comes
+/// when recomputed layers have run backward, which then hold more for W than their forward has saved.
+fn missing_at_head(own: &[&StageCost]) -> f64 {
+    match own {
+        [load] if load.logits > 0.0 && load.recomputed.total() > 0.0 => (load.saved_for_w - load.saved).max(0.0),
+        _ => 0.0,
+    }
+}
+
 /// How gathered parameters, and gradients before they are scattered, are held.
 #[derive(Clone, Copy)]
 pub(super) struct Gathers {
     /// Stage of ZeRO by which a block gathers and scatters.
     pub(super) zero: u8,
+    /// `true` if W is apart from I.
+    pub(super) splits: bool,
     /// `true` if an end has freed its gathered parameter before its gradient is computed: in a section of its own, or under sequence
     /// parallelism, where the gradient waits for its gathered input. Else it is computed while the parameter comes.
     pub(super) ends_apart: bool,
@@ -330,6 +341,9 @@ fn buffers(own: &[&StageCost], stages: usize, logits: f64, gathers: Gathers, pla
     }
     (end.transient, end.in_w) = (end.transient + others, end.in_w + others);
     let facts = &platform.stack.facts;
+    if facts.block_by_block && gathers.splits {
+        end.transient -= missing_at_head(own);
+    }
     let ends = if facts.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
     // No reduction is larger than all gradients.
     let sums =
@@ -383,7 +397,7 @@ mod tests {
     use smallvec::smallvec;
 
     fn by(zero: u8) -> Gathers {
-        Gathers { zero, ends_apart: false }
+        Gathers { zero, splits: false, ends_apart: false }
     }
 
     fn runs(stage: usize, microbatches: f64) -> StageRuns {
@@ -414,7 +428,7 @@ mod tests {
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let bytes = |zero: u8, elements: f64, ends_apart: bool| {
             let head = BlockPeak { transient: 4e9, in_w: 2e9, elements };
-            within(BlockPeak::default(), head, 0.0, 0.0, Gathers { zero, ends_apart }, &platform)
+            within(BlockPeak::default(), head, 0.0, 0.0, Gathers { zero, splits: ends_apart, ends_apart }, &platform)
         };
         assert_eq!([0, 2, 3].map(|zero| bytes(zero, 0.5e9, false)), [4e9, 4e9, 5e9]);
         assert_eq!([0, 2, 3].map(|zero| bytes(zero, 2e9, false)), [4e9, 6e9, 10e9]);
