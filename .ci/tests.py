@@ -6,6 +6,7 @@ Cargo runs one binary after another. A core then idles where the longest test of
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,9 @@ def passes(test):
     return run.returncode == 0
 
 
+# A shell without job control starts what runs in the background with these signals ignored, and tests send them.
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
 began = time.monotonic()
 tests = built()
 print(f"\nbuilt in {time.monotonic() - began:.0f} s", flush=True)
