@@ -123,7 +123,7 @@ fn the_traces_of_processes_are_one_by_one_clock() {
 #[test]
 fn a_slow_rank_is_named() {
     let folder = folder();
-    let train = format!("{TRAIN} --steps 12 --parallel dp=2 --inject slow=1:100 --out a");
+    let train = format!("{TRAIN} --steps 12 --parallel dp=2 --inject slow=1:400 --out a");
     let answer = folder.answer(&format!("launch -n 2 -- {train}"));
     assert!(answer.contains("note      rank 1 (process 1 on ") && answer.contains(" is a straggler: "), "{answer}");
     let records: Vec<Value> =
