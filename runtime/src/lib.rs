@@ -52,3 +52,4 @@ pub mod metrics;
 pub mod reference;
 pub mod sampling;
 pub mod state;
+mod timed;

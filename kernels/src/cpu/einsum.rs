@@ -196,7 +196,7 @@ impl Einsum {
         let (a, b) = (a.into(), b.into());
         assert_eq!([a.len(), b.len(), out.len() / format.bytes()], self.sizes, "sizes of a, b and out");
         let Product::Matrices(matrices) = &self.product else { panic!("a contraction of matrices") };
-        let result = if self.out.is_some() { words(format, self.len()) } else { 0 };
+        let result = if self.out.is_some() { wide_len(format, self.len()) } else { 0 };
         let needed = self.a.scratch(a, false) + self.b.scratch(b, false) + result;
         if scratch.len() < needed {
             scratch.resize(needed, 0.0);
@@ -367,7 +367,7 @@ impl Operand {
                     Floats::Wide(packed)
                 }
                 Floats::Narrow(format, bytes) => {
-                    let packed = bytes_of(take(free, words(format, x.len())));
+                    let packed = bytes_of(take(free, wide_len(format, x.len())));
                     let packed = &mut packed[..bytes.len()];
                     copy_narrow(format, bytes, from, packed, to, dims);
                     Floats::Narrow(format, packed)
@@ -379,7 +379,7 @@ impl Operand {
 }
 
 /// Elements of f32 that take the memory of narrow ones.
-fn words(format: Narrow, elements: usize) -> usize {
+fn wide_len(format: Narrow, elements: usize) -> usize {
     (elements * format.bytes()).div_ceil(size_of::<f32>())
 }
 

@@ -245,8 +245,8 @@ fn missing_at_embedding(own: &[&StageCost], logits: f64) -> f64 {
     embedding.map_or(0.0, |load| load.saved)
 }
 
-/// Bytes by which the saved activations are below their peak while the head of a rank's only stage runs, if W is apart: the peak comes
-/// when recomputed layers have run backward, which then hold more for W than their forward has saved.
+/// Bytes by which the saved activations are below their peak while the head of a rank's only stage runs, if W is apart. The peak comes
+/// when recomputed layers have run backward: they then hold more for W than their forward has saved.
 fn missing_at_head(own: &[&StageCost]) -> f64 {
     match own {
         [load] if load.logits > 0.0 && load.recomputed.total() > 0.0 => (load.saved_for_w - load.saved).max(0.0),

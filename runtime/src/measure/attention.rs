@@ -1,7 +1,7 @@
 //! Measurement of causal attention by head size and sequence length.
 
-use super::tensor::{Tensor, width};
 use super::{AttentionTime, seconds, turns};
+use crate::timed::{TimedOperand, width};
 use kernels::cpu::Par;
 use kernels::cpu::attention::{Attention, Gradients, Inputs, Saved};
 use kernels::cpu::narrow::Narrow;
@@ -63,12 +63,12 @@ fn time(cores: usize, (heads, length, head): (usize, usize, usize), format: Opti
 }
 
 /// Sets of queries, keys, values, results and their gradients that calls take in turn.
-fn tensors(elements: usize, format: Option<Narrow>) -> Vec<[Tensor; 8]> {
-    (0..turns(8 * elements * width(format))).map(|_| [0; 8].map(|_| Tensor::new(format, 0.1, elements))).collect()
+fn tensors(elements: usize, format: Option<Narrow>) -> Vec<[TimedOperand; 8]> {
+    (0..turns(8 * elements * width(format))).map(|_| [0; 8].map(|_| TimedOperand::new(format, 0.1, elements))).collect()
 }
 
 /// Inputs for tokens at these positions in these segments.
-fn inputs<'a>(operands: [&'a Tensor; 3], [positions, segments]: [&'a [i32]; 2]) -> Inputs<'a> {
-    let [q, k, v] = operands.map(Tensor::read);
+fn inputs<'a>(operands: [&'a TimedOperand; 3], [positions, segments]: [&'a [i32]; 2]) -> Inputs<'a> {
+    let [q, k, v] = operands.map(TimedOperand::read);
     Inputs { q, k, v, qpos: positions, kpos: positions, qseg: segments, kseg: segments, sink: None }
 }

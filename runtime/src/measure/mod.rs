@@ -9,7 +9,6 @@ mod collectives;
 pub mod gpu;
 mod pointwise;
 mod products;
-pub(crate) mod tensor;
 
 use crate::cores::check_threads;
 use kernels::cpu::narrow::Narrow;

@@ -1,7 +1,7 @@
 //! Measurement of memory-bound kernels.
 
-use super::tensor::{Tensor, width};
 use super::{seconds, turns};
+use crate::timed::{TimedOperand, width};
 use kernels::cpu::Par;
 use kernels::cpu::elementwise::{Binary, Unary, binary, unary};
 use kernels::cpu::narrow::{Floats, FloatsMut, Narrow, round, widen};
@@ -19,7 +19,7 @@ const MOVED: usize = 2 + 2 + 2 + 3 + 3 + 3 + 3;
 
 /// Tensors in turn: two to read and one to write.
 struct Tensors {
-    all: Vec<[Tensor; 3]>,
+    all: Vec<[TimedOperand; 3]>,
     next: usize,
     gamma: Vec<f32>,
     rstd: Vec<f32>,
@@ -51,7 +51,8 @@ fn bytes(tensors: usize, format: Option<Narrow>) -> usize {
 
 impl Tensors {
     fn new(format: Option<Narrow>) -> Tensors {
-        let all = (0..turns(bytes(3, format))).map(|_| [0; 3].map(|_| Tensor::new(format, 0.5, ELEMENTS))).collect();
+        let all =
+            (0..turns(bytes(3, format))).map(|_| [0; 3].map(|_| TimedOperand::new(format, 0.5, ELEMENTS))).collect();
         let (gamma, rstd) = (vec![1.0; WIDTH], vec![1.0; ELEMENTS / WIDTH]);
         Tensors { all, next: 0, gamma, rstd, wide: [0; 3].map(|_| vec![0.0; TILE]) }
     }

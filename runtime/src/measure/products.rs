@@ -1,7 +1,7 @@
 //! Measurement of matrix products in the shapes of small models' layers.
 
-use super::tensor::{Tensor, width};
 use super::{Product, seconds, turns};
+use crate::timed::{TimedOperand, width};
 use kernels::cpu::Par;
 use kernels::cpu::einsum::Einsum;
 use kernels::cpu::narrow::{FloatsMut, Narrow, round};
@@ -48,9 +48,10 @@ fn product(cores: usize, [m, n, k]: [usize; 3], format: Option<Narrow>, adds: bo
     let result = format.filter(|_| !adds);
     let bytes = (m * k + k * n) * width(format) + m * n * width(result);
     let work = || {
-        let operands =
-            || [(format, m * k), (format, k * n), (result, m * n)].map(|(format, of)| Tensor::new(format, 0.5, of));
-        let mut all: Vec<[Tensor; 3]> = (0..turns(bytes).min(MOST_TURNS)).map(|_| operands()).collect();
+        let operands = || {
+            [(format, m * k), (format, k * n), (result, m * n)].map(|(format, of)| TimedOperand::new(format, 0.5, of))
+        };
+        let mut all: Vec<[TimedOperand; 3]> = (0..turns(bytes).min(MOST_TURNS)).map(|_| operands()).collect();
         let (mut next, mut wide, mut scratch) = (0, vec![0.0; m * n], Vec::new());
         move || {
             next = (next + 1) % all.len();

@@ -1,7 +1,7 @@
 //! Peak rates of this machine: the best of several large matrix products and additions on all threads that a run uses.
 
 use crate::cores::check_threads;
-use crate::measure::tensor::Tensor;
+use crate::timed::TimedOperand;
 use ir::types::DType;
 use kernels::cpu::Par;
 use kernels::cpu::einsum::Einsum;
@@ -48,7 +48,7 @@ fn product_plan() -> Result<Einsum, String> {
 }
 
 fn product(plan: &Einsum, format: Option<Narrow>) -> impl FnMut() {
-    let [a, b] = [1.0, 0.5].map(|value| Tensor::new(format, value, PRODUCT * PRODUCT));
+    let [a, b] = [1.0, 0.5].map(|value| TimedOperand::new(format, value, PRODUCT * PRODUCT));
     let (mut out, mut scratch) = (vec![0.0; PRODUCT * PRODUCT], Vec::new());
     move || plan.run(a.read(), b.read(), &mut out, false, Par(1), &mut scratch)
 }

@@ -4,41 +4,41 @@ use kernels::cpu::Par;
 use kernels::cpu::narrow::{Floats, FloatsMut, Narrow, round};
 
 /// Equal elements of f32, or of a narrower format.
-pub(crate) enum Tensor {
+pub(crate) enum TimedOperand {
     Wide(Vec<f32>),
     Narrow(Narrow, Vec<u8>),
 }
 
-impl Tensor {
+impl TimedOperand {
     /// Elements of a format, f32 without one.
-    pub(crate) fn new(format: Option<Narrow>, value: f32, elements: usize) -> Tensor {
+    pub(crate) fn new(format: Option<Narrow>, value: f32, elements: usize) -> TimedOperand {
         let wide = vec![value; elements];
         match format {
-            None => Tensor::Wide(wide),
+            None => TimedOperand::Wide(wide),
             Some(format) => {
                 let mut bytes = vec![0; elements * format.bytes()];
                 round(format, &wide, &mut bytes, Par(1));
-                Tensor::Narrow(format, bytes)
+                TimedOperand::Narrow(format, bytes)
             }
         }
     }
 
     pub(crate) fn read(&self) -> Floats<'_> {
         match self {
-            Tensor::Wide(numbers) => Floats::Wide(numbers),
-            Tensor::Narrow(format, bytes) => Floats::Narrow(*format, bytes),
+            TimedOperand::Wide(numbers) => Floats::Wide(numbers),
+            TimedOperand::Narrow(format, bytes) => Floats::Narrow(*format, bytes),
         }
     }
 
     pub(crate) fn write(&mut self) -> FloatsMut<'_> {
         match self {
-            Tensor::Wide(numbers) => FloatsMut::Wide(numbers),
-            Tensor::Narrow(format, bytes) => FloatsMut::Narrow(*format, bytes),
+            TimedOperand::Wide(numbers) => FloatsMut::Wide(numbers),
+            TimedOperand::Narrow(format, bytes) => FloatsMut::Narrow(*format, bytes),
         }
     }
 }
 
 /// Bytes of an element of a format, of f32 without one.
-pub(super) fn width(format: Option<Narrow>) -> usize {
+pub(crate) fn width(format: Option<Narrow>) -> usize {
     format.map_or(size_of::<f32>(), Narrow::bytes)
 }
