@@ -2,7 +2,7 @@
 
 use super::*;
 use cost::{AttentionShape, CollectiveKind, Format, Group, Platform, Recipe, Stack};
-use estimator::{EstimateRequest, Estimator};
+use estimator::{EstimateRequest, Estimator, Evaluator};
 use runtime::measure::{AttentionTime, Product, Sum};
 
 /// Kernels that follow the formulas exactly, with rates of products and of attention in GFLOP/s, and of memory in GB/s.
@@ -130,6 +130,30 @@ fn the_file_is_read_as_it_was_written() {
     let text = toml::to_string(&cluster).unwrap();
     assert_eq!(Cluster::parse(&text).unwrap(), cluster);
     assert!(text.contains("cores = 2"), "{text}");
+}
+
+/// The rates of a search are those of single predictions, whether devices share cores or not.
+#[test]
+fn fp16_has_the_rates_of_f32_where_kernels_widen_it() {
+    let path = std::env::temp_dir().join(format!("meshwright-widens-{}.toml", std::process::id()));
+    for cores in [None, Some(8)] {
+        let cluster = Cluster { cores, ..cluster(&ideal(), 1 << 32) };
+        compiler::text_files::write_text(&path, &toml::to_string(&cluster).unwrap()).unwrap();
+        let request = EstimateRequest {
+            model: "tiny-llama".into(),
+            cluster: path.to_string_lossy().into_owned(),
+            stack: "meshwright-threads".into(),
+            seq: 128,
+            global_batch: 16,
+            precision: "fp16".into(),
+            ..EstimateRequest::default()
+        };
+        let evaluator = Evaluator::new(&Estimator::new(), request, [2, 2]).unwrap();
+        let got = &evaluator.platform(2).cluster.device;
+        assert!(got.flops_bf16 >= cluster.device.flops_f32 && got.flops_bf16 < cluster.device.flops_bf16, "{got:?}");
+        assert_eq!(got.attention, cluster.device.attention_f32);
+    }
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

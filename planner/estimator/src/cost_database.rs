@@ -109,9 +109,7 @@ impl CostDatabase {
             dtype: if recipe.parameter < 4.0 { DType::BF16 } else { DType::F32 },
             stack,
             recipe,
-            clusters: Query::new(|database, cores| {
-                Arc::new(database.cluster.with_cores_each(*cores).computing_in(&database.recipe.name))
-            }),
+            clusters: Query::new(|database, cores| Arc::new(database.cluster.with_cores_each(*cores))),
             block_costs: Query::new(block_costs),
             dense_costs: Query::new(dense_costs),
             partitions: Query::new(partition),

@@ -95,6 +95,16 @@ impl Estimator {
         self.clusters.get(&name.to_string(), || Ok(machine_source::cluster(name)?))
     }
 
+    /// The cluster of a name, with the rates that its kernels have in a precision.
+    ///
+    /// # Errors
+    /// As for [`Estimator::cluster`].
+    pub(super) fn cluster_in(&self, name: &str, precision: &str) -> Result<Arc<Cluster>, Error> {
+        let cluster = self.cluster(name)?;
+        // Others have one rate for all formats of 16 bits, and are not copied.
+        Ok(if cluster.device.widens_f16 { Arc::new(Cluster::clone(&cluster).computing_in(precision)) } else { cluster })
+    }
+
     /// The stack of a name: one that it was given, a preset, or a file.
     ///
     /// # Errors
@@ -170,10 +180,10 @@ impl Estimator {
         let context = CostContext::of(request);
         let database = &*self.databases.get(&context, || self.open(&context, Planning::Alone))?;
         let microbatches = microbatches(request.global_batch, parallel.dp.saturating_mul(parallel.mbs))?;
-        let cluster = self.cluster(&request.cluster)?;
+        let cluster = self.cluster_in(&request.cluster, &request.precision)?;
         check_joined(&cluster, parallel.devices())?;
         let cores_each = cluster.cores_each(parallel.devices());
-        let cluster = cluster.for_devices(parallel.devices()).computing_in(&request.precision);
+        let cluster = cluster.for_devices(parallel.devices());
         let platform = Platform { cluster: &cluster, stack: &database.stack, recipe: &database.recipe };
         let headroom = Headroom::of(request, &database.stack, &cluster.device.name, database.traits()?);
         let budget = cluster.device.memory as f64 * headroom.share(BudgetSizes::of(&parallel));
@@ -195,7 +205,7 @@ impl Estimator {
 
     /// A database without results, of the inputs that a context names.
     fn open(&self, context: &CostContext, planning: Planning) -> Result<CostDatabase, Error> {
-        let (cluster, stack) = (self.cluster(&context.cluster)?, self.stack(&context.stack)?);
+        let (cluster, stack) = (self.cluster_in(&context.cluster, &context.precision)?, self.stack(&context.stack)?);
         let open = || model_plans(ModelSource::open(&context.model)?, &self.plans.paths);
         let plans = self.plans.models.get(&context.model, open)?;
         let orders = Arc::clone(&self.plans.orders);

@@ -43,7 +43,7 @@ impl Evaluator {
     pub fn new(estimator: &Estimator, request: EstimateRequest, devices: [u64; 2]) -> Result<Evaluator, Error> {
         request.check()?;
         let database = estimator.evaluated(&request)?;
-        let cluster = estimator.cluster(&request.cluster)?;
+        let cluster = estimator.cluster_in(&request.cluster, &request.precision)?;
         check_joined(&cluster, devices[1])?;
         let traits = database.traits()?;
         let headroom = Headroom::of(&request, &database.stack, &cluster.device.name, traits);
@@ -83,8 +83,8 @@ impl Evaluator {
     pub fn platform(&self, devices: u64) -> Platform<'_> {
         let place = devices.checked_sub(self.least).and_then(|place| usize::try_from(place).ok());
         let dealt = place.and_then(|place| self.clusters.get(place));
-        let dealt_out = || Box::new(self.cluster.for_devices(devices).computing_in(&self.request.precision));
-        let cluster = dealt.map_or(&*self.cluster, |dealt| dealt.get_or_init(dealt_out));
+        let cluster =
+            dealt.map_or(&*self.cluster, |dealt| dealt.get_or_init(|| Box::new(self.cluster.for_devices(devices))));
         Platform { cluster, stack: &self.database.stack, recipe: &self.database.recipe }
     }
 

@@ -18,7 +18,7 @@ pub(super) struct CostContext {
     pub(super) cluster: String,
     pub(super) stack: String,
     pub(super) seq: u64,
-    precision: String,
+    pub(super) precision: String,
     grad_dtype: Option<String>,
     master: Option<String>,
     optimizer: String,
