@@ -1,6 +1,7 @@
 //! Peak rates of this machine: the best of several large matrix products and additions on all threads that a run uses.
 
 use crate::cores::check_threads;
+use crate::host::narrow;
 use crate::timed::TimedOperand;
 use ir::types::DType;
 use kernels::cpu::Par;
@@ -20,20 +21,14 @@ const SUM: usize = 8 << 20;
 /// How long each of the two is tried.
 const TRY: Duration = Duration::from_millis(250);
 
-/// Measures for about half a second, on `threads` threads at once, with products of operands of a type. Kernels widen those of 8 bits to
-/// f32 first.
+/// Measures for about half a second, on `threads` threads at once, with products of operands of a type.
 ///
 /// # Errors
 /// The system gives no threads.
 pub fn peak(threads: usize, dtype: DType) -> Result<Peak, String> {
     check_threads(threads)?;
     let plan = product_plan()?;
-    let format = match dtype {
-        DType::BF16 => Some(Narrow::Bf16),
-        DType::F16 => Some(Narrow::F16),
-        _ => None,
-    };
-    let product = || product(&plan, format);
+    let product = || product(&plan, narrow(dtype));
     let sum = || {
         let (a, b, mut out) = (vec![1.0; SUM], vec![0.5; SUM], vec![0.0; SUM]);
         move || binary(Binary::Add, &a[..], &b[..], &mut out, Par(1))
