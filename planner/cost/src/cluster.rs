@@ -32,7 +32,7 @@ pub struct Device {
     /// Fraction of the memory bandwidth that a long kernel reaches.
     #[serde(default = "most")]
     pub memory_share: f64,
-    /// The same of pointwise kernels on bf16 and fp16, which processors widen and round; omitted if equal.
+    /// Fraction that a pointwise kernel reaches on bf16 and fp16, which processors widen and round; omitted if equal.
     pub memory_share_half: Option<f64>,
     /// Usable memory in bytes.
     pub memory: u64,
@@ -80,7 +80,7 @@ pub struct Matmul {
     pub power: f64,
     /// Cost of filling and draining a tile, in steps of k.
     pub depth: f64,
-    /// The same on f32 operands; omitted if equal.
+    /// Cost of filling and draining a tile on f32 operands; omitted if equal.
     pub depth_f32: Option<f64>,
     /// Tiles that a part computes with.
     pub tiles: Vec<Tile>,

@@ -29,7 +29,7 @@ pub struct Measured {
     pub cores: u64,
     /// Kernels that compute on f32.
     pub f32: Computing,
-    /// The same on bf16.
+    /// Kernels that compute on bf16.
     pub bf16: Computing,
     /// Bytes per second that a sum of two tensors reads and writes.
     pub sum_bandwidth: f64,
