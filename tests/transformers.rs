@@ -28,8 +28,8 @@ use weights::{Description, Export, Names, Weights, export};
 const MICRO: u64 = 2;
 /// Relative tolerance of losses and norms while weights are compared, and of losses until the end.
 const SCALARS: [f64; 2] = [1e-5, 1e-4];
-/// The largest distance of a loss in bf16 from that in f32, in distances of PyTorch's losses in bf16 so far.
-const FARTHEST: f64 = 4.0;
+/// The largest distance of a loss in bf16 from that in f32, in the largest distance of PyTorch's runs in bf16 so far.
+const FARTHEST: f64 = 3.0;
 /// The least of those distances that counts: half of a last place of the logits, relative to the loss.
 const LAST_PLACE: f64 = 1.0 / 512.0;
 /// Tolerance of tensors, relative to their norm: rounding in f32, in another order.
@@ -51,7 +51,8 @@ struct Case {
     /// Steps after which weights are compared.
     compared: usize,
     losses: Vec<f64>,
-    losses_bf16: Vec<f64>,
+    /// Of several runs, whose weights differ by little more than rounding in f32.
+    losses_bf16: Vec<Vec<f64>>,
     norms: Vec<f64>,
     configs: Vec<String>,
 }
@@ -165,14 +166,17 @@ fn run_bf16(path: &Path, case: &Case, stored: &Stored, (parallel, is_exported): 
     }
     let (mut executor, file) = executor(path, case, parallel, (DType::BF16, "hub"))?;
     let (mut distance, mut worst) = (0.0_f64, 0.0_f64);
-    for (step, (exact, rounded)) in case.losses.iter().zip(&case.losses_bf16).enumerate() {
+    for (step, exact) in case.losses.iter().enumerate() {
         let output = executor.step(input(&file.model, case, stored, step)).map_err(|why| why.to_string())?;
-        distance = distance.max((rounded - exact).abs()).max(LAST_PLACE * exact);
+        let rounded = case.losses_bf16.iter().map(|losses| losses[step]);
+        distance = rounded.map(|loss| (loss - exact).abs()).fold(distance, f64::max).max(LAST_PLACE * exact);
         let got = f64::from(output.loss.ok_or("nothing was reported")?);
         let off = (got - exact).abs() / distance;
         if off.is_nan() || off > FARTHEST {
             let step = step + 1;
-            return Err(format!("the loss of step {step} is {got}, PyTorch's {rounded}, in f32 {exact}"));
+            return Err(format!(
+                "the loss of step {step} is {got}, in f32 {exact}, in PyTorch's runs within {distance}"
+            ));
         }
         worst = worst.max(off);
     }

@@ -152,7 +152,8 @@ def named(model):
 
 def write(folder, name, family, options):
     model, (losses, norms, gradients, after, tokens) = steady(name, family, options)
-    losses_bf16 = trained(copy.deepcopy(model), torch.bfloat16)[0]
+    # One run may meet no tie of a router that rounding decides, and another the next.
+    losses_bf16 = [trained(near, torch.bfloat16)[0] for near in [copy.deepcopy(model), *(shaken(model) for _ in range(DRAWS))]]
     tensors = dict(tokens)
     for kind, of in [("after", after), ("gradient", gradients)]:
         tensors.update({f"{kind}/{key}": tensor for key, tensor in of.items()})
