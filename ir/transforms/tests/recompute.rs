@@ -44,6 +44,26 @@ fn the_activation_of_a_gate_is_computed_again() {
 }
 
 #[test]
+fn a_chain_of_functions_is_computed_again() {
+    // Of gpt-oss: a gate with a limit, times its own sigmoid. The limits' gradients read %g and %u, and the last product reads %p.
+    let clamped = format!(
+        "{}
+         %l0: f32[b, f] = at_most(%g, max=7.0)
+         %s: f32[b, f] = scale(%l0, by=1.702)
+         %v: f32[b, f] = sigmoid(%s)
+         %a: f32[b, f] = mul(%l0, %v)
+         %m: f32[b, f] = at_most(%u, max=7.0)
+         %o: f32[b, f] = shift(%m, by=1.0)
+         %p: f32[b, f] = mul(%o, %a)
+         %y: f32[b, h] = einsum(%p, %up, {DOWN}",
+        FORWARD.replace("%c: f32[b, f] = silu(%g)", "")
+    );
+    let (names, backward) = remade_of(&clamped);
+    assert_eq!(names, ["l0", "s", "v", "a", "m", "o"]);
+    assert_eq!(backward.iter().filter(|op| *op == "sigmoid").count(), 1, "{backward:?}");
+}
+
+#[test]
 fn what_a_product_reads_is_saved() {
     let plain = format!("{FORWARD}\n%y: f32[b, h] = einsum(%c, %up, {DOWN}");
     let (names, backward) = remade_of(&plain);

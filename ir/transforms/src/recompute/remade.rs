@@ -2,28 +2,57 @@
 
 use ir::graph::{ArgKind, Block, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::ops::OpClass;
-use std::collections::BTreeSet;
+use ir::ops::Rows;
+use ir::types::Type;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The statements of `F`, by index, that compute such values: functions of one value that the backward reads anyway. Other
-/// activations are the only readers of their results in the backward, so that a group computes them from what it reads for its
-/// other statements. `silu(g)` of a SwiGLU is one: its gradient and that of the product read `g`.
+/// The statements of `F`, by index, that compute such values: functions of values that the backward reads anyway, or of other
+/// such values. Only statements on elements read their results in the backward, so that a group computes them from what it reads
+/// for its other statements. `silu(g)` of a SwiGLU is one: its gradient and that of the product read `g`.
 pub fn remade(block: &Block) -> BTreeSet<usize> {
-    let backward = || block[SectionKind::I].stmts.iter().chain(&block[SectionKind::W].stmts);
-    let readers = |value: Value| backward().filter(move |stmt| stmt.operands.contains(&value));
-    let is_there = |value: Value| readers(value).next().is_some() || block.arg_kind(value) == Some(ArgKind::Param);
-    let is_remade = |stmt: &Stmt| {
-        let (&[operand], &[result]) = (&stmt.operands[..], &stmt.results[..]) else { return false };
-        is_activation(stmt)
-            && is_there(operand)
-            && readers(result).next().is_some()
-            && readers(result).all(is_activation)
-            && ![SectionKind::F, SectionKind::I].iter().any(|&kind| block[kind].ret.contains(&result))
-    };
-    let forward = block[SectionKind::F].stmts.iter().enumerate();
-    forward.filter(|(_, stmt)| is_remade(stmt)).map(|(at, _)| at).collect()
+    let readers = |value: Value| backward(block).filter(move |stmt| stmt.operands.contains(&value));
+    let is_read = |value: Value| readers(value).next().is_some();
+    let is_returned =
+        |value: Value| [SectionKind::F, SectionKind::I].iter().any(|&kind| block[kind].ret.contains(&value));
+    let mut free: BTreeMap<Value, usize> = BTreeMap::new();
+    for (at, stmt) in block[SectionKind::F].stmts.iter().enumerate().filter(|(_, stmt)| is_elementwise(block, stmt)) {
+        let is_there = |value: &Value| {
+            free.contains_key(value) || is_read(*value) || block.arg_kind(*value) == Some(ArgKind::Param)
+        };
+        let result = stmt.results[0];
+        if stmt.operands.iter().all(is_there)
+            && readers(result).all(|stmt| is_elementwise(block, stmt))
+            && !is_returned(result)
+        {
+            free.insert(result, at);
+        }
+    }
+    needed(block, &free)
 }
 
-fn is_activation(stmt: &Stmt) -> bool {
-    stmt.op.class() == OpClass::Activation
+/// Those of the values that the backward reads, or that others of them are computed from.
+fn needed(block: &Block, free: &BTreeMap<Value, usize>) -> BTreeSet<usize> {
+    let mut wanted: Vec<Value> = backward(block).flat_map(|stmt| stmt.operands.iter().copied()).collect();
+    let mut needed = BTreeSet::new();
+    while let Some(value) = wanted.pop() {
+        if let Some(&at) = free.get(&value).filter(|at| needed.insert(**at)) {
+            wanted.extend(&block[SectionKind::F].stmts[at].operands);
+        }
+    }
+    needed
+}
+
+fn backward(block: &Block) -> impl Iterator<Item = &Stmt> {
+    block[SectionKind::I].stmts.iter().chain(&block[SectionKind::W].stmts)
+}
+
+/// True if each element of the result is computed from the elements at its place. A cast is none: what it reads or writes is
+/// saved in another format.
+fn is_elementwise(block: &Block, stmt: &Stmt) -> bool {
+    let types: Vec<&Type> = stmt.operands.iter().map(|&value| block.ty(value)).collect();
+    let results = stmt.results.iter().map(|&value| block.ty(value));
+    let mut floats = types.iter().copied().chain(results).map(|ty| ty.dtype).filter(|dtype| dtype.is_float());
+    let first = floats.next();
+    let rows = stmt.op.def().and_then(|def| def.rows(&types));
+    rows == Some(Rows::elements(types.len())) && floats.all(|dtype| Some(dtype) == first)
 }

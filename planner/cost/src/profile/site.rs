@@ -10,7 +10,7 @@ use crate::routing::Routing;
 use ir::entity::EntitySet;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::ops::{KernelOp, Op};
+use ir::ops::{KernelOp, Op, OpClass};
 use ir::saved::saved_values;
 use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
@@ -50,7 +50,7 @@ impl<'a> Site<'a> {
             platform,
             fusion,
             later: saved_values(block).forward,
-            remade: remade(block, fusion),
+            remade: remade(block, fusion, platform.stack.facts.block_by_block),
             alias: Alias::default(),
             unread: if platform.stack.facts.weighs_inside { weighed(block) } else { EntitySet::new() },
             has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
@@ -108,11 +108,23 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Activations that a fused kernel of the backward recomputes from the operands of the forward, so that they are not saved.
-fn remade(block: &Block, fusion: Fusion) -> FxHashMap<Value, Vec<Value>> {
+/// Activations that a fused kernel of the backward recomputes, so that they are not saved, with the saved values that it reads for
+/// each. A stack that neither groups statements nor runs blocks as they stand has only kernels of one function of a saved value.
+fn remade(block: &Block, fusion: Fusion, block_by_block: bool) -> FxHashMap<Value, Vec<Value>> {
+    let mut sources: FxHashMap<Value, Vec<Value>> = FxHashMap::default();
     if !fusion.swiglu && !fusion.groups {
-        return FxHashMap::default();
+        return sources;
     }
-    let stmts = transforms::recompute::remade(block).into_iter().map(|at| &block[SectionKind::F].stmts[at]);
-    stmts.map(|stmt| (stmt.results[0], stmt.operands.clone())).collect()
+    let (all, saved) = (fusion.groups || block_by_block, saved_values(block).forward);
+    for stmt in transforms::recompute::remade(block).into_iter().map(|at| &block[SectionKind::F].stmts[at]) {
+        let of_operand = |value: &Value| sources.get(value).cloned().unwrap_or_else(|| vec![*value]);
+        let mut read: Vec<Value> = stmt.operands.iter().flat_map(of_operand).collect();
+        let is_function = stmt.op.class() == OpClass::Activation && read == stmt.operands && saved.contains(&read[0]);
+        if all || read.len() == 1 && is_function {
+            read.sort_unstable();
+            read.dedup();
+            sources.insert(stmt.results[0], read);
+        }
+    }
+    sources
 }
