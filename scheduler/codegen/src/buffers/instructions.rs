@@ -7,7 +7,7 @@ use ir::arena::SavedLayout;
 use ir::entity::{PrimaryMap, SecondaryMap};
 use ir::graph::Model;
 use ir::ids::{BodyId, Reg, Token};
-use ir::program::{BodyArg, Class, Instr, Program, Source, Transfer};
+use ir::program::{BodyArg, BodyKind, Class, Instr, Program, Source, Transfer};
 use ir::types::Type;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -71,7 +71,10 @@ pub(super) fn needs(model: &Model, program: &Program, layouts: &FrameLayouts, cl
         let at = walk.step(instr);
         walk.needs.at.push(at);
     }
-    walk.needs.parts.iter_mut().for_each(|part| part.end = part.end.min(class.instrs.len()));
+    let all = class.instrs.len();
+    let updates = |instr: &Instr| matches!(instr, Instr::Run { body, .. } if program.bodies[*body].kind == BodyKind::U);
+    walk.needs.update = class.instrs.iter().position(updates).unwrap_or(all);
+    walk.needs.parts.iter_mut().for_each(|part| part.end = part.end.min(all));
     walk.needs
 }
 

@@ -62,6 +62,8 @@ pub(super) struct Needs {
     pub(super) host: Vec<Interval>,
     /// Per instruction, the places that it states.
     pub(super) at: Vec<Vec<At>>,
+    /// The first instruction that updates parameters; where there is none, the number of all.
+    pub(super) update: usize,
 }
 
 impl Needs {
@@ -85,6 +87,11 @@ impl Needs {
     /// The instruction at which the last part of a block is gone.
     pub(super) fn end(&self, block: &Buffer) -> usize {
         self.parts[block.parts.clone()].iter().map(|part| part.end).max().unwrap_or(block.start)
+    }
+
+    /// True if a block is made before the first update and lives on: it is a sum of gradients.
+    pub(super) fn waits_for_update(&self, block: &Buffer) -> bool {
+        block.start < self.update && self.update < self.end(block)
     }
 
     pub(super) fn hold(&mut self, part: usize) {

@@ -1,18 +1,21 @@
 //! Offsets for the blocks of an instruction stream, and for the scratch of its body calls.
 //!
-//! Blocks are placed tier by tier, and within a tier in order of birth. Each block gets the lowest offset that is free for
-//! its whole lifetime.
+//! Blocks are placed tier by tier, and within a tier in order of birth, or of death from the last one on. Each block gets the
+//! lowest offset that is free for its whole lifetime.
 //!
 //! Blocks that live long, or that are live at the peak, go first, so they are contiguous from the bottom up. Short-lived
 //! blocks go above them or into their gaps (ZeRO, Rajbhandari et al. 2020, section 6.3, M_D: long-lived tensors are
 //! separated from short-lived ones to avoid fragmentation). The order with the smallest arena wins.
+//!
+//! Sums of gradients that wait for the update are made layer by layer while saved activations of the layers are freed. Where these
+//! begin at the bottom and the sums at the top, they take turns with the same bytes.
 //!
 //! Scratch has the shortest lifetime and is placed last, at the top of the arena if that is free.
 
 use super::bound::{LiveBytes, live_bytes};
 use super::instructions::FrameLayouts;
 use super::interval;
-use super::needs::{At, Needs};
+use super::needs::{At, Buffer, Needs};
 use super::resident::ResidentEnds;
 use super::scratch::Scratches;
 use super::walk::{Placed, Walk, merged};
@@ -38,14 +41,33 @@ struct BlockFacts {
 }
 
 /// The tier of a block: the greatest come first.
-type PackOrder = fn(&BlockFacts) -> u64;
+type Tier = fn(&BlockFacts) -> u64;
 
-const ORDERS: [PackOrder; 5] = [
-    |facts| u64::from(facts.life.ilog2()),
-    |facts| facts.concurrent,
-    |_| 0,
-    |facts| u64::from(facts.size.max(1).ilog2()),
-    |facts| u64::from((facts.size * facts.life).max(1).ilog2()),
+const LIFE: Tier = |facts| u64::from(facts.life.ilog2());
+const CONCURRENT: Tier = |facts| facts.concurrent;
+const ALL: Tier = |_| 0;
+const SIZE: Tier = |facts| u64::from(facts.size.max(1).ilog2());
+const AREA: Tier = |facts| u64::from((facts.size * facts.life).max(1).ilog2());
+
+/// How blocks of a tier get places.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    /// In the order of birth, at the lowest offsets.
+    Birth,
+    /// The same, but what waits for the update at the highest offsets below the bound.
+    Ends,
+    /// In the order of death, from the last one on.
+    Death,
+}
+
+const ORDERS: [(Tier, Within); 7] = [
+    (LIFE, Within::Birth),
+    (CONCURRENT, Within::Ends),
+    (CONCURRENT, Within::Birth),
+    (CONCURRENT, Within::Death),
+    (ALL, Within::Birth),
+    (SIZE, Within::Birth),
+    (AREA, Within::Birth),
 ];
 
 /// So small a part of the arena is not worth another order.
@@ -59,8 +81,8 @@ pub(super) fn pack(needs: &Needs, layouts: &FrameLayouts, class: &Class, residen
     let enough = bound + (held + bound) / ENOUGH;
     let facts = facts(needs, &live_bytes);
     let mut best: Option<(u64, Vec<u64>, Scratches)> = None;
-    for order in ORDERS {
-        let (places, parts) = place(needs, facts.iter().map(order).collect());
+    for (tier, within) in ORDERS {
+        let (places, parts) = place(needs, facts.iter().map(tier).collect(), (within, bound));
         let scratches = Scratches::find(needs, layouts, class, &places, &parts);
         if best.as_ref().is_none_or(|(bytes, ..)| scratches.bytes < *bytes) {
             best = Some((scratches.bytes, places, scratches));
@@ -88,7 +110,7 @@ pub(super) fn pack(needs: &Needs, layouts: &FrameLayouts, class: &Class, residen
 
 fn facts(needs: &Needs, live_bytes: &[u64]) -> Vec<BlockFacts> {
     let most = Most::of(live_bytes);
-    let facts_of = |block: &super::needs::Buffer| {
+    let facts_of = |block: &Buffer| {
         let end = needs.end(block);
         let life = (end - block.start).max(1) as u64;
         BlockFacts { size: block.size, life, concurrent: most.within(block.start, end) }
@@ -119,25 +141,44 @@ impl Most {
 }
 
 /// Per block its place, and all parts in the order of their starts.
-fn place(needs: &Needs, tiers: Vec<u64>) -> (Vec<u64>, Vec<Placed>) {
+fn place(needs: &Needs, tiers: Vec<u64>, (within, bound): (Within, u64)) -> (Vec<u64>, Vec<Placed>) {
+    let lives = needs.blocks.iter().map(|block| (block.start, needs.end(block).max(block.start)));
+    let last = lives.clone().map(|(_, end)| end).max().unwrap_or(0);
+    // In the order of death, time runs backward.
+    let seen = |start: usize, end: usize| match within {
+        Within::Birth | Within::Ends => (start, end),
+        Within::Death => (last - end, last - start),
+    };
+    let turned = |part: Placed| {
+        let (start, end) = seen(part.start, part.end);
+        Placed { start, end, ..part }
+    };
+    let lives: Vec<(usize, usize)> = lives.map(|(start, end)| seen(start, end)).collect();
     let mut blocks: Vec<usize> = (0..needs.blocks.len()).collect();
-    // The sort is stable: within a tier they stay as the row has them.
-    blocks.sort_by_key(|&block| Reverse(tiers[block]));
+    // The sort is stable: what begins at once stays as the row has it.
+    blocks.sort_by_key(|&block| (Reverse(tiers[block]), lives[block].0));
     let mut places = vec![0; needs.blocks.len()];
     let mut placed: Vec<Placed> = Vec::new();
     for tier in blocks.chunk_by(|&a, &b| tiers[a] == tiers[b]) {
         let mut walk = Walk::through(&placed);
         let mut fresh = Vec::new();
         for &index in tier {
+            let (start, end) = lives[index];
+            walk.go_to(start, end);
             let block = &needs.blocks[index];
-            walk.go_to(block.start, needs.end(block));
-            places[index] = walk.lowest(block.size);
-            for part in merged(needs, index, places[index]) {
+            let at_top = within == Within::Ends && needs.waits_for_update(block);
+            let highest = if at_top { walk.highest(block.size, bound) } else { None };
+            places[index] = highest.unwrap_or_else(|| walk.lowest(block.size));
+            for part in merged(needs, index, places[index]).into_iter().map(turned) {
                 walk.enter(part);
                 fresh.push(part);
             }
         }
         placed.extend(fresh);
+        placed.sort_by_key(|part| part.start);
+    }
+    if within == Within::Death {
+        placed = placed.into_iter().map(turned).collect();
         placed.sort_by_key(|part| part.start);
     }
     (places, placed)

@@ -66,18 +66,36 @@ impl<'a> Walk<'a> {
 
     /// The lowest offset with `size` free bytes.
     pub(super) fn lowest(&self, size: u64) -> u64 {
-        let (mut living, mut ahead) = (self.living.iter().peekable(), self.ahead.iter().peekable());
         let mut at = 0;
-        loop {
-            let next = match (living.peek(), ahead.peek()) {
-                (Some(a), Some(b)) if a.at > b.at => ahead.next(),
-                (None, _) => ahead.next(),
-                (Some(_), _) => living.next(),
-            };
-            match next {
-                Some(part) if part.at < at + size => at = at.max(part.to),
-                _ => return at,
+        for part in self.by_offset() {
+            if at + size <= part.at {
+                break;
             }
+            at = at.max(part.to);
         }
+        at
+    }
+
+    /// The highest offset with `size` free bytes up to `below`; `None` if there are not so many.
+    pub(super) fn highest(&self, size: u64, below: u64) -> Option<u64> {
+        let (mut at, mut highest) = (0, None);
+        for (from, to) in self.by_offset().map(|part| (part.at, part.to)).chain([(below, below)]) {
+            let end = from.min(below);
+            if at + size <= end {
+                highest = Some(end - size);
+            }
+            at = at.max(to);
+        }
+        highest
+    }
+
+    /// Live blocks and those ahead, by offset.
+    fn by_offset(&self) -> impl Iterator<Item = &Placed> {
+        let (mut living, mut ahead) = (self.living.iter().peekable(), self.ahead.iter().peekable());
+        std::iter::from_fn(move || match (living.peek(), ahead.peek()) {
+            (Some(a), Some(b)) if a.at > b.at => ahead.next(),
+            (None, _) => ahead.next(),
+            (Some(_), _) => living.next(),
+        })
     }
 }
