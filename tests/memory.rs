@@ -177,9 +177,14 @@ fn arenas_are_predicted() {
         ("qwen3-30b-a3b", "tp=4,pp=2,schedule=gpipe,recompute=full,mbs=2"),
         ("qwen3-30b-a3b", "dp=4,tp=2,zero=1,recompute=full"),
         ("qwen3-30b-a3b", "dp=8,ep=8,zero=3,recompute=full,mbs=2"),
+        ("gemma2-9b", "dp=8,mbs=2"),
         ("gemma2-9b", "dp=8,zero=3,recompute=selective:mlp"),
         ("gemma2-9b", "dp=4,pp=2,schedule=zb-h1,zero=1,mbs=2"),
         ("gemma2-9b", "dp=4,pp=2,schedule=zb-h1,zero=1,recompute=selective:mlp,mbs=2"),
+        ("gpt-oss-20b", "dp=8,zero=1,recompute=full,ep=2,mbs=2"),
+        ("qwen3-14b", "dp=4,pp=2,schedule=zb-h1,zero=1,offload=all"),
+        ("llama3-8b", "dp=2,cp=2,cp_kind=ulysses,pp=2,schedule=gpipe,zero=2,mbs=2"),
+        ("deepseek-v2-lite", "dp=2,tp=2,sp=true,pp=2,schedule=interleaved-1f1b,zero=1,recompute=full:2,ep=2,mbs=2"),
     ];
     let estimator = Estimator::new();
     let dense = dense.map(|parallel| ("llama3-8b", parallel));

@@ -125,7 +125,7 @@ impl OrderedStages<'_> {
         let before_update = states.total() + activations + logits + buffers;
         let sums = replicas.sums_apart(elements);
         let update = updating(elements, replicas, platform.recipe);
-        let update = update + summed_and_moved(&own, &states, elements, sums, platform);
+        let update = update + summed_and_moved(&own, &states, elements, (sums, replicas.updated_apart()), platform);
         let update = update.max(last_backward(&own, sums, elements));
         let needed = before_update.max(states.total() + update);
         let buffers = buffers + needed - before_update;
@@ -168,14 +168,14 @@ fn held_elements(own: &[&StageCost], tied: &[Tied], facts: &StackTraits) -> (Spl
 /// the next come and those of the one before leave.
 const MOVING: f64 = 3.0;
 
-/// Bytes of the sums of gradients during the update, and of the states of blocks in host memory that are on the device. Blocks are
-/// updated in the order of the forward, and the sums of a block are freed with its update: the most is there while the first, second or
-/// third block is updated, or before the last one is.
+/// Bytes of the sums of gradients during the update, of the states of blocks in host memory that are on the device, and of the updated
+/// shard of a block, `shard` bytes an element. Blocks are updated in the order of the forward, and the sums of a block are freed with
+/// its update: the most is there while the first, second or third block is updated, or before the last one is.
 fn summed_and_moved(
     own: &[&StageCost],
     states: &ModelStates,
     elements: SplitByExperts,
-    sums: f64,
+    (sums, shard): (f64, f64),
     platform: &Platform<'_>,
 ) -> f64 {
     let most = |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load).elements).fold(0.0, f64::max);
@@ -184,10 +184,11 @@ fn summed_and_moved(
     let first = if own.iter().any(|load| load.runs.start == 0) { end } else { 0.0 };
     let moved = |at_once: f64| moving_with(at_once, states, elements, platform);
     let left = |updated: f64| sums * (1.0 - (updated.max(0.0) / elements.total()).min(1.0));
-    let begin = if first > 0.0 { moved(first + layer) } else { moved(2.0 * layer) } + sums;
-    let second = moved(first.max(layer) + 2.0 * layer) + left(first.max(layer));
-    let third = moved(MOVING * layer) + left(first + layer);
-    let last = moved(end + (MOVING - 1.0) * layer) + left(elements.total() - end - layer);
+    let first_or_layer = if first > 0.0 { first } else { layer };
+    let begin = moved(first_or_layer + layer) + sums + shard * first_or_layer;
+    let second = moved(first.max(layer) + 2.0 * layer) + left(first.max(layer)) + shard * layer;
+    let third = moved(MOVING * layer) + left(first + layer) + shard * layer;
+    let last = moved(end + (MOVING - 1.0) * layer) + left(elements.total() - end - layer) + shard * end;
     begin.max(second).max(third).max(last)
 }
 
@@ -334,10 +335,12 @@ fn buffers(own: &[&StageCost], stages: usize, logits: f64, gathers: Gathers, pla
     let messages = if stages > 1 { 4.0 * most(&|load| load.boundary) } else { 0.0 };
     let peak =
         |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load)).fold(BlockPeak::default(), BlockPeak::max);
-    let (layer, mut end) = (peak(|load| load.layer), peak(|load| load.end));
+    let (mut layer, mut end) = (peak(|load| load.layer), peak(|load| load.end));
     let mut others = copies_at_end(own);
     if platform.stack.facts.block_by_block {
         others -= missing_at_embedding(own, logits);
+        let in_order = own.iter().map(|load| load.layer_in_order(gathers.splits));
+        layer = in_order.fold(BlockPeak::default(), BlockPeak::max);
     }
     (end.transient, end.in_w) = (end.transient + others, end.in_w + others);
     let facts = &platform.stack.facts;
@@ -467,17 +470,19 @@ mod tests {
     fn sums_are_freed_while_states_come_and_go() {
         let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("meshwright").unwrap());
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
-        let bytes = |runs: std::ops::Range<usize>, elements: f64, sums: f64| {
+        let bytes = |runs: std::ops::Range<usize>, elements: f64, sums: f64, shard: f64| {
             let peak = |elements| BlockPeak { elements, ..BlockPeak::default() };
             let load = StageCost { runs, layer: peak(218e6), end: peak(525e6), ..StageCost::default() };
             let states = ModelStates { parameters: 0.0, gradients: 0.0, optimizer: 0.0, host: 12.0 * elements };
             let elements = SplitByExperts { dense: elements, experts: 0.0 };
-            (summed_and_moved(&[&load], &states, elements, sums, &platform) / 1e6).round()
+            (summed_and_moved(&[&load], &states, elements, (sums, shard), &platform) / 1e6).round()
         };
         let (end, layer) = (525.0, 218.0);
-        assert_eq!(bytes(0..34, 8026e6, 4.0 * 8026e6), 12.0 * (end + 2.0 * layer) + 4.0 * (8026.0 - end));
-        assert_eq!(bytes(0..34, 8026e6, 0.0), 12.0 * (end + 2.0 * layer));
-        assert_eq!(bytes(17..34, 4013e6, 4.0 * 4013e6), 12.0 * 3.0 * layer + 4.0 * (4013.0 - layer));
+        assert_eq!(bytes(0..34, 8026e6, 4.0 * 8026e6, 0.0), 12.0 * (end + 2.0 * layer) + 4.0 * (8026.0 - end));
+        assert_eq!(bytes(0..34, 8026e6, 0.0, 0.0), 12.0 * (end + 2.0 * layer));
+        assert_eq!(bytes(17..34, 4013e6, 4.0 * 4013e6, 0.0), 12.0 * 3.0 * layer + 4.0 * (4013.0 - layer));
+        // Without sums the head's shard counts, after the states of the last two layers have left.
+        assert_eq!(bytes(0..34, 8026e6, 0.0, 24.0), 24.0 * end + 12.0 * (end + 2.0 * layer));
     }
 
     /// An embedding of 100 that the first and the last two stages have, and a head of 40 that the last two have: its states are where

@@ -145,13 +145,14 @@ pub(super) fn flow(
     let [on_device, on_host] =
         [|load: &StageCost| load.saved > 0.0, |load: &StageCost| load.offloaded > 0.0].map(|has| loads.iter().any(has));
     let flow = |loads: &[StageCost]| simulated(loads, hops, schedule, orders);
-    match (on_device, on_host) {
+    match (on_device || schedule.kind.splits_backward, on_host) {
         (_, false) => flow(loads),
         (false, true) => Ok(flow(loads)?.offloaded()),
         (true, true) => {
             let part = |of: fn(StageCost) -> StageCost| flow(&loads.iter().cloned().map(of).collect::<Vec<_>>());
+            // I has brought back all of it, and what W reads stays on the device.
             let mut on_device = part(|load| StageCost { offloaded: 0.0, ..load })?;
-            let on_host = part(|load| StageCost { saved: 0.0, ..load })?.offloaded();
+            let on_host = part(|load| StageCost { saved: 0.0, saved_for_w: 0.0, ..load })?.offloaded();
             for (rank, away) in on_device.ranks.iter_mut().zip(on_host.ranks) {
                 rank.offloaded = away.offloaded;
             }

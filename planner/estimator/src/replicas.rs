@@ -139,6 +139,13 @@ impl<'a> Replicas<'a> {
         self.platform.recipe.gradient * sums
     }
 
+    /// Bytes per element of a block that its updated shard takes before it is gathered, if the update has memory of its own.
+    pub(super) fn updated_apart(&self) -> f64 {
+        let is_gathered = self.platform.stack.facts.sums_apart && matches!(self.zero, 1 | 2);
+        let parts = self.parts().dense;
+        if is_gathered && parts > 1.0 { self.platform.recipe.parameter / parts } else { 0.0 }
+    }
+
     /// Seconds of reducing gradients to the ranks that update the parameters, in messages of at most `bucket` bytes.
     fn reduce(&self, elements: SplitByExperts, bucket: f64) -> f64 {
         let element = reduced_bytes(self.zero, self.platform);

@@ -42,6 +42,10 @@ pub(super) struct StageCost {
     pub(super) saved_for_w: f64,
     /// Peaks over its layers.
     pub(super) layer: BlockPeak,
+    /// Peaks over those that are not recomputed as a whole.
+    pub(super) ordinary: BlockPeak,
+    /// Bytes that these save, and those of them that stay in memory between the gradients.
+    pub(super) ordinary_saved: [f64; 2],
     /// Peaks over the ends of the model that it has.
     pub(super) end: BlockPeak,
     /// Elements of dense parameters.
@@ -70,6 +74,15 @@ impl StageCost {
     pub(super) fn with_shards(&self, shards: Passes) -> PerSection {
         let (f, i) = (self.f.total() + shards.forward, self.recomputed.total() + self.i.total() + shards.backward);
         PerSection { f: f + self.messages, i: i + self.messages, w: self.w.total() }
+    }
+
+    /// Peaks over its layers. Layers that are recomputed as a whole are its first ones: when they run backward, the others have freed what
+    /// they saved, but for what W reads if it is apart.
+    pub(super) fn layer_in_order(&self, splits: bool) -> BlockPeak {
+        let [saved, for_w] = self.ordinary_saved;
+        let freed = if splits { (saved - for_w).max(0.0) } else { saved };
+        let BlockPeak { transient, in_w, elements } = self.layer;
+        self.ordinary.max(BlockPeak { transient: transient - freed, in_w: in_w - freed, elements })
     }
 
     /// Elements of its parameters on one rank before ZeRO.
@@ -347,6 +360,11 @@ impl StageCost {
         let times = times as f64;
         if are_layers {
             self.layer = self.layer.max(peak);
+            if !is_whole {
+                self.ordinary = self.ordinary.max(peak);
+                self.ordinary_saved[0] += times * profile.saved;
+                self.ordinary_saved[1] += times * profile.saved_for_w;
+            }
             self.copied = self.copied.max(profile.offloaded);
             let TpReductions { count, largest_input } = &mut self.reductions;
             (*count, *largest_input) = (*count + times * profile.sums, largest_input.max(profile.summed));

@@ -11,7 +11,7 @@ use ir::entity::{EntityRef, EntitySet, SecondaryMap};
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Collective, KernelOp, Op};
-use ir::options::Recompute;
+use ir::options::{CpKind, Recompute};
 use ir::saved::{results, set};
 use std::collections::BTreeSet;
 use transforms::recompute::is_layer;
@@ -338,6 +338,10 @@ impl Site<'_> {
             KernelOp::Attention(_) if !self.platform.has_flash() => {
                 let element = self.platform.recipe.activation;
                 attention::local(&self.local, stmt).map_or(0.0, |it| it.scores() * it.saved(element))
+            }
+            // Its gradient reads the result by heads, and that of the next product the result by sequence.
+            KernelOp::Attention(_) if self.context_ranks().is_some() && self.options.cp_kind == CpKind::Ulysses => {
+                self.local.bytes(attention::result(stmt))
             }
             _ => 0.0,
         }
