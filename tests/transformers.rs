@@ -51,7 +51,7 @@ struct Case {
     /// Steps after which weights are compared.
     compared: usize,
     losses: Vec<f64>,
-    /// Of several runs, whose weights differ by little more than rounding in f32.
+    /// Losses of several runs, whose weights differ by little more than rounding in f32.
     losses_bf16: Vec<Vec<f64>>,
     norms: Vec<f64>,
     configs: Vec<String>,
