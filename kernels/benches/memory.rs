@@ -69,7 +69,7 @@ fn memory(criterion: &mut Criterion) {
         };
         bench("adamw", 7, &mut |out| adamw(out, &y, &mut m, &mut v, &settings, PAR));
         bench("sum_squares", 1, &mut |_| {
-            black_box(sum_squares(black_box(&x)));
+            black_box(sum_squares(black_box(&x), PAR));
         });
     }
 }

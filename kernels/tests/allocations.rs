@@ -329,6 +329,6 @@ fn updates() {
         sgd(&mut w, &g, None, &descent, par);
     });
     let mut sum = 0.0;
-    check("sum_squares", |_| sum += sum_squares(&g));
+    check("sum_squares", |_| sum += sum_squares(&g, Par(1)));
     assert!(sum > 0.0);
 }

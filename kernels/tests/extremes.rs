@@ -393,7 +393,9 @@ fn updates() {
     sgd(&mut w, &numbers(), None, &Sgd { lr: 0.1, momentum: 0.0, weight_decay: 0.0, scale: 1.0 }, Par(1));
     hold("SGD", &w, &numbers().iter().map(|&g| -f64::from(0.1f32) * f64::from(g)).collect::<Vec<_>>(), 0.0, 1e-6);
     for x in [0.0, TINY, 1e-30, 1e30, MAX] {
-        assert!((sum_squares(&[x; 40]) - 40.0 * f64::from(x).powi(2)).abs() <= 1e-12 * 40.0 * f64::from(x).powi(2));
+        assert!(
+            (sum_squares(&[x; 40], Par(1)) - 40.0 * f64::from(x).powi(2)).abs() <= 1e-12 * 40.0 * f64::from(x).powi(2)
+        );
     }
 }
 

@@ -89,9 +89,24 @@ pub fn sgd(w: &mut [f32], g: &[f32], velocity: Option<&mut [f32]>, settings: &Sg
     });
 }
 
+/// The most parts whose sums of squares are made one by one.
+const PARTS: usize = 64;
+
+/// The sum of squares, in double precision. Threads change no bit: the parts depend on the number of elements alone.
+pub fn sum_squares(g: &[f32], par: Par) -> f64 {
+    let part = g.len().div_ceil(PARTS).next_multiple_of(1 << 12).max(1);
+    let mut sums = [0.0; PARTS];
+    let sums = &mut sums[..g.len().div_ceil(part)];
+    par.rows(sums.len(), part, Rows(&mut *sums, 1), &|parts, Rows(sums, _)| {
+        for (part, sum) in g[parts.start * part..].chunks(part).zip(sums) {
+            *sum = squares(part);
+        }
+    });
+    sums.iter().sum()
+}
+
 simd! {
-    /// The sum of squares, in double precision.
-    pub fn sum_squares(g: &[f32]) -> f64 {
+    fn squares(g: &[f32]) -> f64 {
         let mut acc = [0.0; 16];
         let (chunks, tail) = g.as_chunks::<16>();
         for chunk in chunks {
@@ -211,7 +226,9 @@ mod tests {
     fn sums_squares_in_double_precision() {
         let g = vec![1e-3; 1_000_003];
         let exact = f64::from(1e-3f32).powi(2) * 1_000_003.0;
-        assert!((sum_squares(&g) / exact - 1.0).abs() < 1e-12);
-        assert_eq!(sum_squares(&[]), 0.0);
+        let of_one = sum_squares(&g, Par(1));
+        assert!((of_one / exact - 1.0).abs() < 1e-12);
+        assert_eq!([2, 3].map(|threads| sum_squares(&g, Par(threads))), [of_one; 2]);
+        assert_eq!(sum_squares(&[], Par(1)), 0.0);
     }
 }

@@ -2,15 +2,16 @@
 //! goes on. Interior values are in the thread's part of the arena behind the program's, and stay in its cache.
 //!
 //! Sums over rows are made for each chunk of rows ([`CHUNK`]), and those are added in order after the last row. The kernels of single
-//! statements add in the same order: groups change no bit.
+//! statements add in the same order: groups change no bit. A loss is one number of all rows, which is made tile by tile.
 
 use super::call::Buffers;
 use super::{OpKernel, Rng, Shared};
 use crate::arena::Arena;
-use crate::backend::{GroupSite, GroupStmt, GroupValue, Span};
+use crate::backend::{GroupSite, GroupStmt, GroupValue, KernelSite, Span};
 use crate::comm::local_len;
 use ir::arena::ALIGNMENT;
 use ir::fused::ROW_BYTES;
+use ir::ops::KernelOp;
 use ir::types::{DType, Type};
 use kernels::cpu::Par;
 use kernels::cpu::columns::{CHUNK, add_chunks};
@@ -58,8 +59,18 @@ struct Sum {
     /// Its first byte in the lane while a chunk is summed.
     at: usize,
     width: usize,
-    /// It is a gradient sum.
-    accumulate: bool,
+    kind: SumKind,
+}
+
+/// How a sum over rows is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SumKind {
+    /// By chunks.
+    Columns,
+    /// By chunks, and it is a gradient sum.
+    Gradient,
+    /// By tiles, in f64: the first row of each has the number of the tile.
+    Loss,
 }
 
 /// The place of a tensor of a statement.
@@ -150,9 +161,16 @@ impl Group {
         });
         let mut accumulate = accumulate.iter();
         for sum in &self.sums {
-            let adds = sum.accumulate && *accumulate.next().expect("a flag for each gradient sum");
             // SAFETY: nobody else touches it now.
             let out = unsafe { arena.elements_mut(results[sum.result]) };
+            let adds = match sum.kind {
+                SumKind::Columns => false,
+                SumKind::Gradient => *accumulate.next().expect("a flag for each gradient sum"),
+                SumKind::Loss => {
+                    out[0] = partials.iter().map(|&loss| f64::from(loss)).sum::<f64>() as f32;
+                    continue;
+                }
+            };
             add_chunks((partials, columns), sum.column, out, adds);
         }
     }
@@ -183,8 +201,8 @@ impl Group {
             let sum = places[1]
                 .iter()
                 .find_map(|place| if let Place::Sum(sum) = place { Some(&self.sums[*sum]) } else { None });
-            // A sum is made chunk by chunk, all else for the tile.
-            let step = if sum.is_some() { CHUNK } else { rows.len() };
+            // A sum of columns is made chunk by chunk, all else for the tile.
+            let step = if sum.is_some_and(|sum| sum.kind != SumKind::Loss) { CHUNK } else { rows.len() };
             for (chunk, first) in rows.clone().step_by(step).enumerate() {
                 let part = first..rows.end.min(first + step);
                 let span = |place: &Place| match *place {
@@ -207,6 +225,9 @@ impl Group {
                 if let Some(sum) = sum {
                     // SAFETY: the lane's part of the arena is its own.
                     let made = unsafe { arena.elements::<f32>(results[0]) };
+                    if sum.kind == SumKind::Loss {
+                        partials[..part.len()].fill(0.0);
+                    }
                     partials[chunk * self.columns + sum.column..][..sum.width].copy_from_slice(made);
                 }
             }
@@ -256,7 +277,11 @@ impl Places {
             let mut results = Vec::new();
             for (value, ty) in stmt.results.iter().zip(at.results) {
                 results.push(match *value {
-                    GroupValue::Result(of) if law.sums => places.sum(of, local_len(ty, at.mesh, at.coordinates), stmt),
+                    GroupValue::Result(of) if law.sums => {
+                        let kind = if stmt.accumulate { SumKind::Gradient } else { SumKind::Columns };
+                        places.sum(of, local_len(ty, at.mesh, at.coordinates), kind)
+                    }
+                    GroupValue::Result(of) if stmt.is_loss() && ty.rank() == 0 => places.sum(of, 1, SumKind::Loss),
                     GroupValue::Result(of) => Place::Result(of, width(ty)),
                     GroupValue::Interior(of) if !law.sums => places.inside(of, ty, width(ty), tile),
                     _ => return Err(format!("`{}` has no place for its result", stmt.op.def().name())),
@@ -285,10 +310,10 @@ impl Places {
         place
     }
 
-    fn sum(&mut self, result: usize, width: usize, stmt: &GroupStmt<'_>) -> Place {
+    fn sum(&mut self, result: usize, width: usize, kind: SumKind) -> Place {
         let column = self.sums.last().map_or(0, |sum| sum.column + sum.width);
         let at = self.take(width * size_of::<f32>());
-        self.sums.push(Sum { result, column, at, width, accumulate: stmt.accumulate });
+        self.sums.push(Sum { result, column, at, width, kind });
         Place::Sum(self.sums.len() - 1)
     }
 }
@@ -303,8 +328,22 @@ impl Place {
     }
 }
 
-impl GroupStmt<'_> {
+impl<'a> GroupStmt<'a> {
+    /// An op as the only statement of a group.
+    pub(super) fn alone(op: &'a KernelOp, site: KernelSite<'a>) -> GroupStmt<'a> {
+        let operands = (0..site.operands.len()).map(GroupValue::Operand).collect();
+        let results = (0..site.results.len()).map(GroupValue::Result).collect();
+        GroupStmt { op, site, operands, results, accumulate: false }
+    }
+
+    fn is_loss(&self) -> bool {
+        matches!(self.op, KernelOp::CrossEntropy(_))
+    }
+
     pub(super) fn law(&self) -> Result<ir::ops::Rows, String> {
+        if self.is_loss() {
+            return Ok(ir::ops::Rows::last(self.site.operands, &[true; 2]));
+        }
         let law = self.op.def().rows(self.site.operands);
         law.ok_or_else(|| format!("`{}` does not treat rows alike", self.op.def().name()))
     }

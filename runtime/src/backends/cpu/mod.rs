@@ -14,7 +14,6 @@ mod quantise;
 mod rearrange;
 mod rows;
 mod select;
-mod split;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -24,13 +23,13 @@ mod update;
 use self::call::{Access, Buffers, Call};
 use self::group::{Group, SPACE, next_fork};
 use self::product::ProductGroup;
-use self::split::Split;
 use self::tally::Tally;
 use super::sizes;
 use crate::arena::Arena;
 use crate::backend::{
     Backend, GroupSite, GroupStmt, HostCopy, HostDirection, KernelSite, LaunchSite, Mark, Memory, Span, updated,
 };
+use crate::host::narrow;
 use border::Border;
 use ir::arena::ALIGNMENT;
 use ir::ops::KernelOp;
@@ -88,7 +87,9 @@ struct Rng {
 pub struct Kernel(Work);
 
 enum Work {
-    Op(OpKernel),
+    /// A kernel, and the same on a tile of rows at a time, if it treats rows alike and has narrow tensors: they are widened in the cache
+    /// then, by the thread that computes.
+    Op(OpKernel, Option<Group>),
     Group(Group),
     Product(Box<ProductGroup>),
 }
@@ -102,8 +103,6 @@ struct OpKernel {
     moves: bool,
     /// True if it reads narrow operands as they are, and if it writes narrow results so.
     narrow: [bool; 2],
-    /// The parts in which it runs on narrow tensors.
-    split: Option<Split>,
     place: InPlace,
 }
 
@@ -147,6 +146,26 @@ impl Cpu {
     fn rng(&self, site: LaunchSite) -> Rng {
         let [seed, step] = [&self.shared.seed, &self.shared.step].map(|number| number.load(Ordering::Relaxed));
         Rng { seed, step, site, skipped: 0 }
+    }
+
+    /// A group that is not of products, ready for the threads of this one.
+    fn group(&mut self, site: &GroupSite<'_>) -> Result<Group, String> {
+        let (threads, shared) = (self.par.0, &self.shared);
+        let space = self.space + self.fork * threads * SPACE;
+        let group = Group::new(site, threads, space, &mut |stmt| OpKernel::new(stmt.op, &stmt.site, shared))?;
+        self.partials.resize(self.partials.len().max(group.partials()), 0.0);
+        Ok(group)
+    }
+
+    /// An op as a group of its own, if it treats rows alike and has a narrow operand or result.
+    fn in_rows(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Option<Group>, String> {
+        let stmt = GroupStmt::alone(op, *site);
+        let has_narrow = site.operands.iter().chain(site.results).any(|ty| narrow(ty.dtype).is_some());
+        let has_rows = stmt.law().is_ok_and(|law| !law.sums && law.product.is_none());
+        match has_narrow && has_rows {
+            true => self.group(&GroupSite { stmts: vec![stmt] }).map(Some),
+            false => Ok(None),
+        }
     }
 
     /// The memory, which peers may read and write too.
@@ -193,7 +212,7 @@ impl OpKernel {
             Op::AttentionGrad(op) => with_results(attend::attention_grad(op, site)?),
             op => (closure(op, site, shared)?, [moves; 2]),
         };
-        Ok(OpKernel { run, adds, moves, narrow, split: None, place })
+        Ok(OpKernel { run, adds, moves, narrow, place })
     }
 
     /// Runs the kernel on the processor.
@@ -218,21 +237,8 @@ impl OpKernel {
             reads: updates || accumulate && self.adds,
             adds_after: accumulate && !self.adds,
         };
-        let Some(split) = self.split.as_mut().filter(|_| !accumulate) else {
-            let spans = ([operands, results], how);
-            return run(&mut self.run, arena, (buffers, scratch), par, (rng, accumulate), spans);
-        };
-        let summed = split.run([operands, results], par.0, |spans, skipped, summed| {
-            let rng = Rng { skipped, ..rng };
-            run(&mut self.run, arena, (&mut *buffers, &mut *scratch), par, (rng, false), (spans, how));
-            // SAFETY: nobody writes it now.
-            summed.map_or(0.0, |span| unsafe { arena.elements::<f32>(span) }[0])
-        });
-        if let Some((span, sum)) = summed {
-            // SAFETY: nobody else touches it now.
-            let to = unsafe { arena.elements_mut(span) };
-            to[0] = sum;
-        }
+        let spans = ([operands, results], how);
+        run(&mut self.run, arena, (buffers, scratch), par, (rng, accumulate), spans);
     }
 }
 
@@ -311,21 +317,17 @@ impl Backend for Cpu {
 
     fn prepare(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Kernel, String> {
         let kernel = OpKernel::new(op, site, &self.shared)?;
-        let split = Split::of(op, site).filter(|_| !kernel.moves);
-        Ok(Kernel(Work::Op(OpKernel { split, ..kernel })))
+        let in_rows = if kernel.moves { None } else { self.in_rows(op, site)? };
+        Ok(Kernel(Work::Op(kernel, in_rows)))
     }
 
     fn prepare_group(&mut self, site: &GroupSite<'_>) -> Result<Kernel, String> {
-        let (threads, shared) = (self.par.0, &self.shared);
         if matches!(site.stmts.first(), Some(GroupStmt { op: KernelOp::Einsum(_), .. })) {
-            let group = ProductGroup::new(site, threads)?;
+            let group = ProductGroup::new(site, self.par.0)?;
             self.partials.resize(self.partials.len().max(group.partials()), 0.0);
             return Ok(Kernel(Work::Product(Box::new(group))));
         }
-        let space = self.space + self.fork * threads * SPACE;
-        let group = Group::new(site, threads, space, &mut |stmt| OpKernel::new(stmt.op, &stmt.site, shared))?;
-        self.partials.resize(self.partials.len().max(group.partials()), 0.0);
-        Ok(Kernel(Work::Group(group)))
+        Ok(Kernel(Work::Group(self.group(site)?)))
     }
 
     fn begin_step(&mut self, seed: u64, step: u64) {
@@ -344,9 +346,12 @@ impl Backend for Cpu {
 
     fn launch(&mut self, kernel: &mut Kernel, site: LaunchSite, operands: &[Span], results: &[Span], accumulate: bool) {
         let rng = self.rng(site);
-        let Cpu { arena, par, scratch, buffers, .. } = self;
-        let Work::Op(kernel) = &mut kernel.0 else { panic!("a group is launched as a group") };
-        kernel.launch(arena, (buffers, scratch), *par, rng, [operands, results], accumulate);
+        let Cpu { arena, par, scratch, partials, buffers, .. } = self;
+        let Work::Op(kernel, in_rows) = &mut kernel.0 else { panic!("a group is launched as a group") };
+        match in_rows.as_ref().filter(|_| !accumulate) {
+            Some(group) => group.run(arena, partials, rng, [operands, results], &[]),
+            None => kernel.launch(arena, (buffers, scratch), *par, rng, [operands, results], accumulate),
+        }
     }
 
     fn launch_group(
@@ -359,7 +364,7 @@ impl Backend for Cpu {
     ) {
         let rng = self.rng(site);
         match &mut kernel.0 {
-            Work::Op(_) => panic!("a kernel is launched as one"),
+            Work::Op(..) => panic!("a kernel is launched as one"),
             Work::Group(group) => group.run(&self.arena, &mut self.partials, rng, [operands, results], accumulate),
             Work::Product(group) => group.run(&self.arena, &mut self.partials, [operands, results], accumulate),
         }

@@ -6,9 +6,9 @@ use ir::ops::{AdamW, Sgd};
 use kernels::cpu::optimizer;
 
 pub(super) fn sum_squares() -> KernelFn {
-    Box::new(|call, _| {
+    Box::new(|call, par| {
         let g = call.float(0);
-        call.out()[0] = optimizer::sum_squares(g) as f32;
+        call.out()[0] = optimizer::sum_squares(g, par) as f32;
     })
 }
 
