@@ -72,6 +72,8 @@ struct CacheLine {
 }
 
 thread_local! {
+    /// Sums of products whose terms go part by part, and which are not left. It grows to what the largest product needs and stays.
+    static SUMS: RefCell<Vec<CacheLine>> = const { RefCell::new(Vec::new()) };
     /// Packed blocks. It grows to what the largest product needs and stays.
     static WORKSPACE: RefCell<Vec<CacheLine>> = const { RefCell::new(Vec::new()) };
 }
@@ -283,21 +285,61 @@ impl<'f> Product<'f> {
             // SAFETY: as the caller promises.
             return unsafe { self.clear() };
         }
-        let whole = block::in_place(level, self.a, k).is_some() || self.finish.is_some() && level.unit == 1;
-        let most = if whole { m } else { (HELD / level.words(k) / level.rows * level.rows).max(level.rows) };
-        for rows in tiles_of(level, m, most) {
+        let depth = k.div_ceil(k.div_ceil(level.terms * level.depth)).next_multiple_of(level.terms * level.unit);
+        let is_in_place = |k: usize| block::in_place(level, self.a, k).is_some();
+        if is_in_place(k) || self.finish.is_some() && level.unit == 1 {
             // SAFETY: as the caller promises.
-            unsafe { self.part(true, rows).run_rows(level) };
+            return unsafe { self.run_rows(level, depth) };
+        }
+        let most = |k: usize| (HELD / level.words(k) / level.rows * level.rows).max(level.rows);
+        // Sums of rows that are held must have a place while their terms go by.
+        if most(k) < m && k > depth && (self.out.is_some() || m.min(most(depth)) * n <= HELD) {
+            for rows in tiles_of(level, m, most(depth)) {
+                let blocks = if is_in_place(depth) { k / depth } else { most(depth) / rows.len() };
+                // SAFETY: as the caller promises.
+                unsafe { self.part(true, rows).run_terms(level, depth, blocks.max(1) * depth) };
+            }
+            return;
+        }
+        for rows in tiles_of(level, m, most(k)) {
+            // SAFETY: as the caller promises.
+            unsafe { self.part(true, rows).run_rows(level, depth) };
         }
     }
 
-    /// Computes rows whose words are written once for all columns, if they are not in place.
+    /// Computes rows for some terms after the other, so that each block of the right operand is packed once. `depth` divides `terms`, so
+    /// that the sums are those of all terms at once.
+    ///
+    /// # Safety
+    /// As for [`Product::run_rows`].
+    unsafe fn run_terms(&self, level: &Level, depth: usize, terms: usize) {
+        let [m, n, k] = self.size;
+        SUMS.with_borrow_mut(|sums| {
+            let lines = if self.out.is_some() { 0 } else { (m * n).div_ceil(16) };
+            if sums.len() < lines {
+                sums.resize(lines, CacheLine { _elements: [0.0; 16] });
+            }
+            let out = self.out.unwrap_or_else(|| Matrix::rows(sums.as_mut_ptr().cast(), n));
+            for terms in blocks_of(k, terms) {
+                let [a, b] = [self.a.at([0, terms.start]), self.b.at([terms.start, 0])];
+                let (size, accumulate) = ([m, n, terms.len()], self.accumulate || terms.start > 0);
+                let part = Product { size, a, b, out: Some(out), accumulate, finish: None, ..*self };
+                // SAFETY: by the caller's contract; the sums are those of this thread.
+                unsafe { part.run_rows(level, depth) };
+            }
+            if let Some(finishing) = self.finish {
+                // SAFETY: as above.
+                unsafe { finishing.rows([0, 0], [m, n], out) };
+            }
+        });
+    }
+
+    /// Computes rows whose words are written once for all columns, if they are not in place. Blocks have `depth` terms.
     ///
     /// # Safety
     /// As for [`Product::run`]; there are elements and terms.
-    unsafe fn run_rows(&self, level: &Level) {
+    unsafe fn run_rows(&self, level: &Level, depth: usize) {
         let [m, n, k] = self.size;
-        let depth = k.div_ceil(k.div_ceil(level.terms * level.depth)).next_multiple_of(level.terms * level.unit);
         let gathers = block::gathers(level, self.a, [k, n]);
         let in_strips = self.finish.is_some() || level.unit > 1 && k * COLUMNS <= level.elements;
         let wide = if in_strips { self.wide(level) } else { n };

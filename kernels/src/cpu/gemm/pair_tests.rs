@@ -197,6 +197,38 @@ fn pairs_of_many_blocks() {
     }
 }
 
+/// A vocabulary: its terms go part by part. Rows of an odd length have no words in place, those of an even one all but the last.
+#[test]
+fn pairs_of_more_terms_than_are_held() {
+    let [m, n, k] = [66, 5, 33_001];
+    for down in [k, k + 1] {
+        for level in levels() {
+            check_scaled(level, [m, n, k], [[down, 1], [n, 1]], true, 1.0);
+        }
+    }
+}
+
+/// Sums that are only worked on are those that are left.
+#[test]
+fn finished_sums_of_more_terms_than_are_held() {
+    let size @ [m, n, k] = [66, 5, 33_001];
+    let stored = |len, seed| Stored::new(Some(Narrow::Bf16), &normals(len, seed));
+    let (a, b) = (stored(m * k, 1), stored(k * n, 2));
+    let (a, b) = (Matrix::rows(a.floats(), k), Matrix::rows(b.floats(), n));
+    let mut left = vec![0.0; m * n];
+    // SAFETY: nobody else touches the result.
+    unsafe { multiply(size, a, b, Matrix::rows(left.as_mut_ptr(), n), 1.0, false, 1) };
+    for threads in [1, 2] {
+        let worked = std::sync::Mutex::new(vec![0.0; m * n]);
+        let finish = |[row, column]: [usize; 2], run: &[f32]| {
+            worked.lock().unwrap()[row * n + column..][..run.len()].copy_from_slice(run);
+        };
+        // SAFETY: no result is left.
+        unsafe { multiply_finished(size, a, b, None, threads, &finish) };
+        assert_eq!(*worked.lock().unwrap(), left, "{threads} threads");
+    }
+}
+
 /// The instruction and its imitation, on numbers of all sizes.
 #[test]
 #[cfg(target_arch = "x86_64")]
