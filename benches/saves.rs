@@ -1,4 +1,5 @@
-//! Share of a training loop that checkpoints take which are written while steps run: the same run with and without them, in turns.
+//! What checkpoints take that are written while steps run: the time of the steps behind each save, beyond that of the steps before and
+//! after them. Steps of one run are compared, since a machine changes its speed between runs by more than a save takes.
 //!
 //! `cargo bench --bench saves` prints a table of docs/benchmarks.md.
 
@@ -10,9 +11,10 @@ use std::time::Instant;
 /// Configurations with the number of steps between two saves.
 const CASES: [(&str, u64); 2] = [("dp=1", 20), ("dp=2", 20)];
 
-/// Steps of a run, and how often each has its turn.
-const STEPS: u64 = 41;
-const TURNS: usize = 5;
+/// Saves of a run.
+const SAVES: u64 = 15;
+/// Steps that copying and writing may slow down, that of the save among them: a save takes less than two.
+const SLOWED: usize = 5;
 
 /// When the steps of a run have ended.
 #[derive(Default)]
@@ -29,42 +31,49 @@ impl Progress for Ends {
 
 fn main() {
     println!(
-        "| tiny-llama | saves every | a step without | a step with | ratio, median of {TURNS} | all |\n|---|---|---|---|---|---|"
+        "| tiny-llama | saves every | a step | more for a save, median of {SAVES} | quartiles | share of the loop |"
     );
+    println!("|---|---|---|---|---|---|");
     // `-- WORD` takes the configurations that have it.
     let word = std::env::args().nth(1).filter(|arg| !arg.starts_with("--")).unwrap_or_default();
     for (parallel, every) in CASES.into_iter().filter(|(parallel, _)| parallel.contains(&word)) {
-        let turns: Vec<[f64; 2]> = (0..TURNS).map(|turn| both(parallel, every, turn)).collect();
-        let mut ratios: Vec<f64> = turns.iter().map(|[without, with]| with / without).collect();
-        ratios.sort_by(f64::total_cmp);
-        let mean = |of: usize| 1e3 * turns.iter().map(|turn| turn[of]).sum::<f64>() / TURNS as f64;
-        let all: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.3}")).collect();
-        let (without, with, median) = (mean(0), mean(1), ratios[TURNS / 2]);
+        let ends = ends_of_steps(parallel, every);
+        let steps: Vec<f64> = ends.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+        let mut more: Vec<f64> =
+            (1..=SAVES as usize).map(|save| more_for_a_save(&steps, save * every as usize)).collect();
+        more.sort_by(f64::total_cmp);
+        let (step, at) = (median(&steps), |quarter: usize| more[quarter * (more.len() - 1) / 4]);
+        let [low, middle, high] = [1, 2, 3].map(|quarter| 1e3 * at(quarter));
+        let share = 100.0 * at(2) / (every as f64 * step);
         println!(
-            "| `{parallel}` | {every} steps | {without:.1} ms | {with:.1} ms | {median:.3} | {} |",
-            all.join(", ")
+            "| `{parallel}` | {every} steps | {:.1} ms | {middle:.1} ms | {low:.1} to {high:.1} ms | {share:.2} % |",
+            1e3 * step
         );
     }
 }
 
-/// The seconds of a step without and with checkpoints, each first in every other turn.
-fn both(parallel: &str, every: u64, turn: usize) -> [f64; 2] {
-    eprintln!("turn {}/{TURNS}  {parallel}", turn + 1);
-    let mut seconds = [0.0; 2];
-    for which in [turn % 2, 1 - turn % 2] {
-        seconds[which] = seconds_of_a_step(parallel, [0, every][which]);
-    }
-    seconds
+/// The seconds of the steps from that of a save on, beyond as many ordinary ones: the median of those next to them. The first of `steps`
+/// is the second of the run.
+fn more_for_a_save(steps: &[f64], save: usize) -> f64 {
+    let slowed = save - 2..save - 2 + SLOWED;
+    let next = [&steps[slowed.start - SLOWED..slowed.start], &steps[slowed.end..slowed.end + SLOWED]].concat();
+    steps[slowed].iter().sum::<f64>() - SLOWED as f64 * median(&next)
 }
 
-/// The mean seconds of the steps behind the first.
-fn seconds_of_a_step(parallel: &str, save_every: u64) -> f64 {
+fn median(numbers: &[f64]) -> f64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
+}
+
+/// When each step of a run ends that saves every so many.
+fn ends_of_steps(parallel: &str, save_every: u64) -> Vec<Instant> {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("saves");
     let _ = std::fs::remove_dir_all(&out);
     let request = TrainRequest {
         parallel: parallel.into(),
         data: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-        steps: STEPS,
+        steps: SAVES * save_every + save_every,
         eval_every: 0,
         final_eval_batches: 1,
         save_every,
@@ -74,5 +83,5 @@ fn seconds_of_a_step(parallel: &str, save_every: u64) -> f64 {
     let mut ends = Ends::default();
     train(&request, &mut ends).unwrap_or_else(|why| panic!("{parallel}: {why}"));
     let _ = std::fs::remove_dir_all(&out);
-    (ends.0[ends.0.len() - 1] - ends.0[0]).as_secs_f64() / (STEPS - 1) as f64
+    ends.0
 }
