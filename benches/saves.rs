@@ -1,5 +1,5 @@
-//! What checkpoints take that are written while steps run: the time of the steps behind each save, beyond that of the steps before and
-//! after them. Steps of one run are compared, since a machine changes its speed between runs by more than a save takes.
+//! Cost of checkpoints that are written while steps run: the time of the steps from each save on, beyond that of the steps next to
+//! them. Steps of one run are compared, since a machine changes its speed between runs by more than a save takes.
 //!
 //! `cargo bench --bench saves` prints a table of docs/benchmarks.md.
 
@@ -52,7 +52,7 @@ fn main() {
     }
 }
 
-/// The seconds of the steps from that of a save on, beyond as many ordinary ones: the median of those next to them. The first of `steps`
+/// The seconds of the steps from that of a save on, beyond those of the same number of ordinary ones: the median of those next to them. The first of `steps`
 /// is the second of the run.
 fn more_for_a_save(steps: &[f64], save: usize) -> f64 {
     let slowed = save - 2..save - 2 + SLOWED;
