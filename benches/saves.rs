@@ -52,8 +52,8 @@ fn main() {
     }
 }
 
-/// The seconds of the steps from that of a save on, beyond those of the same number of ordinary ones: the median of those next to them. The first of `steps`
-/// is the second of the run.
+/// The seconds of the steps from that of a save on, beyond those of the same number of ordinary ones: the median of those next to
+/// them. The first of `steps` is the second of the run.
 fn more_for_a_save(steps: &[f64], save: usize) -> f64 {
     let slowed = save - 2..save - 2 + SLOWED;
     let next = [&steps[slowed.start - SLOWED..slowed.start], &steps[slowed.end..slowed.end + SLOWED]].concat();
@@ -66,7 +66,7 @@ fn median(numbers: &[f64]) -> f64 {
     (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
 }
 
-/// When each step of a run ends that saves every so many.
+/// When each step of a run ends that saves every `save_every` steps.
 fn ends_of_steps(parallel: &str, save_every: u64) -> Vec<Instant> {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("saves");
     let _ = std::fs::remove_dir_all(&out);

@@ -30,7 +30,7 @@ pub fn remade(block: &Block) -> BTreeSet<usize> {
     needed(block, &free)
 }
 
-/// Those of the values that the backward reads, or that others of them are computed from.
+/// The statements whose results the backward reads, or that others of them are computed from.
 fn needed(block: &Block, free: &BTreeMap<Value, usize>) -> BTreeSet<usize> {
     let mut wanted: Vec<Value> = backward(block).flat_map(|stmt| stmt.operands.iter().copied()).collect();
     let mut needed = BTreeSet::new();

@@ -42,15 +42,15 @@ impl<'a> Site<'a> {
         options: &'a BlockOptions,
         platform: &'a Platform<'a>,
     ) -> Site<'a> {
-        let fusion = Fusion::of(platform.stack);
+        let (fusion, later) = (Fusion::of(platform.stack), saved_values(block).forward);
         let is_attention = |stmt: &Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)));
         let mut site = Site {
             local: Local::new(model, block, platform.recipe, platform.stack.facts.pads_experts),
             options,
             platform,
             fusion,
-            later: saved_values(block).forward,
-            remade: remade(block, fusion, platform.stack.facts.block_by_block),
+            remade: remade(block, &later, fusion, platform.stack.facts.block_by_block),
+            later,
             alias: Alias::default(),
             unread: if platform.stack.facts.weighs_inside { weighed(block) } else { EntitySet::new() },
             has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
@@ -110,12 +110,12 @@ impl<'a> Site<'a> {
 
 /// Activations that a fused kernel of the backward recomputes, so that they are not saved, with the saved values that it reads for
 /// each. A stack that neither groups statements nor runs blocks as they stand has only kernels of one function of a saved value.
-fn remade(block: &Block, fusion: Fusion, block_by_block: bool) -> FxHashMap<Value, Vec<Value>> {
+fn remade(block: &Block, saved: &[Value], fusion: Fusion, block_by_block: bool) -> FxHashMap<Value, Vec<Value>> {
     let mut sources: FxHashMap<Value, Vec<Value>> = FxHashMap::default();
     if !fusion.swiglu && !fusion.groups {
         return sources;
     }
-    let (all, saved) = (fusion.groups || block_by_block, saved_values(block).forward);
+    let all = fusion.groups || block_by_block;
     for stmt in transforms::recompute::remade(block).into_iter().map(|at| &block[SectionKind::F].stmts[at]) {
         let of_operand = |value: &Value| sources.get(value).cloned().unwrap_or_else(|| vec![*value]);
         let mut read: Vec<Value> = stmt.operands.iter().flat_map(of_operand).collect();

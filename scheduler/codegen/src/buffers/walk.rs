@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
         at
     }
 
-    /// The highest offset with `size` free bytes up to `below`; `None` if there are not so many.
+    /// The highest offset with `size` free bytes up to `below`; `None` if there is no such offset.
     pub(super) fn highest(&self, size: u64, below: u64) -> Option<u64> {
         let (mut at, mut highest) = (0, None);
         for (from, to) in self.by_offset().map(|part| (part.at, part.to)).chain([(below, below)]) {
