@@ -99,6 +99,19 @@ pub fn settle(format: Narrow, numbers: &mut [f32]) {
     }
 }
 
+/// Writes the nearest numbers of the format, as f32.
+///
+/// # Panics
+/// If the sizes differ.
+pub fn settle_to(format: Narrow, from: &[f32], to: &mut [f32]) {
+    assert_eq!(from.len(), to.len(), "a number for each");
+    if format == Narrow::Bf16 {
+        return settle_bf16_to(from, to);
+    }
+    to.copy_from_slice(from);
+    settle(format, to);
+}
+
 /// Memory of f32 numbers, for elements of any format.
 pub(crate) fn bytes_of(numbers: &mut [f32]) -> &mut [u8] {
     let len = size_of_val(numbers);
@@ -159,6 +172,12 @@ simd! {
     fn settle_bf16(numbers: &mut [f32]) {
         for x in numbers {
             *x = f32::from_bits(bf16(*x) << 16);
+        }
+    }
+
+    fn settle_bf16_to(from: &[f32], to: &mut [f32]) {
+        for (to, &from) in to.iter_mut().zip(from) {
+            *to = f32::from_bits(bf16(from) << 16);
         }
     }
 
@@ -314,8 +333,10 @@ mod tests {
     fn settled_numbers_are_those_that_are_stored() {
         let all: Vec<f32> = (0..=u16::MAX).map(|upper| f32::from_bits(u32::from(upper) << 16 | 0x8000)).collect();
         for format in Narrow::ALL {
-            let mut settled = all.clone();
+            let (mut settled, mut written) = (all.clone(), vec![0.0; all.len()]);
+            settle_to(format, &all, &mut written);
             settle(format, &mut settled);
+            assert!(settled.iter().zip(&written).all(|(x, y)| x.to_bits() == y.to_bits()), "{format:?}");
             let same =
                 |(&x, &got): (&f32, &f32)| got.to_bits() == format.nearest(x).to_bits() || x.is_nan() && got.is_nan();
             assert!(all.iter().zip(&settled).all(same), "{format:?}");

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Tiles whose words are written together: the elements of a row for them fill whole cache lines.
-const TILES: usize = 4;
+const TILES: usize = 16;
 /// Rows of `a` that may share a set of the L1 cache: two thirds of its ways.
 const SET: usize = 8;
 /// With fewer columns, copying rows of `a` costs more than it saves.

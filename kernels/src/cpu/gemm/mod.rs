@@ -57,8 +57,11 @@ const WIDE: usize = 1024;
 const ELEMENTS: usize = 1 << 20;
 /// Elements that wait for the work on them, 256 KiB: they are in the L2 cache beside a block of the right operand.
 const WAITING: usize = 1 << 16;
-/// Words of the left operand that are written once for all columns, 4 MiB: they stay in the last-level cache.
+/// Words of the left operand that are written once for all columns, or sums that wait for their next terms, 4 MiB: they stay in the
+/// last-level cache.
 const HELD: usize = 1 << 20;
+/// Blocks of terms from which on sums are long.
+const LONG: usize = 4;
 /// With fewer rows, packing a right operand with contiguous rows costs more than it saves.
 const FEW_ROWS: usize = 256;
 /// Elements of a page. Rows at a distance of whole pages share one set of the L1 cache, and a few of the L2 cache.
@@ -287,6 +290,15 @@ impl<'f> Product<'f> {
         }
         let depth = k.div_ceil(k.div_ceil(level.terms * level.depth)).next_multiple_of(level.terms * level.unit);
         let is_in_place = |k: usize| block::in_place(level, self.a, k).is_some();
+        let most_sums = HELD / n / level.rows * level.rows;
+        // The left operand of long sums comes from memory: each part of the terms is multiplied with all columns before the next one.
+        if level.unit > 1 && is_in_place(k) && k > LONG * depth && most_sums > 0 {
+            for rows in tiles_of(level, m, most_sums) {
+                // SAFETY: as the caller promises.
+                unsafe { self.part(true, rows).run_terms(level, depth, depth) };
+            }
+            return;
+        }
         if is_in_place(k) || self.finish.is_some() && level.unit == 1 {
             // SAFETY: as the caller promises.
             return unsafe { self.run_rows(level, depth) };

@@ -197,11 +197,12 @@ fn pairs_of_many_blocks() {
     }
 }
 
-/// A vocabulary: its terms go part by part. Rows of an odd length have no words in place, those of an even one all but the last.
+/// A vocabulary: its terms go part by part. Rows of an odd length have no words in place, those of an even one all but the last, and
+/// those of whole units all.
 #[test]
 fn pairs_of_more_terms_than_are_held() {
-    let [m, n, k] = [66, 5, 33_001];
-    for down in [k, k + 1] {
+    let [m, n] = [66, 5];
+    for [k, down] in [[33_001, 33_001], [33_001, 33_002], [33_024, 33_024]] {
         for level in levels() {
             check_scaled(level, [m, n, k], [[down, 1], [n, 1]], true, 1.0);
         }
@@ -211,7 +212,13 @@ fn pairs_of_more_terms_than_are_held() {
 /// Sums that are only worked on are those that are left.
 #[test]
 fn finished_sums_of_more_terms_than_are_held() {
-    let size @ [m, n, k] = [66, 5, 33_001];
+    for k in [33_001, 33_024] {
+        finished_sums_are_left([66, 5, k]);
+    }
+}
+
+fn finished_sums_are_left(size: [usize; 3]) {
+    let [m, n, k] = size;
     let stored = |len, seed| Stored::new(Some(Narrow::Bf16), &normals(len, seed));
     let (a, b) = (stored(m * k, 1), stored(k * n, 2));
     let (a, b) = (Matrix::rows(a.floats(), k), Matrix::rows(b.floats(), n));
@@ -225,7 +232,7 @@ fn finished_sums_of_more_terms_than_are_held() {
         };
         // SAFETY: no result is left.
         unsafe { multiply_finished(size, a, b, None, threads, &finish) };
-        assert_eq!(*worked.lock().unwrap(), left, "{threads} threads");
+        assert_eq!(*worked.lock().unwrap(), left, "{size:?}, {threads} threads");
     }
 }
 

@@ -15,7 +15,7 @@ use kernels::cpu::columns::{CHUNK, Chunks, add_chunks};
 use kernels::cpu::einsum::Einsum;
 use kernels::cpu::elementwise::{binary, unary};
 use kernels::cpu::finished::{Finish, RUN};
-use kernels::cpu::narrow::{Floats, round, settle, widen};
+use kernels::cpu::narrow::{Floats, round, settle, settle_to, widen};
 use kernels::cpu::{Par, prefetch};
 use kernels::scalar::{Binary, Unary};
 use std::cell::RefCell;
@@ -307,8 +307,14 @@ impl At<'_> {
             }
             return;
         }
-        self.lane.values[..self.run.len()].copy_from_slice(self.run);
-        self.leave(0, product);
+        let slot = &mut self.lane.values[..self.run.len()];
+        match host::narrow(product.dtype) {
+            Some(format) if product.result.is_none() => settle_to(format, self.run, slot),
+            _ => {
+                slot.copy_from_slice(self.run);
+                self.leave(0, product);
+            }
+        }
     }
 
     /// The place of the run in a result.
