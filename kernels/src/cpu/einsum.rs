@@ -42,7 +42,7 @@ pub struct Einsum {
 
 /// Preparation of an operand before the product.
 #[derive(Clone, Debug)]
-pub(super) struct Operand {
+struct Operand {
     /// Dimensions, and which of them survive; none if all do.
     summed: Option<(Dims, Vec<bool>)>,
     summed_len: usize,
@@ -168,11 +168,11 @@ impl Einsum {
         self.sizes[2]
     }
 
-    /// The product with its operands, if its elements can be finished as they are completed.
-    pub(super) fn finishing(&self) -> Option<(&Matrices, [&Operand; 2])> {
+    /// The product, if its elements can be finished as they are completed.
+    pub(super) fn finishing(&self) -> Option<&Matrices> {
         let Product::Matrices(matrices) = &self.product else { return None };
         let fits = matrices.can_finish() && self.out.is_none() && self.flops > 0;
-        fits.then_some((matrices, [&self.a, &self.b]))
+        fits.then_some(matrices)
     }
 
     /// True if the contraction can be [rounded](Einsum::run_rounded) without its result in f32.
@@ -197,20 +197,31 @@ impl Einsum {
         assert_eq!([a.len(), b.len(), out.len() / format.bytes()], self.sizes, "sizes of a, b and out");
         let Product::Matrices(matrices) = &self.product else { panic!("a contraction of matrices") };
         let result = if self.out.is_some() { wide_len(format, self.len()) } else { 0 };
-        let needed = self.a.scratch(a, false) + self.b.scratch(b, false) + result;
+        let ([a, b], result) = self.prepare([a, b], (false, result), scratch, par);
+        let Some((dims, strides)) = &self.out else {
+            return matrices.run_rounded(a, b, (format, out), par);
+        };
+        let result = &mut bytes_of(result)[..out.len()];
+        matrices.run_rounded(a, b, (format, result), par);
+        let (from, to) = (row_major(dims), View { offset: 0, strides });
+        copy_narrow(format, result, View { offset: 0, strides: &from }, out, to, dims);
+    }
+
+    /// The operands as the product reads them, in f32 if they must be `wide`, and scratch memory for a number of elements.
+    pub(super) fn prepare<'s>(
+        &self,
+        [a, b]: [Floats<'s>; 2],
+        (wide, count): (bool, usize),
+        scratch: &'s mut Vec<f32>,
+        par: Par,
+    ) -> ([Floats<'s>; 2], &'s mut [f32]) {
+        let needed = self.a.scratch(a, wide) + self.b.scratch(b, wide) + count;
         if scratch.len() < needed {
             scratch.resize(needed, 0.0);
         }
         let mut free = &mut scratch[..];
-        let a = self.a.prepare(a, false, &mut free, par);
-        let b = self.b.prepare(b, false, &mut free, par);
-        let Some((dims, strides)) = &self.out else {
-            return matrices.run_rounded(a, b, (format, out), par);
-        };
-        let result = &mut bytes_of(take(&mut free, result))[..out.len()];
-        matrices.run_rounded(a, b, (format, result), par);
-        let (from, to) = (row_major(dims), View { offset: 0, strides });
-        copy_narrow(format, result, View { offset: 0, strides: &from }, out, to, dims);
+        let operands = [self.a.prepare(a, wide, &mut free, par), self.b.prepare(b, wide, &mut free, par)];
+        (operands, take(&mut free, count))
     }
 
     fn contract(&self, a: Floats, b: Floats, out: &mut [f32], accumulate: bool, par: Par, scratch: &mut Vec<f32>) {
@@ -225,18 +236,11 @@ impl Einsum {
             Product::Outer(_) => !accumulate,
             Product::Matrices(_) => self.out.is_none(),
         };
-        let wide = self.product.reads_wide();
-        let needed = self.a.scratch(a, wide) + self.b.scratch(b, wide) + if direct { 0 } else { out.len() };
-        if scratch.len() < needed {
-            scratch.resize(needed, 0.0);
-        }
-        let mut free = &mut scratch[..];
-        let a = self.a.prepare(a, wide, &mut free, par);
-        let b = self.b.prepare(b, wide, &mut free, par);
+        let result = if direct { 0 } else { out.len() };
+        let ([a, b], result) = self.prepare([a, b], (self.product.reads_wide(), result), scratch, par);
         if direct {
             return self.product.run(a, b, out, accumulate, par);
         }
-        let result = take(&mut free, out.len());
         self.product.run(a, b, result, false, par);
         match &self.out {
             None => add_assign(out, result, par),
@@ -339,13 +343,13 @@ impl Operand {
     }
 
     /// Elements of scratch memory that [`Operand::prepare`] takes.
-    pub(super) fn scratch(&self, x: Floats, wide: bool) -> usize {
+    fn scratch(&self, x: Floats, wide: bool) -> usize {
         let copies = usize::from(self.summed.is_some()) + usize::from(self.packing.is_some());
         self.summed_len * copies + if self.widens(x, wide) { x.len() } else { 0 }
     }
 
     /// The operand in the layout of the product, in f32 if it is summed for that or must be `wide`.
-    pub(super) fn prepare<'s>(&self, x: Floats<'s>, wide: bool, free: &mut &'s mut [f32], par: Par) -> Floats<'s> {
+    fn prepare<'s>(&self, x: Floats<'s>, wide: bool, free: &mut &'s mut [f32], par: Par) -> Floats<'s> {
         let mut x = x;
         if let (Floats::Narrow(format, bytes), true) = (x, self.widens(x, wide)) {
             let widened = take(free, x.len());

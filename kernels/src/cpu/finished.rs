@@ -53,14 +53,8 @@ impl Einsum {
         finish: &dyn Finish,
     ) {
         let (a, b) = (a.into(), b.into());
-        if let Some((matrices, [prepare_a, prepare_b])) = self.finishing() {
-            let needed = prepare_a.scratch(a, false) + prepare_b.scratch(b, false);
-            if scratch.len() < needed {
-                scratch.resize(needed, 0.0);
-            }
-            let mut free = &mut scratch[..];
-            let a = prepare_a.prepare(a, false, &mut free, par);
-            let b = prepare_b.prepare(b, false, &mut free, par);
+        if let Some(matrices) = self.finishing() {
+            let ([a, b], _) = self.prepare([a, b], (false, 0), scratch, par);
             return matrices.run_finished((a, b), out, par, finish);
         }
         let out = out.unwrap_or_else(|| {

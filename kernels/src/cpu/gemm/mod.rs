@@ -74,6 +74,21 @@ struct CacheLine {
     _elements: [f32; 16],
 }
 
+/// Areas of these numbers of elements, one behind the other. Each begins a cache line.
+fn carve<const N: usize>(memory: &mut Vec<CacheLine>, sizes: [usize; N]) -> [*mut f32; N] {
+    let lines = sizes.map(|size| size.div_ceil(16));
+    let all = lines.iter().sum();
+    if memory.len() < all {
+        memory.resize(all, CacheLine { _elements: [0.0; 16] });
+    }
+    let mut next = memory.as_mut_ptr();
+    lines.map(|lines| {
+        let area = next.cast::<f32>();
+        next = next.wrapping_add(lines);
+        area
+    })
+}
+
 thread_local! {
     /// Sums of products whose terms go part by part, and which are not left. It grows to what the largest product needs and stays.
     static SUMS: RefCell<Vec<CacheLine>> = const { RefCell::new(Vec::new()) };
@@ -327,11 +342,8 @@ impl<'f> Product<'f> {
     unsafe fn run_terms(&self, level: &Level, depth: usize, terms: usize) {
         let [m, n, k] = self.size;
         SUMS.with_borrow_mut(|sums| {
-            let lines = if self.out.is_some() { 0 } else { (m * n).div_ceil(16) };
-            if sums.len() < lines {
-                sums.resize(lines, CacheLine { _elements: [0.0; 16] });
-            }
-            let out = self.out.unwrap_or_else(|| Matrix::rows(sums.as_mut_ptr().cast(), n));
+            let [space] = carve(sums, [if self.out.is_some() { 0 } else { m * n }]);
+            let out = self.out.unwrap_or_else(|| Matrix::rows(space, n));
             for terms in blocks_of(k, terms) {
                 let [a, b] = [self.a.at([0, terms.start]), self.b.at([terms.start, 0])];
                 let (size, accumulate) = ([m, n, terms.len()], self.accumulate || terms.start > 0);
@@ -362,17 +374,7 @@ impl<'f> Product<'f> {
         let strip = if in_strips { (WAITING / blocks.wide / unit).max(1) * unit } else { m }.min(m);
         let sizes = blocks.sizes(self, strip);
         WORKSPACE.with_borrow_mut(|workspace| {
-            let lines = sizes.map(|size| size.div_ceil(16));
-            let all = lines.iter().sum();
-            if workspace.len() < all {
-                workspace.resize(all, CacheLine { _elements: [0.0; 16] });
-            }
-            let mut next = workspace.as_mut_ptr();
-            let [packed, words, space, copied, waiting] = lines.map(|lines| {
-                let area = next.cast::<f32>();
-                next = next.wrapping_add(lines);
-                area
-            });
+            let [packed, words, space, copied, waiting] = carve(workspace, sizes);
             for columns in blocks_of(n, blocks.wide) {
                 let is_first = columns.start == 0;
                 let part = self.part(false, columns);
