@@ -174,6 +174,7 @@ fn arenas_are_predicted() {
     let others = [
         ("mixtral-8x7b", "dp=2,pp=4,schedule=zb-h1,ep=2"),
         ("deepseek-v2-lite", "dp=4,pp=2,schedule=zb-h1,ep=4,zero=1"),
+        ("deepseek-v2-lite", "dp=4,pp=2,schedule=zb-v,zero=2,recompute=full"),
         ("qwen3-30b-a3b", "tp=4,pp=2,schedule=gpipe,recompute=full,mbs=2"),
         ("qwen3-30b-a3b", "dp=4,tp=2,zero=1,recompute=full"),
         ("qwen3-30b-a3b", "dp=8,ep=8,zero=3,recompute=full,mbs=2"),

@@ -62,6 +62,7 @@ impl Relaxation<'_> {
             // Recomputed values are among the inner values, so there are at least as many inner values as without
             // recomputation.
             small.layer.transient = small.layer.transient.min(fast.layer.transient);
+            small.layer.beyond_left = small.layer.transient;
             // The lead of the CPU over the device is not known either.
             small.reductions = TpReductions::default();
             // Nor is whether anything is offloaded, or what W computes again.

@@ -430,7 +430,7 @@ mod tests {
         let stack = Stack::find("meshwright").unwrap();
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let bytes = |zero: u8, elements: f64, ends_apart: bool| {
-            let head = BlockPeak { transient: 4e9, in_w: 2e9, elements };
+            let head = BlockPeak { transient: 4e9, in_w: 2e9, elements, ..BlockPeak::default() };
             within(BlockPeak::default(), head, 0.0, 0.0, Gathers { zero, splits: false, ends_apart }, &platform)
         };
         assert_eq!([0, 2, 3].map(|zero| bytes(zero, 0.5e9, false)), [4e9, 4e9, 5e9]);

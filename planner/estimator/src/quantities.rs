@@ -85,6 +85,8 @@ pub(super) type RankStages = SmallVec<[StageRuns; 2]>;
 pub(super) struct BlockPeak {
     /// Bytes of temporary values.
     pub(super) transient: f64,
+    /// The same where the memory after I is counted apart: without what I leaves for W beyond the saved activations.
+    pub(super) beyond_left: f64,
     /// Bytes of temporary values while weight gradients are computed.
     pub(super) in_w: f64,
     /// Elements of a block's parameters.
@@ -96,6 +98,7 @@ impl BlockPeak {
     pub(super) fn max(self, other: BlockPeak) -> BlockPeak {
         BlockPeak {
             transient: self.transient.max(other.transient),
+            beyond_left: self.beyond_left.max(other.beyond_left),
             in_w: self.in_w.max(other.in_w),
             elements: self.elements.max(other.elements),
         }

@@ -77,12 +77,14 @@ impl StageCost {
     }
 
     /// Peaks over its layers. Layers that are recomputed as a whole are its first ones: when they run backward, the others have freed what
-    /// they saved, but for what W reads if it is apart.
+    /// they saved, but for what W reads if it is apart. What a layer's I leaves for W is then in the saved activations already.
     pub(super) fn layer_in_order(&self, splits: bool) -> BlockPeak {
         let [saved, for_w] = self.ordinary_saved;
         let freed = if splits { (saved - for_w).max(0.0) } else { saved };
-        let BlockPeak { transient, in_w, elements } = self.layer;
-        self.ordinary.max(BlockPeak { transient: transient - freed, in_w: in_w - freed, elements })
+        let alone =
+            |peak: BlockPeak| BlockPeak { transient: if splits { peak.beyond_left } else { peak.transient }, ..peak };
+        let layer = alone(self.layer);
+        alone(self.ordinary).max(BlockPeak { transient: layer.transient - freed, in_w: layer.in_w - freed, ..layer })
     }
 
     /// Elements of its parameters on one rank before ZeRO.
@@ -355,7 +357,9 @@ impl StageCost {
         self.whole += if is_whole { times } else { 0 };
         self.tensors += times * tensors;
         let (transient, in_w) = (profile.transient, profile.transient_in_w);
-        let peak = BlockPeak { transient, in_w, elements: profile.elements().total() };
+        let left = (profile.saved_for_w - profile.saved - profile.offloaded).max(0.0);
+        let elements = profile.elements().total();
+        let peak = BlockPeak { transient, beyond_left: transient - left, in_w, elements };
         self.boundary = profile.boundary;
         let times = times as f64;
         if are_layers {
@@ -410,6 +414,17 @@ mod tests {
         assert_eq!(by_shares(&[1.0; 4], 4).unwrap(), [0, 1, 2, 3]);
         assert_eq!(by_shares(&[0.0, 0.0, 1.0], 3).unwrap(), [0, 1, 2]);
         assert!(by_shares(&[1.0; 2], 3).is_none());
+    }
+
+    /// A layer that saves 1 byte, computes 8 more again and leaves 5 for W: after I all layers hold 5 each, and one runs with 9.
+    #[test]
+    fn what_is_left_for_w_is_held_once() {
+        let profile = Profile { saved: 1.0, saved_for_w: 5.0, transient: 8.0, ..Profile::default() };
+        let mut load = StageCost::default();
+        load.add(&Piece { block: 0, profile: &profile, tensors: 1, times: 3, are_layers: true, is_whole: true });
+        assert_eq!((load.saved, load.saved_for_w), (3.0, 15.0));
+        let [split, one] = [true, false].map(|splits| load.layer_in_order(splits).transient);
+        assert_eq!((load.saved_for_w + split, one), (2.0 * 5.0 + 9.0, 8.0));
     }
 
     /// Ten and twenty ranks at 0.2 s each: forward the CPU has 1 s to spare, backward the device waits for it already.
