@@ -10,7 +10,9 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Tiles whose words are written together: the elements of a row for them fill whole cache lines.
-const TILES: usize = 16;
+const TILES: usize = 4;
+/// Tiles whose units are written together: a row is read in runs of a kilobyte.
+const UNIT_TILES: usize = 16;
 /// Rows of `a` that may share a set of the L1 cache: two thirds of its ways.
 const SET: usize = 8;
 /// With fewer columns, copying rows of `a` costs more than it saves.
@@ -85,7 +87,8 @@ impl Block<'_> {
             let few = shared && !self.gathers && self.level.unit == 1;
             let mut all = tiles_of(self.level, m, if few { SET.min(self.level.rows) } else { self.level.rows });
             loop {
-                let tiles: SmallVec<[_; TILES]> = all.by_ref().take(TILES).collect();
+                let together = if self.level.unit > 1 { UNIT_TILES } else { TILES };
+                let tiles: SmallVec<[_; UNIT_TILES]> = all.by_ref().take(together).collect();
                 if tiles.is_empty() {
                     break;
                 }
@@ -101,7 +104,11 @@ impl Block<'_> {
     ///
     /// # Safety
     /// As for [`Block::run`].
-    unsafe fn units_of(&self, a: Matrix<Elements>, tiles: &[Range<usize>]) -> SmallVec<[Matrix<*const f32>; TILES]> {
+    unsafe fn units_of(
+        &self,
+        a: Matrix<Elements>,
+        tiles: &[Range<usize>],
+    ) -> SmallVec<[Matrix<*const f32>; UNIT_TILES]> {
         let (k, level) = (self.k, self.level);
         let there = in_place(level, a, k);
         let place = |rows: &Range<usize>| self.words.wrapping_add(rows.start * self.padded());
@@ -125,7 +132,11 @@ impl Block<'_> {
     ///
     /// # Safety
     /// As for [`Block::run`].
-    unsafe fn words_of(&self, a: Matrix<Elements>, tiles: &[Range<usize>]) -> SmallVec<[Matrix<*const f32>; TILES]> {
+    unsafe fn words_of(
+        &self,
+        a: Matrix<Elements>,
+        tiles: &[Range<usize>],
+    ) -> SmallVec<[Matrix<*const f32>; UNIT_TILES]> {
         let (k, terms, columns) = (self.k, self.level.terms, a.transposed());
         // SAFETY: as the caller promises.
         let is_filled = self.has_words || unsafe { columns.write_pairs(k, terms, tiles, self.words) };
