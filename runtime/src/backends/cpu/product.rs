@@ -300,20 +300,19 @@ impl At<'_> {
     /// Notes the elements of the product.
     fn begin(&mut self) {
         let product = self.rest.product;
-        if product.is_f32() {
-            if let Some(to) = product.result.filter(|_| !self.rest.is_made) {
-                // SAFETY: nobody else touches these elements now.
-                unsafe { self.rest.arena.elements_mut(self.place(to)) }.copy_from_slice(self.run);
-            }
-            return;
+        let place = product.result.filter(|_| !self.rest.is_made).map(|at| self.place(at));
+        let Some(format) = host::narrow(product.dtype) else {
+            // SAFETY: nobody else touches these elements now.
+            return place
+                .into_iter()
+                .for_each(|to| unsafe { self.rest.arena.elements_mut(to) }.copy_from_slice(self.run));
+        };
+        if let Some(to) = place {
+            // SAFETY: as above.
+            round(format, self.run, unsafe { self.rest.arena.bytes_mut(to) }, Par(1));
         }
-        let slot = &mut self.lane.values[..self.run.len()];
-        match host::narrow(product.dtype) {
-            Some(format) if product.result.is_none() => settle_to(format, self.run, slot),
-            _ => {
-                slot.copy_from_slice(self.run);
-                self.leave(0, product);
-            }
+        if product.is_read {
+            settle_to(format, self.run, &mut self.lane.values[..self.run.len()]);
         }
     }
 
