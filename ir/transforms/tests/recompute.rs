@@ -45,7 +45,8 @@ fn the_activation_of_a_gate_is_computed_again() {
 
 #[test]
 fn a_chain_of_functions_is_computed_again() {
-    // An expert of gpt-oss has a gate with a limit, times its own sigmoid. The limits' gradients read %g and %u, and the last product reads %p.
+    // An expert of gpt-oss has a gate with a limit, times its own sigmoid. The limits' gradients read %g and %u, and the last product
+    // reads %p.
     let clamped = format!(
         "{}
          %l0: f32[b, f] = at_most(%g, max=7.0)

@@ -85,7 +85,7 @@ pub(super) type RankStages = SmallVec<[StageRuns; 2]>;
 pub(super) struct BlockPeak {
     /// Bytes of temporary values.
     pub(super) transient: f64,
-    /// The same where the memory after I is counted apart: without what I leaves for W beyond the saved activations.
+    /// Bytes of temporary values under a split backward, whose saved activations have what I leaves for W beyond those of the forward.
     pub(super) beyond_left: f64,
     /// Bytes of temporary values while weight gradients are computed.
     pub(super) in_w: f64,
