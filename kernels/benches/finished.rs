@@ -7,7 +7,7 @@ use std::time::Instant;
 use meshwright_kernels::cpu::dropout::normal;
 use meshwright_kernels::cpu::einsum::Einsum;
 use meshwright_kernels::cpu::elementwise::{Binary, Unary, binary, unary};
-use meshwright_kernels::cpu::finished::{Finish, RUN};
+use meshwright_kernels::cpu::finished::{Finish, NextRun, RUN};
 use meshwright_kernels::cpu::{Par, prefetch};
 
 const ROUNDS: usize = 200;
@@ -40,7 +40,8 @@ struct Tensors<'a> {
 unsafe impl Sync for Tensors<'_> {}
 
 impl Finish for Tensors<'_> {
-    fn finish(&self, [row, column]: [usize; 2], run: &[f32]) {
+    fn finish(&self, [row, column]: [usize; 2], run: &[f32], next: Option<NextRun>) {
+        self.ask(next);
         let (at, len) = (row * self.columns + column, run.len());
         let [x, y] = self.read.map(|read| &read[at..][..len]);
         // SAFETY: the tensors have all elements of the product.
@@ -57,13 +58,15 @@ impl Finish for Tensors<'_> {
             }
         }
     }
+}
 
-    fn prepare(&self, [row, column]: [usize; 2], len: usize) {
+impl Tensors<'_> {
+    /// Asks for the elements of a run.
+    fn ask(&self, run: Option<NextRun>) {
+        let Some(NextRun { at: [row, column], len }) = run.filter(|_| self.asks) else { return };
         let (at, both) = (row * self.columns + column, if let Work::Gate = self.work { 2 } else { 1 });
-        if self.asks {
-            self.read[..both].iter().for_each(|read| prefetch(read[at..].as_ptr().cast(), 4 * len));
-            self.write[..both].iter().for_each(|to| prefetch(to.wrapping_add(at).cast(), 4 * len));
-        }
+        self.read[..both].iter().for_each(|read| prefetch(read[at..].as_ptr().cast(), 4 * len));
+        self.write[..both].iter().for_each(|to| prefetch(to.wrapping_add(at).cast(), 4 * len));
     }
 }
 
@@ -111,7 +114,7 @@ fn fastest([m, n, k]: [usize; 3], work: Work, threads: usize) -> [f64; 5] {
                 Par(threads).ranges(m, n, (&mut [], 0), &|rows, _| {
                     rows.for_each(|row| {
                         let line = product[row * n..][..n].chunks(RUN).enumerate();
-                        line.for_each(|(at, run)| tensors.finish([row, at * RUN], run));
+                        line.for_each(|(at, run)| tensors.finish([row, at * RUN], run, None));
                     });
                 });
             } else if kind > 1 {

@@ -3,7 +3,7 @@
 use super::columns::CHUNK;
 use super::einsum::Einsum;
 use super::gemm::multiply_finished;
-pub use super::gemm::{Finish, RUN};
+pub use super::gemm::{Finish, NextRun, RUN};
 use super::matrix::{Matrices, Matrix};
 use super::par::Par;
 use crate::cpu::narrow::Floats;
@@ -68,7 +68,7 @@ impl Einsum {
             for row in chunks.start * CHUNK..rows.min(chunks.end * CHUNK) {
                 let line = &out[row * columns..][..columns];
                 for (at, run) in line.chunks(RUN).enumerate() {
-                    finish.finish([row, at * RUN], run);
+                    finish.finish([row, at * RUN], run, None);
                 }
             }
         });

@@ -1,6 +1,6 @@
 //! Matrix products whose results are narrow: they are computed in f32, and rounded while their rows are in the L2 cache.
 
-use super::gemm::{Finish, multiply_finished};
+use super::gemm::{Finish, NextRun, multiply_finished};
 use super::matrix::{Matrices, Matrix};
 use super::nd::span;
 use super::par::Par;
@@ -15,13 +15,12 @@ struct Rounded {
 }
 
 impl Finish for Rounded {
-    fn finish(&self, [row, column]: [usize; 2], run: &[f32]) {
+    fn finish(&self, [row, column]: [usize; 2], run: &[f32], next: Option<NextRun>) {
+        if let Some(NextRun { at: [row, column], len }) = next {
+            self.to.prefetch(row * self.down + column, len);
+        }
         // SAFETY: the last element of the product has been found in the result, and no other run has these.
         unsafe { self.to.write(row * self.down + column, run) };
-    }
-
-    fn prepare(&self, [row, column]: [usize; 2], len: usize) {
-        self.to.prefetch(row * self.down + column, len);
     }
 }
 

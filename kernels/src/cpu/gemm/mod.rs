@@ -145,26 +145,34 @@ pub(crate) unsafe fn multiply_finished<'a, 'b>(
     assert!(out.is_none_or(|out| out.strides[1] == 1), "rows of the result are contiguous");
     let (a, b) = (a.pointer([m, k]), b.pointer([k, n]));
     let finish = Some(Finishing { finish, first: [0, 0] });
+    let product = Product { size, a, b, out, scale: 1.0, accumulate: false, finish, units: None };
     // SAFETY: as the caller promises.
-    unsafe { Product { size, a, b, out, scale: 1.0, accumulate: false, finish }.run_on(threads) };
+    unsafe { product.run_on(product.level(), threads) };
 }
 
 /// Work on the elements of a product as soon as they are complete.
 ///
 /// The elements of a column come in the order of their rows on each thread, and those of a [`CHUNK`] of rows come on one thread.
 pub trait Finish: Sync {
-    /// Works on a run of at most [`RUN`] elements of a row, from a row and a column on.
-    fn finish(&self, at: [usize; 2], run: &[f32]);
-
-    /// Asks for what the work on the next run will read and write: its first row and column, and its number of elements.
-    fn prepare(&self, _at: [usize; 2], _len: usize) {}
+    /// Works on a run of at most [`RUN`] elements of a row, from a row and a column on. Meanwhile it may ask for what the work on the next
+    /// run will read and write.
+    fn finish(&self, at: [usize; 2], run: &[f32], next: Option<NextRun>);
 }
 
 /// The most elements of a run on which [`Finish`] works.
 pub const RUN: usize = 512;
 
+/// The run that comes next on a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct NextRun {
+    /// Its first row and column.
+    pub at: [usize; 2],
+    /// Its number of elements.
+    pub len: usize,
+}
+
 impl<F: Fn([usize; 2], &[f32]) + Sync> Finish for F {
-    fn finish(&self, at: [usize; 2], run: &[f32]) {
+    fn finish(&self, at: [usize; 2], run: &[f32], _: Option<NextRun>) {
         self(at, run);
     }
 }
@@ -184,15 +192,15 @@ impl Finishing<'_> {
     /// Nobody writes them meanwhile.
     unsafe fn rows(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2], out: Matrix<*mut f32>) {
         let runs = (0..rows).flat_map(|i| (0..columns).step_by(RUN).map(move |j| [i, j]));
-        let place = |[i, j]: [usize; 2]| ([self.first[0] + row + i, self.first[1] + column + j], RUN.min(columns - j));
-        let mut following = runs.clone().skip(1);
-        for at in runs {
-            if let Some((next, len)) = following.next().map(place) {
-                self.finish.prepare(next, len);
-            }
-            let (first, len) = place(at);
+        let place = |[i, j]: [usize; 2]| NextRun {
+            at: [self.first[0] + row + i, self.first[1] + column + j],
+            len: RUN.min(columns - j),
+        };
+        let following = runs.clone().skip(1).map(|run| Some(place(run))).chain([None]);
+        for (run, next) in runs.zip(following) {
+            let NextRun { at, len } = place(run);
             // SAFETY: rows are contiguous, and as the caller promises.
-            self.finish.finish(first, unsafe { std::slice::from_raw_parts(out.at(at).data, len) });
+            self.finish.finish(at, unsafe { std::slice::from_raw_parts(out.at(run).data, len) }, next);
         }
     }
 }

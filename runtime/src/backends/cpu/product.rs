@@ -14,7 +14,7 @@ use ir::types::DType;
 use kernels::cpu::columns::{CHUNK, Chunks, add_chunks};
 use kernels::cpu::einsum::Einsum;
 use kernels::cpu::elementwise::{binary, unary};
-use kernels::cpu::finished::{Finish, RUN};
+use kernels::cpu::finished::{Finish, NextRun, RUN};
 use kernels::cpu::narrow::{Floats, round, settle, settle_to, widen};
 use kernels::cpu::{Par, prefetch};
 use kernels::scalar::{Binary, Unary};
@@ -218,21 +218,27 @@ struct Rest<'a> {
 }
 
 impl Finish for Rest<'_> {
-    fn finish(&self, [row, column]: [usize; 2], run: &[f32]) {
+    /// Between statements it asks for the tensors of the next run, one after the other, since a core waits for few lines at a time.
+    fn finish(&self, [row, column]: [usize; 2], run: &[f32], next: Option<NextRun>) {
         let steps = self.steps;
+        let mut ahead = self.places.chunks(self.places.len().div_ceil(steps.len() + 1).max(1));
+        let mut ask = || {
+            let (Some(NextRun { at: [row, column], len }), Some(spans)) = (next, ahead.next()) else { return };
+            for span in spans {
+                let part = span.part(row * self.columns + column, len);
+                prefetch(self.arena.at(part), part.bytes());
+            }
+        };
         LANE.with_borrow_mut(|lane| {
             let lane = Lane::new(lane, steps.len() + 1);
             let mut at = At { rest: self, run, first: row * self.columns + column, lane };
+            ask();
             at.begin();
-            steps.iter().enumerate().for_each(|(number, step)| at.step(number + 1, step));
+            for (step, number) in steps.iter().zip(1..) {
+                ask();
+                at.step(number, step);
+            }
         });
-    }
-
-    fn prepare(&self, [row, column]: [usize; 2], len: usize) {
-        for span in self.places {
-            let part = span.part(row * self.columns + column, len);
-            prefetch(self.arena.at(part), part.bytes());
-        }
     }
 }
 
