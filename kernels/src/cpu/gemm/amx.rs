@@ -184,9 +184,9 @@ unsafe fn multiply<const ROWS: usize, const VECTORS: usize>(tile: &Tile, to: *mu
 /// # Safety
 /// As for [`units::write`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-pub(super) unsafe fn write_units(a: Matrix<Elements>, size: [usize; 2], to: *mut f32) {
+pub(super) unsafe fn write_units(a: Matrix<Elements>, size: [usize; 2], to: *mut f32, apart: usize) {
     // SAFETY: as the caller promises.
-    unsafe { units::write::<__m512>(a, size, to) }
+    unsafe { units::write::<__m512>(a, size, to, apart) }
 }
 
 /// Rounds pairs of rows of `lanes` numbers to the words of a right operand. Words beyond the last row, up to `words`, are zeros.

@@ -37,6 +37,8 @@ pub(super) struct Block<'a> {
     pub(super) is_packed: bool,
     /// Space for the words of all rows of `a`, if they are not in place.
     pub(super) words: *mut f32,
+    /// Words of a row with those of all terms, not only of the block's.
+    pub(super) row: usize,
     /// They are there already.
     pub(super) has_words: bool,
     /// Space for words of `b`: the columns of the largest tile, of [`DEPTH`](super::DEPTH).
@@ -111,17 +113,20 @@ impl Block<'_> {
     ) -> SmallVec<[Matrix<*const f32>; UNIT_TILES]> {
         let (k, level) = (self.k, self.level);
         let there = in_place(level, a, k);
-        let place = |rows: &Range<usize>| self.words.wrapping_add(rows.start * self.padded());
+        let place = |rows: &Range<usize>| self.words.wrapping_add(rows.start * self.row);
         if let ([first, ..], [.., last], None, false) = (tiles, tiles, there, self.has_words) {
             // SAFETY: as the caller promises.
-            unsafe { (level.write_units)(a.at([first.start, 0]), [last.end - first.start, k], place(first)) };
+            unsafe {
+                let size = [last.end - first.start, k];
+                (level.write_units)(a.at([first.start, 0]), size, place(first), self.row / level.unit);
+            }
         }
         let units = tiles.iter().map(|rows| match there {
             None => units::written(place(rows)),
             Some(there) if rows.len().is_multiple_of(level.unit) => there.at([rows.start, 0]),
             Some(_) => {
                 // SAFETY: as the caller promises; no other tile has rows that fill no register.
-                unsafe { (level.write_units)(a.at([rows.start, 0]), [rows.len(), k], self.copied) };
+                unsafe { (level.write_units)(a.at([rows.start, 0]), [rows.len(), k], self.copied, 0) };
                 units::written(self.copied)
             }
         });

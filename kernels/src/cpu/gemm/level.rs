@@ -22,6 +22,10 @@ pub(super) struct Level {
     pub(super) columns: usize,
     /// Words that are added up in registers before the result is touched.
     pub(super) depth: usize,
+    /// The same for products of few words, and the most that these have: sums that are added to a few times only then cost less than
+    /// reading both operands from the L2 cache.
+    pub(super) shallow: usize,
+    pub(super) short: usize,
     /// Elements of the right operand for the columns of a strip.
     pub(super) elements: usize,
     /// Makes this thread ready for the micro-kernels.
@@ -30,8 +34,9 @@ pub(super) struct Level {
     pub(super) tiles: &'static [&'static [unsafe fn(&Tile)]],
     pub(super) pack: unsafe fn(&Unpacked, *mut f32, usize),
     pub(super) gather_rows: unsafe fn(Matrix<*const f32>, [usize; 2], *mut f32) -> Matrix<*const f32>,
-    /// Writes rows of a number of terms in units, if the micro-kernel reads several rows and words at once.
-    pub(super) write_units: unsafe fn(Matrix<Elements>, [usize; 2], *mut f32),
+    /// Writes rows of a number of terms in units, if the micro-kernel reads several rows and words at once. Tiles are a number of units
+    /// apart.
+    pub(super) write_units: unsafe fn(Matrix<Elements>, [usize; 2], *mut f32, usize),
     /// Rounds rows of f32 to words of pairs of rows, or of neighbours, if the micro-kernel reads several rows and words at once.
     pub(super) round_pairs: unsafe fn(*const f32, [usize; 2], *mut f32, usize),
     pub(super) round_rows: unsafe fn(*const f32, [usize; 2], *mut f32, usize),
@@ -56,9 +61,9 @@ impl Level {
         terms.div_ceil(self.terms).next_multiple_of(self.unit)
     }
 
-    /// Rows of the left operand whose words are held, with those that are filled up.
-    pub(super) fn held(&self, rows: usize) -> usize {
-        if self.unit > 1 { rows.next_multiple_of(self.rows) } else { rows }
+    /// Rows of the left operand whose words lie behind each other before the next ones of the first row.
+    pub(super) fn together(&self, rows: usize) -> usize {
+        if self.unit > 1 { self.rows } else { rows }
     }
 
     /// The best that this processor has for f32.
@@ -98,12 +103,14 @@ pub(super) static PORTABLE: Level = Level {
     unit: 1,
     columns: COLUMNS,
     depth: DEPTH,
+    shallow: DEPTH,
+    short: 0,
     elements: ELEMENTS,
     prepare: || {},
     tiles: tiles!(portable, [1], 1 2 3 4 5 6),
     pack: pack::<Array>,
     gather_rows: gather_rows::<Array>,
-    write_units: |_, _, _| {},
+    write_units: |_, _, _, _| {},
     round_pairs: |_, _, _, _| {},
     round_rows: |_, _, _, _| {},
     transpose: transpose::<Array>,
@@ -169,12 +176,14 @@ pub(super) mod x86 {
             unit: 1,
             columns: COLUMNS,
             depth: DEPTH,
+            shallow: DEPTH,
+            short: 0,
             elements: ELEMENTS,
             prepare: || {},
             tiles: tiles!(tile, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
             pack,
             gather_rows,
-            write_units: |_, _, _| {},
+            write_units: |_, _, _, _| {},
             round_pairs: |_, _, _, _| {},
             round_rows: |_, _, _, _| {},
             transpose,
@@ -193,6 +202,8 @@ pub(super) mod x86 {
         unit: units::UNIT,
         columns: 4 * COLUMNS,
         depth: 4 * DEPTH,
+        shallow: DEPTH / 2,
+        short: 3 * DEPTH / 2,
         elements: ELEMENTS / 2,
         prepare: amx::prepare,
         tiles: tiles!(compute, [1 2], 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32),
@@ -218,12 +229,14 @@ pub(super) mod x86 {
             unit: 1,
             columns: COLUMNS,
             depth: DEPTH,
+            shallow: DEPTH,
+            short: 0,
             elements: ELEMENTS,
             prepare: || {},
             tiles: tiles!(tile, [1 2], 1 2 3 4 5 6),
             pack,
             gather_rows,
-            write_units: |_, _, _| {},
+            write_units: |_, _, _, _| {},
             round_pairs: |_, _, _, _| {},
             round_rows: |_, _, _, _| {},
             transpose,

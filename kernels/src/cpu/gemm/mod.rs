@@ -46,7 +46,7 @@ use super::par::Par;
 use crate::cpu::narrow::Floats;
 
 /// Words added up in registers before the result is touched: so much of a panel of rows and one of columns fit the L1
-/// cache. AMX adds up to four times as many, from the L2 cache.
+/// cache. AMX adds up to four times as many, from the L2 cache, but half as many if these are at most three blocks.
 const DEPTH: usize = 272;
 /// Columns of a block of the right operand, which then takes 272 KiB of the L2 cache; four times as many for AMX.
 const COLUMNS: usize = 256;
@@ -92,6 +92,8 @@ fn carve<const N: usize>(memory: &mut Vec<CacheLine>, sizes: [usize; N]) -> [*mu
 thread_local! {
     /// Sums of products whose terms go part by part, and which are not left. It grows to what the largest product needs and stays.
     static SUMS: RefCell<Vec<CacheLine>> = const { RefCell::new(Vec::new()) };
+    /// Units of a left operand that several threads read. It grows to what the largest one needs and stays.
+    static UNITS: RefCell<Vec<CacheLine>> = const { RefCell::new(Vec::new()) };
     /// Packed blocks. It grows to what the largest product needs and stays.
     static WORKSPACE: RefCell<Vec<CacheLine>> = const { RefCell::new(Vec::new()) };
 }
@@ -120,9 +122,10 @@ pub(crate) unsafe fn multiply<'a, 'b>(
 ) {
     let [m, n, k] = size;
     let (a, b) = (a.pointer([m, k]), b.pointer([k, n]));
-    let product = Product { size, a, b, out: Some(out), scale, accumulate, finish: None }.with_contiguous_rows();
+    let product =
+        Product { size, a, b, out: Some(out), scale, accumulate, finish: None, units: None }.with_contiguous_rows();
     // SAFETY: as the caller promises.
-    unsafe { product.run_on(threads) };
+    unsafe { product.run_on(product.level(), threads) };
 }
 
 /// `out = a b` for contiguous rows of `out`, if that is given. As soon as some rows are complete, while they are in the L2 cache, `finish`
@@ -216,6 +219,8 @@ struct Product<'f> {
     scale: f32,
     accumulate: bool,
     finish: Option<Finishing<'f>>,
+    /// The units of all rows of `a`, if they are written before.
+    units: Option<*mut f32>,
 }
 
 // SAFETY: threads read `a` and `b`, and write to elements of `out` of their own.
@@ -254,17 +259,52 @@ impl<'f> Product<'f> {
     ///
     /// # Safety
     /// As for [`multiply`].
-    unsafe fn run_on(&self, threads: usize) {
-        let level = self.level();
-        let [m, n, _] = self.size;
+    unsafe fn run_on(&self, level: &Level, threads: usize) {
+        let [m, n, k] = self.size;
         let rows = if self.finish.is_some() { CHUNK } else { level.rows };
         let (size, unit) = if m > n { (m, rows) } else { (n, level.width()) };
-        let units = size.div_ceil(unit);
-        Par(threads.min(units)).rows(units, usize::MAX, (), &|range, ()| {
-            let range = range.start * unit..size.min(range.end * unit);
-            // SAFETY: the sizes have been checked; the caller answers for `out`; parts have elements of their own.
-            unsafe { self.part(m > n, range).run(level) };
+        let count = size.div_ceil(unit);
+        let par = Par(threads.min(count));
+        let run = |product: &Product<'_>| {
+            par.rows(count, usize::MAX, (), &|range, ()| {
+                let range = range.start * unit..size.min(range.end * unit);
+                // SAFETY: the sizes have been checked; the caller answers for `out`; parts have elements of their own.
+                unsafe { product.part(m > n, range).run(level) };
+            });
+        };
+        if par.0 < 2 || m > n || !self.writes_units(level) {
+            return run(self);
+        }
+        UNITS.with_borrow_mut(|memory| {
+            let [units] = carve(memory, [m.next_multiple_of(level.rows) * level.words(k)]);
+            let product = Product { units: Some(units), ..*self };
+            par.rows(m.div_ceil(level.rows), usize::MAX, (), &|tiles, ()| {
+                let rows = tiles.start * level.rows..m.min(tiles.end * level.rows);
+                // SAFETY: the rows may be read, and each thread has tiles of its own.
+                unsafe { product.write_units(level, rows) };
+            });
+            run(&product);
         });
+    }
+
+    /// True if all rows of `a` are written in units, which are held at once.
+    fn writes_units(&self, level: &Level) -> bool {
+        let [m, _, k] = self.size;
+        let words = m.next_multiple_of(level.rows) * level.words(k);
+        level.unit > 1 && words > 0 && words <= HELD && block::in_place(level, self.a, k).is_none()
+    }
+
+    /// Writes the units of some rows of `a`, whole tiles, to their place among those of all.
+    ///
+    /// # Safety
+    /// The rows may be read, and nobody else uses their place now.
+    unsafe fn write_units(&self, level: &Level, rows: Range<usize>) {
+        let ([.., k], Some(units)) = (self.size, self.units) else { return };
+        let (words, a) = (level.words(k), self.a.at([rows.start, 0]));
+        // SAFETY: as the caller promises.
+        unsafe {
+            (level.write_units)(a, [rows.len(), k], units.add(rows.start * words), words / level.unit);
+        }
     }
 
     /// The transposed product, if that has contiguous rows in its result and this one has not.
@@ -311,7 +351,8 @@ impl<'f> Product<'f> {
             // SAFETY: as the caller promises.
             return unsafe { self.clear() };
         }
-        let depth = k.div_ceil(k.div_ceil(level.terms * level.depth)).next_multiple_of(level.terms * level.unit);
+        let most = level.terms * if k <= level.terms * level.short { level.shallow } else { level.depth };
+        let depth = k.div_ceil(k.div_ceil(most)).next_multiple_of(level.terms * level.unit);
         let is_in_place = |k: usize| block::in_place(level, self.a, k).is_some();
         let most_sums = HELD / n / level.rows * level.rows;
         // The left operand of long sums comes from memory: each part of the terms is multiplied with all columns before the next one.
@@ -393,8 +434,9 @@ impl<'f> Product<'f> {
                     // SAFETY: by the caller's contract; the workspace has space for the blocks, and for a strip of the result.
                     unsafe {
                         let held = if level.unit > 1 { rows.start * level.words(k) } else { 0 };
-                        let areas = [packed, words.wrapping_add(held), space, copied];
-                        part.strip(&blocks, rows.clone(), out, (areas, is_packed, !is_first && level.unit > 1));
+                        let words = self.units.unwrap_or(words).wrapping_add(held);
+                        let has_words = self.units.is_some() || !is_first && level.unit > 1;
+                        part.strip(&blocks, rows.clone(), out, ([packed, words, space, copied], is_packed, has_words));
                         if let Some(finishing) = part.finish {
                             finishing.rows([rows.start, 0], [rows.len(), part.size[1]], out);
                         }
@@ -440,7 +482,8 @@ impl<'f> Product<'f> {
                     gathers: blocks.gathers,
                     packed,
                     is_packed,
-                    words: words.wrapping_add(blocks.level.held(rows.len()) * (terms.start / blocks.level.terms)),
+                    words: words.wrapping_add(blocks.level.together(rows.len()) * (terms.start / blocks.level.terms)),
+                    row: blocks.level.words(k),
                     has_words: has_words || columns.start > 0,
                     space,
                     copied,
@@ -505,7 +548,11 @@ impl Blocks<'_> {
         });
         let packed = if strip < m { all.sum() } else { self.packed([n.min(self.columns), self.depth]) };
         let rows = if level.unit > 1 { m.next_multiple_of(level.rows) } else { strip };
-        let words = if block::in_place(level, product.a, k).is_some() { 0 } else { rows * level.words(k) };
+        let words = if product.units.is_some() || block::in_place(level, product.a, k).is_some() {
+            0
+        } else {
+            rows * level.words(k)
+        };
         let space = if product.b.in_place().is_some() { 0 } else { level.width() * level.depth };
         let copied = if gathers || level.unit > 1 { level.rows.max(level.lanes) * level.depth } else { 0 };
         [packed, words, space, copied, if product.out.is_none() { strip * self.wide } else { 0 }]

@@ -80,7 +80,7 @@ impl Registers {
         let a = a.pointer([m, k]);
         assert!(a.are_bf16() && to.len() >= left_size([m, k]), "elements of bf16, and space for their tiles");
         // SAFETY: as has been checked; the processor has the instructions.
-        unsafe { (self.0.write_units)(a, [m, k], to.as_mut_ptr()) };
+        unsafe { (self.0.write_units)(a, [m, k], to.as_mut_ptr(), words_of(k) / UNIT) };
     }
 
     /// Writes `n` columns of `k` terms of bf16 in panels of `to`. `space` has the words of a panel, or of a row.

@@ -89,11 +89,13 @@ static IMITATED_UNITS: Level = Level {
     unit: UNIT,
     columns: 2 * COLUMNS,
     depth: 2 * DEPTH,
+    shallow: DEPTH / 2,
+    short: DEPTH,
     elements: ELEMENTS / 2,
     tiles: imitated_units!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32),
     rows: 32,
     // SAFETY: as the caller promises.
-    write_units: |a, size, to| unsafe { units::write::<Array>(a, size, to) },
+    write_units: |a, size, to, apart| unsafe { units::write::<Array>(a, size, to, apart) },
     ..PORTABLE
 };
 
@@ -128,12 +130,14 @@ fn check_scaled(level: &Level, size: [usize; 3], strides: [[usize; 2]; 2], accum
         scale,
         accumulate,
         finish: None,
+        units: None,
     };
     // SAFETY: all three have the elements that size and strides reach, and both operands are bf16.
     unsafe { product.run(level) };
     let at = |x: &Stored, [down, across]: [usize; 2], [i, j]: [usize; 2]| x.numbers[i * down + j * across];
     let join = |first: f32, second: f32| f32::from_bits(first.to_bits() >> 16 | second.to_bits());
-    let depth = k.div_ceil(k.div_ceil(2 * level.depth)).next_multiple_of(2 * level.unit);
+    let most = 2 * if k <= 2 * level.short { level.shallow } else { level.depth };
+    let depth = k.div_ceil(k.div_ceil(most)).next_multiple_of(2 * level.unit);
     for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
         let mut expected = if accumulate { before[i * n + j] } else { 0.0 };
         for terms in blocks_of(k, depth) {
@@ -190,7 +194,7 @@ fn layouts([rows, columns]: [usize; 2]) -> Vec<[usize; 2]> {
 
 #[test]
 fn pairs_of_many_blocks() {
-    for k in [2 * DEPTH, 2 * DEPTH + 1, 4 * DEPTH + 3, 8 * DEPTH + 3] {
+    for k in [DEPTH + 1, 2 * DEPTH, 2 * DEPTH + 1, 4 * DEPTH + 3, 8 * DEPTH + 3] {
         let columns = 4 * COLUMNS + 9;
         levels().for_each(|level| check(level, [5, columns, k], [[k, 1], [columns, 1]], true));
         levels().for_each(|level| check(level, [40, columns, k], [[1, 40], [columns, 1]], true));
@@ -205,6 +209,30 @@ fn pairs_of_more_terms_than_are_held() {
     for [k, down] in [[33_001, 33_001], [33_001, 33_002], [33_024, 33_024]] {
         for level in levels() {
             check_scaled(level, [m, n, k], [[down, 1], [n, 1]], true, 1.0);
+        }
+    }
+}
+
+/// A left operand by columns whose units threads share, and one whose units are more than are held: threads change no bit.
+#[test]
+fn threads_that_share_units_change_no_bit() {
+    for size in [[70, 130, 900], [33, 40, 33], [64, 65, 33_000]] {
+        let [m, n, k] = size;
+        let stored = |len, seed| Stored::new(Some(Narrow::Bf16), &normals(len, seed));
+        let (a, b) = (stored(m * k, 1), stored(k * n, 2));
+        let (a, b) = (Matrix { data: a.floats(), strides: [1, m] }, Matrix::rows(b.floats(), n));
+        let (a, b) = (a.pointer([m, k]), b.pointer([k, n]));
+        for level in levels() {
+            let product = |threads| {
+                let mut out = vec![f32::NAN; m * n];
+                let to = Some(Matrix::rows(out.as_mut_ptr(), n));
+                let product = Product { size, a, b, out: to, scale: 1.0, accumulate: false, finish: None, units: None };
+                // SAFETY: nobody else touches the result.
+                unsafe { product.run_on(level, threads) };
+                out
+            };
+            let alone = product(1);
+            assert!([2, 3].iter().all(|&threads| product(threads) == alone), "{size:?}");
         }
     }
 }

@@ -49,6 +49,7 @@ fn check(level: &Level, size: [usize; 3], [a, b, out]: [[usize; 2]; 3]) {
             scale,
             accumulate,
             finish: None,
+            units: None,
         };
         // SAFETY: all three have the elements that size and strides reach.
         unsafe { product.with_contiguous_rows().run(level) };
@@ -83,7 +84,9 @@ fn check_narrow(level: &Level, size: [usize; 3], [a, b]: [&Stored; 2], strides: 
         let b = Matrix { data: b, strides: strides[1] }.pointer([k, n]);
         let to = Matrix::rows(out.as_mut_ptr(), n);
         // SAFETY: all three have the elements that size and strides reach.
-        unsafe { Product { size, a, b, out: Some(to), scale: 0.5, accumulate: true, finish: None }.run(level) };
+        unsafe {
+            Product { size, a, b, out: Some(to), scale: 0.5, accumulate: true, finish: None, units: None }.run(level)
+        };
         out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
     };
     assert!(product([a.floats(), b.floats()]) == product([&a.numbers, &b.numbers].map(Into::into)), "{size:?}");

@@ -25,17 +25,17 @@ pub(super) fn written(at: *const f32) -> Matrix<*const f32> {
     Matrix { data: at, strides: [UNIT, ROWS] }
 }
 
-/// Writes the words of rows of `k` terms of bf16, tile by tile. Words beyond the last term are filled up with zeros; rows beyond the
-/// last one are left as they are.
+/// Writes the words of rows of `k` terms of bf16, tile by tile, which are a number of units apart. Words beyond the last term are filled
+/// up with zeros; rows beyond the last one are left as they are.
 ///
 /// # Safety
 /// The processor has the instructions of `V`. The elements are bf16 and may be read, and whole tiles of units be written.
 #[inline(always)]
-pub(super) unsafe fn write<V: Vector>(a: Matrix<Elements>, [rows, k]: [usize; 2], to: *mut f32) {
+pub(super) unsafe fn write<V: Vector>(a: Matrix<Elements>, [rows, k]: [usize; 2], to: *mut f32, apart: usize) {
     let Elements::Narrow(_, first) = a.data else { return };
     let (first, [down, across]) = (first.cast::<Bf16>(), a.strides);
     let units = k.div_ceil(TERMS);
-    let place = |row: usize, unit: usize| (row / ROWS * units + unit) * ROWS * UNIT + row % ROWS * UNIT;
+    let place = |row: usize, unit: usize| (row / ROWS * apart + unit) * ROWS * UNIT + row % ROWS * UNIT;
     // SAFETY: as the caller promises.
     unsafe {
         if across == 1 {
