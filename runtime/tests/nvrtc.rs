@@ -6,8 +6,8 @@ mod ops;
 
 use ir::mesh::Mesh;
 use ir::ops::{
-    CrossEntropy, CrossEntropyGrad, Dropout, KernelOp, LayerNorm, LayerNormDx, RmsNorm, RmsNormDgamma, RmsNormDx, Rope,
-    SoftmaxGrad,
+    AdamW, CrossEntropy, CrossEntropyGrad, Dropout, KernelOp, LayerNorm, LayerNormDx, RmsNorm, RmsNormDgamma,
+    RmsNormDx, Rope, Sgd, SoftmaxGrad, UnaryKind,
 };
 use ir::types::{DType, Type};
 use kernels::cuda::exchange::{Combine, combining, moving};
@@ -16,9 +16,9 @@ use kernels::cuda::trials;
 use kernels::cuda::written::{BLOCK, Definitions, Written, texts as of_texts};
 use kernels::group::Program;
 use kernels::scalar::{Access, Binary, Element, Strides, Unary};
-use meshwright_runtime::backend::KernelSite;
+use meshwright_runtime::backend::{GroupSite, GroupStmt, GroupValue, KernelSite};
 use meshwright_runtime::backends::cuda::nvrtc::compile;
-use meshwright_runtime::backends::cuda::plan::{Stage, Work, plan};
+use meshwright_runtime::backends::cuda::plan::{Stage, Work, plan, plan_group};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
@@ -165,6 +165,7 @@ fn by_hand() -> Vec<Text> {
             _ => None,
         }));
     }
+    works.extend(copying_updates());
     // By text, the threads of its smallest and its largest blocks.
     let mut texts: BTreeMap<(&str, bool), [usize; 2]> = BTreeMap::new();
     for Written { source, contracts, threads, .. } in &works {
@@ -184,6 +185,44 @@ fn by_hand() -> Vec<Text> {
         Text { class: None, source, contracts, registers, spills }
     };
     texts.into_iter().map(text).chain(exchanges).collect()
+}
+
+/// Updates that leave a copy of the weights in another format.
+fn copying_updates() -> Vec<Written> {
+    use GroupValue::{Operand, Result};
+    let adamw = KernelOp::AdamW(AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 });
+    let sgd = |momentum| KernelOp::Sgd(Sgd { momentum, weight_decay: 0.1 });
+    let (mesh, tensor, scalar) = (Mesh::default(), Type::of(DType::F32, &[1000]), Type::scalar(DType::F32));
+    let planned = |(op, tensors, to): (KernelOp, usize, DType)| {
+        let (copy, cast) = (Type::of(to, &[1000]), KernelOp::Unary(ir::ops::Unary(UnaryKind::Cast(to))));
+        let (updated, scalars) = (op.def().updates(), if let KernelOp::AdamW(_) = op { 3 } else { 2 });
+        let types = [vec![&tensor; tensors], vec![&scalar; scalars]].concat();
+        let results = vec![&tensor; updated.len()];
+        let value = |at: usize| updated.iter().position(|&of| of == at).map_or(Operand(at), Result);
+        let site = |operands, results| KernelSite { mesh: &mesh, coordinates: &[], operands, results, forward: false };
+        let update = GroupStmt {
+            op: &op,
+            site: site(&types, &results),
+            operands: (0..types.len()).map(value).collect(),
+            results: (0..updated.len()).map(Result).collect(),
+            accumulate: false,
+        };
+        let (from, to) = ([&tensor], [&copy]);
+        let (operands, results) = (vec![Result(0)], vec![Result(updated.len())]);
+        let cast = GroupStmt { op: &cast, site: site(&from, &to), operands, results, accumulate: false };
+        let plan = plan_group(&GroupSite { stmts: vec![update, cast] }, HOPPER).unwrap();
+        plan.stages.into_iter().map(|stage| match stage.work {
+            Work::Written(written) => *written,
+            work => panic!("{work:?} after an update"),
+        })
+    };
+    let ops = [
+        (adamw.clone(), 4, DType::BF16),
+        (adamw, 4, DType::F16),
+        (sgd(0.0), 2, DType::BF16),
+        (sgd(0.9), 3, DType::BF16),
+    ];
+    ops.into_iter().flat_map(|op| planned(op).collect::<Vec<_>>()).collect()
 }
 
 /// By class or name, the most registers and bytes of shared memory that a kernel of it has.

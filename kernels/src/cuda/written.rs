@@ -132,10 +132,10 @@ impl Definitions {
 
 /// The texts.
 pub mod texts {
-    /// The text of `adamw`.
-    pub const ADAMW: &str = include_str!("written/adamw.cu");
-    /// The text of `sgd` and `sgd_momentum`.
-    pub const SGD: &str = include_str!("written/sgd.cu");
+    /// The text of `adamw`, which leaves a copy of the weights where `COPIES` is defined.
+    pub const ADAMW: &str = concat!(include_str!("written/copy.cu"), include_str!("written/adamw.cu"));
+    /// The text of `sgd` and `sgd_momentum`, with copies alike.
+    pub const SGD: &str = concat!(include_str!("written/copy.cu"), include_str!("written/sgd.cu"));
     /// The text of `square_chunks` and `square_sum`.
     pub const SQUARES: &str = include_str!("written/squares.cu");
     /// The text of `absmax`.

@@ -8,11 +8,12 @@ FUNCTION float bias(double beta, unsigned int step) {
 }
 
 extern "C" __global__ void __launch_bounds__(256) adamw(
-    const float* g, const float* clip, const float* lr, const float* step, float* w, float* m, float* v, unsigned long long adds
+    const float* g, const float* clip, const float* lr, const float* step, float* w, float* m, float* v,
+    unsigned long long adds
 ) {
     __shared__ float biases[2];
     float scale = clip[0];
-    if (!(scale > 0.0f)) return;
+    if (!(scale > 0.0f)) SKIP
     if (threadIdx.x < 2) biases[threadIdx.x] = bias(threadIdx.x == 0 ? BETA1 : BETA2, (unsigned int)step[0]);
     __syncthreads();
     float keep = 1.0f - lr[0] * WEIGHT_DECAY, rate = lr[0] / biases[0], root = 1.0f / sqrtf(biases[1]);
@@ -23,5 +24,6 @@ extern "C" __global__ void __launch_bounds__(256) adamw(
         m[i] = mean;
         v[i] = square;
         w[i] = w[i] * keep - rate * mean / (sqrtf(square) * root + EPS);
+        LEAVE_COPY(i);
     }
 }

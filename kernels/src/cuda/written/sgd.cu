@@ -3,18 +3,23 @@ extern "C" __global__ void __launch_bounds__(256) sgd(
     const float* g, const float* clip, const float* lr, float* w, unsigned long long adds
 ) {
     float scale = clip[0], rate = lr[0];
-    if (!(scale > 0.0f)) return;
-    for (unsigned long long i = FIRST_THREAD; i < N; i += THREADS) w[i] -= rate * (g[i] * scale + WEIGHT_DECAY * w[i]);
+    if (!(scale > 0.0f)) SKIP
+    for (unsigned long long i = FIRST_THREAD; i < N; i += THREADS) {
+        w[i] -= rate * (g[i] * scale + WEIGHT_DECAY * w[i]);
+        LEAVE_COPY(i);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(256) sgd_momentum(
-    const float* g, const float* clip, const float* lr, float* w, float* velocity, unsigned long long adds
+    const float* g, const float* clip, const float* lr, float* w, float* velocity,
+    unsigned long long adds
 ) {
     float scale = clip[0], rate = lr[0];
-    if (!(scale > 0.0f)) return;
+    if (!(scale > 0.0f)) SKIP
     for (unsigned long long i = FIRST_THREAD; i < N; i += THREADS) {
         float step = MOMENTUM * velocity[i] + (g[i] * scale + WEIGHT_DECAY * w[i]);
         velocity[i] = step;
         w[i] -= rate * step;
+        LEAVE_COPY(i);
     }
 }

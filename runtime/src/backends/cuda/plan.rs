@@ -9,7 +9,7 @@ use super::matmul::{Arithmetic, Formats};
 use super::scaled;
 use super::written::{self, At, Steps, Tiles};
 use crate::backend::{GroupSite, GroupStmt, GroupValue, KernelSite};
-use ir::ops::{Einsum, KernelOp};
+use ir::ops::{Einsum, KernelOp, Unary, UnaryKind};
 use ir::types::Type;
 use kernels::cuda::gemm::Contraction;
 use kernels::cuda::kernel::Kernel;
@@ -105,7 +105,7 @@ pub fn plan_group(site: &GroupSite<'_>, capability: (u32, u32)) -> Result<Plan, 
 pub(super) fn plan_tiles(site: &GroupSite<'_>, tiles: Tiles) -> Result<Plan, String> {
     let [stmt] = &site.stmts[..] else { return Err("tiles are those of one op".to_string()) };
     let mut planner = Planner::new(site, (8, 0));
-    planner.written(&written::by_tiles(stmt.op, &stmt.site, tiles)?, stmt, None)?;
+    planner.written(&written::by_tiles(stmt.op, &stmt.site, tiles)?, &[stmt], None)?;
     Ok(planner.plan)
 }
 
@@ -161,7 +161,10 @@ impl Planner<'_> {
             planner.flags += usize::from(stmt.accumulate);
             if let Some(steps) = written::steps(stmt.op, &stmt.site) {
                 planner.flush(at)?;
-                planner.written(&steps?, stmt, flag)?;
+                match planner.copied(at) {
+                    Some((steps, copy)) => planner.written(&steps, &[stmt, &site.stmts[copy]], flag)?,
+                    None => planner.written(&steps?, &[stmt], flag)?,
+                }
                 continue;
             }
             if let KernelOp::Einsum(op) = stmt.op {
@@ -306,12 +309,26 @@ impl Planner<'_> {
         }
     }
 
-    /// A stage for each step of an op whose kernels are written by hand.
-    fn written(&mut self, steps: &Steps, stmt: &GroupStmt<'_>, flag: Option<usize>) -> Result<(), String> {
-        let operands = stmt.operands.iter().map(|value| self.place(*value)).collect::<Result<Vec<_>, _>>()?;
+    /// The update at a statement with the first cast of its weights that follows, and the number of that: one kernel does both.
+    fn copied(&mut self, at: usize) -> Option<(Steps, usize)> {
+        let stmt = &self.site.stmts[at];
+        let casts = |other: &GroupStmt<'_>| match other.op {
+            KernelOp::Unary(Unary(UnaryKind::Cast(to))) if other.operands[0] == stmt.results[0] => Some(*to),
+            _ => None,
+        };
+        let (copy, to) = (at + 1..self.site.stmts.len()).find_map(|at| Some((at, casts(&self.site.stmts[at])?)))?;
+        let steps = written::update(stmt.op, &stmt.site, Some(element(to)))?;
+        self.done.push(copy);
+        Some((steps, copy))
+    }
+
+    /// A stage for each step of an op whose kernels are written by hand. The results are those of all statements. The operands are those of
+    /// the first one, of which some may be results that it updates.
+    fn written(&mut self, steps: &Steps, stmts: &[&GroupStmt<'_>], flag: Option<usize>) -> Result<(), String> {
         let scratch: Vec<usize> = steps.scratch.iter().map(|&bytes| self.scratch(bytes)).collect();
         let mut results = Vec::new();
-        for (value, ty) in stmt.results.iter().zip(stmt.site.results) {
+        let all = stmts.iter().flat_map(|stmt| stmt.results.iter().zip(stmt.site.results).map(move |one| (stmt, one)));
+        for (stmt, (value, ty)) in all {
             let (element, len) = (element(ty.dtype), len(ty, &stmt.site));
             let place = match *value {
                 GroupValue::Result(at) => Place::Result(at),
@@ -320,6 +337,7 @@ impl Planner<'_> {
             results.push(place);
             self.left.push(Left { value: *value, place, element, len });
         }
+        let operands = stmts[0].operands.iter().map(|value| self.place(*value)).collect::<Result<Vec<_>, _>>()?;
         let place = |at: &At| match *at {
             At::Operand(at) => operands[at],
             At::Result(at) => results[at],

@@ -7,7 +7,7 @@ use ir::mesh::Mesh;
 use ir::ops::{
     Binary, BinaryKind, Broadcast, Compare, CompareKind, CrossEntropy, CrossEntropyGrad, Dropout, Embedding, Equation,
     LayerNorm, LayerNormDgamma, LayerNormDx, Op, Permute, Pick, Reduce, RmsNorm, RmsNormDgamma, RmsNormDx, Rope,
-    Select, Slice, Softmax, SoftmaxGrad, SumExp, TokenLoss, Unary, UnaryKind,
+    Select, Sgd, Slice, Softmax, SoftmaxGrad, SumExp, TokenLoss, Unary, UnaryKind,
 };
 use ir::types::{DType, Dim, PartialKind};
 use kernels::cpu::Par;
@@ -417,6 +417,34 @@ fn a_kernel_is_as_many_statements_as_it_can_do() {
     let [one, two] = &plan.stages[..] else { panic!("two launches") };
     assert_eq!(one.results, two.operands);
     assert!(matches!(one.results[..], [Place::Scratch(_)]) && two.adds == [Some(0)]);
+}
+
+#[test]
+fn an_update_leaves_a_copy_of_its_weights_in_another_format() {
+    use GroupValue::{Operand, Result};
+    let [w, scalar, copy] = [Type::of(DType::F32, &[3, 5]), Type::scalar(DType::F32), Type::of(DType::BF16, &[3, 5])];
+    let (update, cast) = (KernelOp::Sgd(Sgd { momentum: 0.9, weight_decay: 0.0 }), UnaryKind::Cast(DType::BF16));
+    let cast = KernelOp::Unary(Unary(cast));
+    let mesh = Mesh::default();
+    for (read, launches) in [(Result(0), 1), (Result(1), 2)] {
+        let sides = [(vec![&w, &w, &w, &scalar, &scalar], vec![&w, &w]), (vec![&w], vec![&copy])];
+        let site = |at: usize| {
+            let (operands, results) = &sides[at];
+            KernelSite { mesh: &mesh, coordinates: &[], operands, results, forward: false }
+        };
+        let operands = vec![Result(0), Operand(0), Result(1), Operand(1), Operand(2)];
+        let stmts = vec![
+            GroupStmt { op: &update, site: site(0), operands, results: vec![Result(0), Result(1)], accumulate: false },
+            GroupStmt { op: &cast, site: site(1), operands: vec![read], results: vec![Result(2)], accumulate: false },
+        ];
+        let plan = plan_group(&GroupSite { stmts }, HOPPER).unwrap();
+        assert_eq!(plan.stages.len(), launches);
+        let Stage { work: Work::Written(work), operands, results, .. } = &plan.stages[0] else { panic!("an update") };
+        assert_eq!(operands[..], [0, 1, 2].map(Place::Operand));
+        // The weights are copied, and no other result.
+        let (copies, left) = (work.source.contains("#define COPIES"), &results[..]);
+        assert_eq!((copies, left), (launches == 1, &[0, 1, 2].map(Place::Result)[..if copies { 3 } else { 2 }]));
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod nccl;
 mod numbers;
 mod order;
 mod rows;
+mod updates;
 mod written;
 
 pub use rows::{Choice, RowName, Rows};

@@ -8,6 +8,7 @@ mod picks;
 mod tiles;
 
 pub(super) use attend::{by_tiles, tiles_of};
+pub(super) use numbers::update;
 pub(super) use tiles::Tiles;
 
 use super::lower::{element, len};
@@ -82,8 +83,7 @@ pub(super) fn steps(op: &KernelOp, site: &KernelSite<'_>) -> Option<Result<Steps
         Op::Exponents(_) => numbers::exponents(site),
         Op::Ages(_) => numbers::ages(site),
         Op::DelayedScale(op) => numbers::delayed_scale(op),
-        Op::AdamW(op) => numbers::adamw(op, site),
-        Op::Sgd(op) => numbers::sgd(op, site),
+        Op::AdamW(_) | Op::Sgd(_) => Ok(numbers::update(op, site, None)?),
         Op::TopK(op) => experts::top_k(op, site),
         Op::TopKGrad(_) => experts::top_k_grad(site),
         Op::Dispatch(_) => experts::dispatch(site),

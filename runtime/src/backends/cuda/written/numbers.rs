@@ -5,7 +5,7 @@ use crate::backend::KernelSite;
 use crate::backends::cuda::lower::len;
 use crate::backends::sizes::row_major;
 use crate::host::narrow;
-use ir::ops::{AdamW, DelayedScale, ScaleFor, Sgd};
+use ir::ops::{AdamW, DelayedScale, KernelOp, ScaleFor, Sgd};
 use ir::types::DType;
 use kernels::cuda::written::{Definitions, texts};
 use kernels::scalar::{Element, Strides};
@@ -14,28 +14,35 @@ use kernels::scalar::{Element, Strides};
 /// chunks the sums of those are short.
 const CHUNK: usize = 1 << 14;
 
-/// Operands w, g, m, v, clip, lr, step. The results hold the old w, m and v.
-pub(super) fn adamw(op: &AdamW, site: &KernelSite<'_>) -> Result<Steps, String> {
+/// An update that also leaves a copy of the updated weights in a format, as the result behind its own. `None`: the op is no update.
+pub(in super::super) fn update(op: &KernelOp, site: &KernelSite<'_>, copy: Option<Element>) -> Option<Steps> {
     let n = result_len(site, 0);
+    let define = Definitions::new().size("N", n).flag("COPIES", copy.is_some());
+    let define = copy.into_iter().fold(define, |define, format| define.tensor("COPY", format));
+    let (define, text, name, operands) = match op {
+        KernelOp::AdamW(op) => (adamw(op, define), texts::ADAMW, "adamw", &[1, 4, 5, 6][..]),
+        KernelOp::Sgd(op) if op.has_momentum() => (sgd(op, define), texts::SGD, "sgd_momentum", &[1, 3, 4][..]),
+        KernelOp::Sgd(op) => (sgd(op, define), texts::SGD, "sgd", &[1, 2, 3][..]),
+        _ => return None,
+    };
+    // A copy is one result more, and results come before what they are added to.
+    let last = "unsigned long long adds";
+    let text = if copy.is_some() { text.replace(last, &format!("T_COPY* copy, {last}")) } else { text.to_string() };
+    let work = define.kernel(&text, name, threads(n));
+    let results = site.results.len() + usize::from(copy.is_some());
+    Some(Steps::one(work, operands.iter().copied().map(At::Operand).collect(), (0..results).map(At::Result).collect()))
+}
+
+/// Operands w, g, m, v, clip, lr, step. The results hold the old w, m and v.
+fn adamw(op: &AdamW, define: Definitions) -> Definitions {
     let numbers = [("FIRST", op.beta1), ("SECOND", op.beta2), ("EPS", op.eps), ("WEIGHT_DECAY", op.weight_decay)];
-    let define = Definitions::new().size("N", n).double("BETA1", op.beta1).double("BETA2", op.beta2);
-    let define = numbers.into_iter().fold(define, |define, (name, number)| define.number(name, number as f32));
-    let work = define.kernel(texts::ADAMW, "adamw", threads(n));
-    Ok(Steps::one(work, [1, 4, 5, 6].map(At::Operand).to_vec(), [0, 1, 2].map(At::Result).to_vec()))
+    let define = define.double("BETA1", op.beta1).double("BETA2", op.beta2);
+    numbers.into_iter().fold(define, |define, (name, number)| define.number(name, number as f32))
 }
 
 /// Operands w, g, clip, lr, or with momentum w, g, m, clip, lr. The results hold the old w and m.
-pub(super) fn sgd(op: &Sgd, site: &KernelSite<'_>) -> Result<Steps, String> {
-    let n = result_len(site, 0);
-    let define = Definitions::new().size("N", n).number("MOMENTUM", op.momentum as f32);
-    let define = define.number("WEIGHT_DECAY", op.weight_decay as f32);
-    Ok(if op.has_momentum() {
-        let work = define.kernel(texts::SGD, "sgd_momentum", threads(n));
-        Steps::one(work, [1, 3, 4].map(At::Operand).to_vec(), [0, 1].map(At::Result).to_vec())
-    } else {
-        let work = define.kernel(texts::SGD, "sgd", threads(n));
-        Steps::one(work, [1, 2, 3].map(At::Operand).to_vec(), vec![At::Result(0)])
-    })
+fn sgd(op: &Sgd, define: Definitions) -> Definitions {
+    define.number("MOMENTUM", op.momentum as f32).number("WEIGHT_DECAY", op.weight_decay as f32)
 }
 
 /// The definitions of the chunks of the first operand, and their number.
