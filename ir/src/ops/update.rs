@@ -3,7 +3,7 @@
 //!
 //! An update whose `clip` is not above 0 leaves all as it is: the norm was not finite, and the step is skipped.
 
-use super::{Attr, Attrs, OpDef, Shapes, operands};
+use super::{Attr, Attrs, OpDef, Rows, Shapes, operands};
 use crate::types::{DType, Type};
 
 /// Checks an operand list of tensors with the sizes of the first, then scalars; all f32. Returns the tensor's type.
@@ -18,6 +18,12 @@ fn run_and_scalars(operands: &[&Type], tensors: &[&str], scalars: &[&str]) -> Re
         operands::expect(name, ty, DType::F32, dims)?;
     }
     Ok(w)
+}
+
+/// Single elements of this many tensors; the scalars behind them are read whole.
+fn rows(operands: &[&Type], tensors: usize) -> Rows {
+    let have_rows = (0..operands.len()).map(|place| place < tensors);
+    Rows { operands: have_rows.collect(), ..Rows::elements(operands.len()) }
 }
 
 /// `sum_squares(%g)`: `g [..] -> f32[]`.
@@ -112,6 +118,10 @@ impl OpDef for AdamW {
     fn updates(&self) -> &'static [usize] {
         &[0, 2, 3]
     }
+
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(rows(operands, 4))
+    }
 }
 
 /// `sgd(%w, %g, %clip, %lr) -> w`, or with momentum `sgd(%w, %g, %m, %clip, %lr) -> w, m`, as PyTorch defines it. With
@@ -164,5 +174,9 @@ impl OpDef for Sgd {
 
     fn updates(&self) -> &'static [usize] {
         if self.has_momentum() { &[0, 2] } else { &[0] }
+    }
+
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(rows(operands, if self.has_momentum() { 3 } else { 2 }))
     }
 }

@@ -68,7 +68,7 @@ impl<'a> Graph<'a> {
         // Sums of chunks are not rounded.
         let fits = if rows.sums { self.ty(stmt.results[0]).dtype == DType::F32 } else { !stmt.accumulate };
         let tensors: Vec<Value> = in_rows(stmt, &rows).collect();
-        (fits && self.alike(&tensors, rows.dims)).then_some(rows)
+        (fits && stmt.updates_in_place() && self.alike(&tensors, rows.dims)).then_some(rows)
     }
 
     /// The statements that share a tensor's rows with a group and are not in it.

@@ -25,6 +25,9 @@ pub(super) fn check(model: &Model, body: &Body, fused: &Fused) -> Vec<String> {
             continue;
         };
         dims = dims.into_iter().chain(rows.dims).min();
+        if !stmt.updates_in_place() {
+            faults.push(format!("`{}` updates a value of a group under another name", stmt.op.name()));
+        }
         if rows.product.is_some() && fused.product() != Some(stmt) {
             faults.push("a product is not the first statement of a group".to_string());
         }

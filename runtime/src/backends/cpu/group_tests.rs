@@ -4,8 +4,8 @@ use crate::backend::{Backend, GroupSite, GroupStmt, GroupValue, KernelSite, Laun
 use crate::backends::cpu::Cpu;
 use crate::host;
 use ir::mesh::Mesh;
-use ir::ops::{Binary, BinaryKind, Dropout, Einsum, Embedding, KernelOp, Piece};
-use ir::ops::{Reduce, RmsNorm, RmsNormDgamma, Softmax, Unary, UnaryKind};
+use ir::ops::{AdamW, Binary, BinaryKind, Dropout, Einsum, Embedding, KernelOp, Piece};
+use ir::ops::{Reduce, RmsNorm, RmsNormDgamma, Sgd, Softmax, Unary, UnaryKind};
 use ir::types::{DType, PartialKind, Type};
 use kernels::cpu::dropout::normal;
 
@@ -59,6 +59,8 @@ impl Case {
                 .map(|i| match span.dtype {
                     // The table has 4 rows, and no fifth.
                     DType::I32 => f32::from_bits(((3 * i + place) % 5) as u32),
+                    // Scalars are positive, with which an update is not skipped.
+                    _ if span.len == 1 => normal([place as u32, 9], i as u64).abs(),
                     _ => normal([place as u32, 9], i as u64),
                 })
                 .collect();
@@ -195,6 +197,26 @@ fn bias_gradient([rows, terms, columns]: [u64; 3], dtype: DType, left: &'static 
     ];
     let case = Case::new(given.map(|sizes| Type::of(dtype, sizes)).to_vec(), steps, left);
     Case { sums: &[(4, false), (6, true), (7, true)], ..case }
+}
+
+/// An update in place of weights, the first value, and their cast. `updated` are its results and, last, the number of the cast's.
+fn update(op: KernelOp, sizes: &[u64], operands: &'static [usize], updated: &'static [usize]) -> Case {
+    let (cast, results) = updated.split_last().unwrap();
+    let [tensor, scalar] = [Type::of(DType::F32, sizes), Type::scalar(DType::F32)];
+    // Each tensor is updated but the gradient.
+    let given = operands.iter().map(|&at| if at <= results.len() { &tensor } else { &scalar }).cloned().collect();
+    let to_bf16 = unary(UnaryKind::Cast(DType::BF16));
+    Case::new(given, vec![(op, operands, results), (to_bf16, &[0], std::slice::from_ref(cast))], updated)
+}
+
+#[test]
+fn updates_and_casts_in_tiles_are_those_of_the_whole() {
+    let adamw = KernelOp::AdamW(AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 });
+    let sgd = KernelOp::Sgd(Sgd { momentum: 0.9, weight_decay: 0.1 });
+    for sizes in [[1, 5], [450, 301]] {
+        update(adamw.clone(), &sizes, &[0, 1, 2, 3, 4, 5, 6], &[0, 2, 3, 10]).check(&format!("adamw {sizes:?}"));
+        update(sgd.clone(), &sizes, &[0, 1, 2, 3, 4], &[0, 2, 7]).check(&format!("sgd {sizes:?}"));
+    }
 }
 
 #[test]
