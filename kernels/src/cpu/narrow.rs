@@ -12,6 +12,7 @@
 //! becomes the largest finite number, as that paper's conversions saturate; infinities saturate too.
 
 mod floats;
+mod instructions;
 
 pub(crate) use self::floats::SharedFloats;
 pub use self::floats::{Floats, FloatsMut};
@@ -139,7 +140,11 @@ pub(crate) fn widen_rows(format: Narrow, from: &[u8], [len, stride]: [usize; 2],
 
 pub(crate) fn round_part(format: Narrow, from: &[f32], to: &mut [u8]) {
     match format {
-        Narrow::Bf16 => round_bf16(from, to.as_chunks_mut().0),
+        Narrow::Bf16 => {
+            let to = to.as_chunks_mut().0;
+            let done = instructions::round_bf16(from, to);
+            round_bf16(&from[done..], &mut to[done..]);
+        }
         Narrow::F16 => round_f16(from, to.as_chunks_mut().0),
         Narrow::F8E4M3 => round_f8e4m3(from, to),
         Narrow::F8E5M2 => round_f8e5m2(from, to),
@@ -340,6 +345,23 @@ mod tests {
             let same =
                 |(&x, &got): (&f32, &f32)| got.to_bits() == format.nearest(x).to_bits() || x.is_nan() && got.is_nan();
             assert!(all.iter().zip(&settled).all(same), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_of_numbers_is_rounded_as_each_is() {
+        for lower in [0, 1, 0x7fff, 0x8000, 0x8001] {
+            let all: Vec<f32> = (0..=u16::MAX).map(|upper| f32::from_bits(u32::from(upper) << 16 | lower)).collect();
+            // Small numbers are in runs of their own, and between others.
+            let mixed = (0..all.len()).map(|i| all[i * 257 % all.len()]).collect::<Vec<_>>();
+            for numbers in [&all[..], &mixed, &mixed[..45]] {
+                let mut stored = vec![0; 2 * numbers.len()];
+                round(Narrow::Bf16, numbers, &mut stored, Par(1));
+                for (number, stored) in numbers.iter().zip(stored.as_chunks().0) {
+                    let rounded = (bf16(*number) as u16).to_le_bytes();
+                    assert!(*stored == rounded, "{number:e}: {stored:?} for {rounded:?}");
+                }
+            }
         }
     }
 
