@@ -92,3 +92,29 @@ block @l(%x: f32[n, n]+{tp}, %y: f32[n, n], %g: f32[n]) -> f32[n, n], f32[n] {
         ]
     );
 }
+
+/// An update that leaves new values beside the old ones would write rows that are still read.
+#[test]
+fn an_update_is_in_a_group_if_it_is_in_place() {
+    let text = r#"
+block @l(%w: f32[n, n], %g: f32[n, n], %m: f32[n, n], %v: f32[n, n], %c: f32[], %l: f32[], %t: f32[])
+    -> f32[n, n], f32[n, n], f32[n, n], bf16[n, n] {
+  %a: f32[n, n], %b: f32[n, n], %d: f32[n, n] =
+    adamw(%w, %g, %m, %v, %c, %l, %t, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1)
+  %h: bf16[n, n] = cast(%a, to=bf16)
+  return %a, %b, %d, %h
+}"#;
+    let model = ir::text::parse(&format!("{HEAD}{text}")).expect("the block parses").model;
+    let block = model.blocks.values().next().expect("a block");
+    let (target, section) =
+        (Target { cluster: &CPU, mesh: &model.mesh, values: &block.values }, &block[SectionKind::F]);
+    let given: HashSet<Value> = block.args.iter().map(|arg| arg.value).chain(section.ret.iter().copied()).collect();
+    let mut stmts = section.stmts.clone();
+    assert_eq!(units(target, given.clone(), &stmts).len(), 2);
+    let operands = stmts[0].operands.clone();
+    stmts[0].results = [0, 2, 3].map(|at| operands[at]).to_vec();
+    stmts[1].operands = vec![operands[0]];
+    let groups = units(target, given, &stmts);
+    let [Unit::Group(fused)] = &groups[..] else { panic!("one group, not {groups:?}") };
+    assert_eq!(fused.outs, [stmts[0].results.clone(), stmts[1].results.clone()].concat());
+}
