@@ -1,6 +1,10 @@
 //! Threads: assignment of a rank's thread to a processor core, and a check that the system grants enough threads.
 
+#[cfg(target_os = "linux")]
+use std::mem::MaybeUninit;
 use std::thread::{Builder, scope};
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 /// True if the system can run this number of threads at a time. Threads that wait for each other would wait forever for one that it
 /// does not give.
@@ -40,17 +44,43 @@ fn allowed() -> Vec<usize> {
     Vec::new()
 }
 
-/// Pins the calling thread of a rank to its [`cores_of`].
+/// The longest turn that Linux gives a thread among others of its core (`sched_setattr`, since version 6.12).
+#[cfg(target_os = "linux")]
+const LONGEST_TURN: Duration = Duration::from_millis(100);
+
+/// Pins the calling thread of a rank to its [`cores_of`], and gives it long turns if ranks share cores.
 /// An unpinned rank may move to a busy core when an exchange unparks it, while another core is idle. With eight ranks on two
 /// cores, each exchange then loses about the time that a rank computes between two exchanges. If the system refuses to pin,
-/// the thread runs on any core.
+/// the thread runs on any core. A rank that computes is not done earlier if another one of its core has a turn meanwhile, but finds its
+/// operands out of the core's caches then.
 #[cfg(target_os = "linux")]
 pub(crate) fn pin_thread(place: usize, ranks: usize) {
     use rustix::thread::{CpuSet, sched_setaffinity};
+    if ranks > allowed().len() {
+        lengthen_turns();
+    }
     let mut own = CpuSet::new();
     cores_of(place, ranks).into_iter().for_each(|core| own.set(core));
     if own.count() > 0 {
         let _ = sched_setaffinity(None, &own);
+    }
+}
+
+/// Gives the calling thread the [`LONGEST_TURN`], if it has turns at all. Older systems leave it as it is.
+#[cfg(target_os = "linux")]
+fn lengthen_turns() {
+    let mut attributes = MaybeUninit::<libc::sched_attr>::uninit();
+    let size = size_of::<libc::sched_attr>();
+    // SAFETY: the calls read and write the attributes of the calling thread, which have this size; the first one writes all of them.
+    unsafe {
+        if libc::syscall(libc::SYS_sched_getattr, 0, attributes.as_mut_ptr(), size, 0) != 0 {
+            return;
+        }
+        let mut attributes = attributes.assume_init();
+        if [libc::SCHED_OTHER, libc::SCHED_BATCH].map(|policy| policy as u32).contains(&attributes.sched_policy) {
+            attributes.sched_runtime = LONGEST_TURN.as_nanos() as u64;
+            libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
+        }
     }
 }
 
