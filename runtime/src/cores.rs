@@ -69,18 +69,23 @@ pub(crate) fn pin_thread(place: usize, ranks: usize) {
 /// Gives the calling thread the [`LONGEST_TURN`], if it has turns at all. Older systems leave it as it is.
 #[cfg(target_os = "linux")]
 fn lengthen_turns() {
+    let has_turns = |policy: u32| [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(policy as i32));
+    if let Some(mut attributes) = attributes().filter(|attributes| has_turns(attributes.sched_policy)) {
+        attributes.sched_runtime = LONGEST_TURN.as_nanos() as u64;
+        // SAFETY: the call reads the attributes, which state their size.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    }
+}
+
+/// The scheduling of the calling thread; `None` if the system does not say.
+#[cfg(target_os = "linux")]
+fn attributes() -> Option<libc::sched_attr> {
     let mut attributes = MaybeUninit::<libc::sched_attr>::uninit();
     let size = size_of::<libc::sched_attr>();
-    // SAFETY: the calls read and write the attributes of the calling thread, which have this size; the first one writes all of them.
+    // SAFETY: a call that succeeds has written all attributes, which have this size.
     unsafe {
-        if libc::syscall(libc::SYS_sched_getattr, 0, attributes.as_mut_ptr(), size, 0) != 0 {
-            return;
-        }
-        let mut attributes = attributes.assume_init();
-        if [libc::SCHED_OTHER, libc::SCHED_BATCH].map(|policy| policy as u32).contains(&attributes.sched_policy) {
-            attributes.sched_runtime = LONGEST_TURN.as_nanos() as u64;
-            libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
-        }
+        let failed = libc::syscall(libc::SYS_sched_getattr, 0, attributes.as_mut_ptr(), size, 0) != 0;
+        (!failed).then(|| attributes.assume_init())
     }
 }
 
@@ -90,7 +95,7 @@ pub(crate) fn pin_thread(_place: usize, _ranks: usize) {}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::pin_thread;
+    use super::{LONGEST_TURN, attributes, pin_thread};
     use rustix::thread::{CpuSet, sched_getaffinity};
 
     fn pinned(rank: usize, ranks: usize) -> CpuSet {
@@ -111,5 +116,24 @@ mod tests {
         for core in &own {
             assert_eq!((core.count(), own.iter().filter(|other| *other == core).count()), (1, 2));
         }
+    }
+
+    /// Systems that do not say how long turns are have the same ones for all threads.
+    #[test]
+    fn ranks_that_share_a_core_have_long_turns() {
+        let count = sched_getaffinity(None).unwrap().count() as usize;
+        let turn = |ranks: usize| {
+            let own = move || {
+                let before = attributes().unwrap().sched_runtime;
+                pin_thread(0, ranks);
+                [before, attributes().unwrap().sched_runtime]
+            };
+            std::thread::spawn(own).join().unwrap()
+        };
+        let [before, alone] = turn(count);
+        assert_eq!(before, alone);
+        let [before, shared] = turn(2 * count);
+        let longest = LONGEST_TURN.as_nanos() as u64;
+        assert!(before < longest && shared == if before > 0 { longest } else { 0 }, "{before} {shared}");
     }
 }
