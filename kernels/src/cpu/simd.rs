@@ -59,6 +59,12 @@ impl Level {
         *BEST.get_or_init(Level::of_processor)
     }
 
+    /// True if this processor has AVX-512 with the instructions of bf16.
+    #[inline]
+    pub(crate) fn has_bf16() -> bool {
+        matches!(Level::detect(), Level::Avx512) && is_x86_feature_detected!("avx512bf16")
+    }
+
     fn of_processor() -> Level {
         let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
         let avx512 = is_x86_feature_detected!("avx512f")

@@ -22,9 +22,9 @@ pub(super) struct Level {
     pub(super) columns: usize,
     /// Words that are added up in registers before the result is touched.
     pub(super) depth: usize,
-    /// The same for products of few words, and the most that these have: sums that are added to a few times only then cost less than
-    /// reading both operands from the L2 cache.
+    /// Words that are added up in products of at most [`short`](Level::short) words: both operands then stay in the L1 cache.
     pub(super) shallow: usize,
+    /// Words up to which adding to the result a few times costs less than reading both operands from the L2 cache again.
     pub(super) short: usize,
     /// Elements of the right operand for the columns of a strip.
     pub(super) elements: usize,
@@ -80,9 +80,7 @@ impl Level {
     /// That for pairs of bf16, if this processor multiplies them.
     pub(super) fn of_pairs() -> Option<&'static Level> {
         #[cfg(target_arch = "x86_64")]
-        if matches!(crate::cpu::simd::Level::detect(), crate::cpu::simd::Level::Avx512)
-            && is_x86_feature_detected!("avx512bf16")
-        {
+        if crate::cpu::simd::Level::has_bf16() {
             return Some(if super::amx::is_available() { &x86::AMX_BF16 } else { &x86::AVX512_BF16 });
         }
         None

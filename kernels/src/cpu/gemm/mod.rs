@@ -223,7 +223,7 @@ struct Product<'f> {
     units: Option<*mut f32>,
 }
 
-// SAFETY: threads read `a` and `b`, and write to elements of `out` of their own.
+// SAFETY: threads read `a`, `b` and the units, and write to elements of `out` of their own.
 unsafe impl Sync for Product<'_> {}
 
 /// Writes the transposed matrix of `rows` contiguous rows of `width` elements: `width` rows at distance `stride`. Each is
@@ -260,7 +260,7 @@ impl<'f> Product<'f> {
     /// # Safety
     /// As for [`multiply`].
     unsafe fn run_on(&self, level: &Level, threads: usize) {
-        let [m, n, k] = self.size;
+        let [m, n, _] = self.size;
         let rows = if self.finish.is_some() { CHUNK } else { level.rows };
         let (size, unit) = if m > n { (m, rows) } else { (n, level.width()) };
         let count = size.div_ceil(unit);
@@ -272,11 +272,9 @@ impl<'f> Product<'f> {
                 unsafe { product.part(m > n, range).run(level) };
             });
         };
-        if par.0 < 2 || m > n || !self.writes_units(level) {
-            return run(self);
-        }
+        let Some(words) = self.units_to_write(level).filter(|_| par.0 > 1 && m <= n) else { return run(self) };
         UNITS.with_borrow_mut(|memory| {
-            let [units] = carve(memory, [m.next_multiple_of(level.rows) * level.words(k)]);
+            let [units] = carve(memory, [words]);
             let product = Product { units: Some(units), ..*self };
             par.rows(m.div_ceil(level.rows), usize::MAX, (), &|tiles, ()| {
                 let rows = tiles.start * level.rows..m.min(tiles.end * level.rows);
@@ -287,11 +285,12 @@ impl<'f> Product<'f> {
         });
     }
 
-    /// True if all rows of `a` are written in units, which are held at once.
-    fn writes_units(&self, level: &Level) -> bool {
+    /// The words of all rows of `a`, if they are written in units and held at once.
+    fn units_to_write(&self, level: &Level) -> Option<usize> {
         let [m, _, k] = self.size;
         let words = m.next_multiple_of(level.rows) * level.words(k);
-        level.unit > 1 && words > 0 && words <= HELD && block::in_place(level, self.a, k).is_none()
+        let is_written = level.unit > 1 && block::in_place(level, self.a, k).is_none();
+        (is_written && (1..=HELD).contains(&words)).then_some(words)
     }
 
     /// Writes the units of some rows of `a`, whole tiles, to their place among those of all.

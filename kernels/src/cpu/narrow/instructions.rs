@@ -10,10 +10,7 @@ const RUN: usize = 32;
 /// Rounds the first runs of numbers, and returns how many these are: none where the processor lacks the instruction.
 pub(super) fn round_bf16(from: &[f32], to: &mut [[u8; 2]]) -> usize {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx512bf16")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512bw")
-    {
+    if crate::cpu::simd::Level::has_bf16() {
         let (from, _) = from.as_chunks();
         // SAFETY: the processor has the instructions.
         unsafe { round_runs(from, to.as_chunks_mut().0) };
