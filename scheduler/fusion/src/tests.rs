@@ -3,7 +3,7 @@
 
 use super::*;
 use cost::CPU;
-use ir::graph::SectionKind;
+use ir::graph::{Model, Section, SectionKind};
 
 const HEAD: &str = "mesh @m = [tp=2]\ndims [n=1024]\n";
 
@@ -23,6 +23,19 @@ fn partitions(count: usize) -> Vec<Vec<Vec<usize>>> {
     partitions(last).into_iter().flat_map(with_last).collect()
 }
 
+/// The model of a block.
+fn parsed(text: &str) -> Model {
+    ir::text::parse(&format!("{HEAD}{text}")).expect("the block parses").model
+}
+
+/// The forward of a model's one block on the cluster `cpu`, and the values that exist before or after it.
+fn parts(model: &Model) -> (Target<'_>, HashSet<Value>, &Section) {
+    let block = model.blocks.values().next().expect("a block");
+    let section = &block[SectionKind::F];
+    let given = block.args.iter().map(|arg| arg.value).chain(section.ret.iter().copied()).collect();
+    (Target { cluster: &CPU, mesh: &model.mesh, values: &block.values }, given, section)
+}
+
 #[test]
 fn no_other_groups_take_less_time() {
     let text = r#"
@@ -38,11 +51,8 @@ block @l(%x: f32[n, n], %y: f32[n, n], %g: f32[n]) -> f32[n, n], f32[n, n], f32[
   %f: f32[n, n] = mul(%q, %n)
   return %c, %e, %f
 }"#;
-    let model = ir::text::parse(&format!("{HEAD}{text}")).expect("the block parses").model;
-    let block = model.blocks.values().next().expect("a block");
-    let (target, section) =
-        (Target { cluster: &CPU, mesh: &model.mesh, values: &block.values }, &block[SectionKind::F]);
-    let given = block.args.iter().map(|arg| arg.value).chain(section.ret.iter().copied()).collect();
+    let model = parsed(text);
+    let (target, given, section) = parts(&model);
     let (stmts, graph) = (&section.stmts, Graph::new(target, given, &section.stmts));
     let seconds = |groups: &[Vec<usize>]| groups.iter().map(|group| graph.seconds(group)).sum::<f64>();
     let is_closed = |group: &Vec<usize>| group.len() == 1 || graph.closed(group, group[0]).as_ref() == Some(group);
@@ -68,11 +78,8 @@ block @l(%x: f32[n, n]+{tp}, %y: f32[n, n], %g: f32[n]) -> f32[n, n], f32[n] {
   %h: f32[n] = reduce_sum(%n, eq="m n -> m")
   return %e, %h
 }"#;
-    let model = ir::text::parse(&format!("{HEAD}{text}")).expect("the block parses").model;
-    let block = model.blocks.values().next().expect("a block");
-    let (target, section) =
-        (Target { cluster: &CPU, mesh: &model.mesh, values: &block.values }, &block[SectionKind::F]);
-    let given: HashSet<_> = block.args.iter().map(|arg| arg.value).chain(section.ret.iter().copied()).collect();
+    let model = parsed(text);
+    let (target, given, section) = parts(&model);
     let units = units(target, given.clone(), &section.stmts);
     let name = |at: usize| units[at].stmts()[0].op.name();
     let found: Vec<String> = neighbours(target, given, &units)
@@ -104,11 +111,8 @@ block @l(%w: f32[n, n], %g: f32[n, n], %m: f32[n, n], %v: f32[n, n], %c: f32[], 
   %h: bf16[n, n] = cast(%a, to=bf16)
   return %a, %b, %d, %h
 }"#;
-    let model = ir::text::parse(&format!("{HEAD}{text}")).expect("the block parses").model;
-    let block = model.blocks.values().next().expect("a block");
-    let (target, section) =
-        (Target { cluster: &CPU, mesh: &model.mesh, values: &block.values }, &block[SectionKind::F]);
-    let given: HashSet<Value> = block.args.iter().map(|arg| arg.value).chain(section.ret.iter().copied()).collect();
+    let model = parsed(text);
+    let (target, given, section) = parts(&model);
     let mut stmts = section.stmts.clone();
     assert_eq!(units(target, given.clone(), &stmts).len(), 2);
     let operands = stmts[0].operands.clone();

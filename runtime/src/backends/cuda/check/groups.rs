@@ -51,9 +51,7 @@ pub fn compare(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run) -> Result<Compar
 /// # Errors
 /// As [`compare`].
 pub fn compare_on(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run, draw: Draw<'_>) -> Result<Compared, String> {
-    if let [update, _, ..] = &site.stmts[..]
-        && !updated(update.op).is_empty()
-    {
+    if begins_with_update(site) {
         return updates::compare(cuda, site);
     }
     let tensors = Tensors::new(site, how, draw, cuda.capability())?;
@@ -85,7 +83,7 @@ pub fn compare_on(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run, draw: Draw<'_
 /// As [`compare`].
 pub fn compare_twice(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run, draw: Draw<'_>) -> Result<Compared, String> {
     let compared = compare_on(cuda, site, how, draw)?;
-    if site.stmts.len() > 1 && !updated(site.stmts[0].op).is_empty() {
+    if begins_with_update(site) {
         // Its results are those of other launches to the bit.
         return Ok(compared);
     }
@@ -95,6 +93,11 @@ pub fn compare_twice(cuda: &mut Cuda, site: &GroupSite<'_>, how: Run, draw: Draw
         0 => Ok(compared),
         _ => Err(format!("{other} bytes of {} are others when it runs again", again.len())),
     }
+}
+
+/// True if statements follow an update.
+fn begins_with_update(site: &GroupSite<'_>) -> bool {
+    matches!(&site.stmts[..], [first, _, ..] if !updated(first.op).is_empty())
 }
 
 /// Groups as blocks whose results they leave, over a format. The sizes are those of `dims`.
