@@ -15,7 +15,7 @@ const ROOM: f64 = 0.05;
 pub(super) struct Complexity {
     /// Techniques whose ranks are on several nodes.
     across_nodes: usize,
-    /// Techniques: tp, cp, ep and pp, ZeRO-3 where another stage is usual, and recomputation of whole layers.
+    /// Techniques: tp, cp, ep and pp, etp if it is not that of tp, ZeRO-3 where another stage is usual, and recomputation of whole layers.
     techniques: usize,
     /// Kinds of tensors that are offloaded: activations, optimizer states.
     offload: usize,
@@ -35,16 +35,17 @@ impl Complexity {
     /// Complexity of a predicted configuration on a cluster, where most runs use a ZeRO stage.
     pub(super) fn of(report: &EstimateReport, cluster: &Cluster, usual_zero: u8) -> Complexity {
         let parallel = &report.parallel;
-        let ParallelConfig { dp, tp, cp, pp, ep, zero, offload, offload_optimizer, .. } = *parallel;
+        let ParallelConfig { dp, tp, cp, pp, ep, etp, zero, offload, offload_optimizer, .. } = *parallel;
         let node = cluster.links.first().map_or(u64::MAX, |link| link.joins);
         let replicas = dp * cp;
         let shards_parameters = shards_parameters(parallel, usual_zero);
         let recomputes_layers = matches!(parallel.recompute, Recompute::Full(_));
-        // Ranks of tp are neighbours, then those of cp; experts are on neighbours too; stages are far apart.
+        // Ranks of tp are neighbours, then those of cp; those of etp, then of ep, are neighbours too; stages are far apart.
         let reach = [
             (tp > 1, tp),
             (cp > 1, cp * tp),
-            (ep > 1, ep),
+            (ep > 1, ep * etp),
+            (shards_experts_apart(parallel), etp),
             (pp > 1, replicas * tp * pp),
             (shards_parameters, parallel.shard.unwrap_or(replicas) * tp),
             (recomputes_layers, 1),
@@ -85,6 +86,9 @@ fn simpler(parallel: &ParallelConfig, usual_zero: u8) -> Vec<String> {
     for (key, degree) in [("ep", parallel.ep), ("cp", parallel.cp), ("pp", parallel.pp), ("tp", parallel.tp)] {
         pins.extend((degree > 1).then(|| format!("{key}=1")));
     }
+    if shards_experts_apart(parallel) {
+        pins.push(if parallel.tp > 1 { format!("etp=1|{}", parallel.tp) } else { "etp=1".to_string() });
+    }
     if parallel.recompute != Recompute::None {
         pins.push("recompute=none".to_string());
     }
@@ -110,6 +114,12 @@ fn unset(parallel: &ParallelConfig) -> Vec<ParallelConfig> {
     less[3].shard = plain().shard;
     less[4].gather = plain().gather;
     less.into_iter().filter(|less| less != parallel).collect()
+}
+
+/// True if the matrices of an expert are sharded by another degree than those of other layers. With that of tp or none they are sharded
+/// as frameworks do unless told otherwise.
+fn shards_experts_apart(parallel: &ParallelConfig) -> bool {
+    parallel.etp > 1 && parallel.etp != parallel.tp
 }
 
 /// True if ZeRO shards parameters although another stage is usual.

@@ -275,9 +275,9 @@ fn the_plan_is_the_simplest_of_a_tie() {
 }
 
 /// ZeRO-3 across nodes with recomputed layers is as many techniques as a pipeline with experts, and recomputes. Where ZeRO-3 is usual it
-/// is none.
+/// is none. Experts sharded by a degree of their own are one more.
 #[test]
-fn zero_3_and_recomputed_layers_are_techniques() {
+fn zero_3_recomputed_layers_and_etp_are_techniques() {
     let estimator = Estimator::new();
     let cluster = estimator.cluster("h100").unwrap();
     let complexity = |parallel: &str, usual_zero: u8| {
@@ -292,6 +292,8 @@ fn zero_3_and_recomputed_layers_are_techniques() {
     assert!(complexity(pipeline, 1) < complexity("dp=32,zero=3,mbs=16,recompute=full", 1));
     // Nodes have eight devices: parameters that are sharded within one are gathered there.
     assert!(complexity("dp=32,zero=3,shard=8", 1) < complexity("dp=32,zero=3,shard=16", 1));
+    let experts = |etp| complexity(&format!("dp=8,tp=4,sp=true,ep=2,etp={etp},zero=1"), 1);
+    assert!(experts(1) < experts(2) && experts(4) < experts(2));
 }
 
 /// Sizes with odd factors are planned only where no others can be.
