@@ -66,7 +66,7 @@ fn intervals_hold_as_often_as_they_say() {
     let many: Vec<&Summary> = time.iter().chain(&memory).filter(|summary| summary.rows >= 20).collect();
     assert!(many.len() > 6, "{many:?}");
     for summary in many {
-        assert!((0.75..=0.9).contains(&summary.inside), "{summary:?}");
+        assert!((0.75..=0.85).contains(&summary.inside), "{summary:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use super::folds::Fold;
 use super::ranks::{RankSet, RankTotal, rank_sets, total};
 use super::score::Scored;
 use super::summary::{Summary, by_source, by_stack, memory_by_source, memory_by_stack, summary};
-use cost::Stack;
+use cost::{Errors, Stack};
 use std::fmt::Write;
 
 /// All tables in Markdown: errors by source in time and memory, on runs left out of the fit, choices, and the constants.
@@ -22,13 +22,15 @@ pub fn document(scored: &[Scored<'_>], folds: &[Fold], stacks: &[Stack]) -> Stri
         text += UNSEEN;
         text += &table("left out", &folds.iter().map(|fold| fold.summary.clone()).collect::<Vec<_>>(), true);
         text += INTERVALS;
-        text +=
-            &coverage(&by_stack(scored), &folds.iter().map(|fold| (fold.name, &fold.stacks[..])).collect::<Vec<_>>());
+        let sources = |errors: fn(&Stack) -> Errors| {
+            move |name: &str| stacks.iter().find(|stack| stack.name == name).map_or(0, |stack| errors(stack).sources)
+        };
+        let of = |stacks: fn(&Fold) -> &[Summary]| {
+            folds.iter().map(|fold| (fold.name, stacks(fold))).collect::<Vec<(&str, &[Summary])>>()
+        };
+        text += &coverage(&by_stack(scored), &of(|fold| &fold.stacks), sources(|stack| stack.residual.time));
         text += "\nThe table for memory:\n\n";
-        text += &coverage(
-            &memory_by_stack(scored),
-            &folds.iter().map(|fold| (fold.name, &fold.memory[..])).collect::<Vec<_>>(),
-        );
+        text += &coverage(&memory_by_stack(scored), &of(|fold| &fold.memory), sources(|stack| stack.residual.memory));
     }
     text += &choices(scored);
     text += &constants(stacks);
@@ -55,9 +57,17 @@ const INTERVALS: &str = "
 ## Intervals
 
 Share of the measured times within their 80 % interval, by stack: of the runs that the stack is fitted to, and of runs left out as
-above. An interval widens with few runs, and with the doublings by which a request lies outside their ranges.
+above. An interval widens with few runs, and with the doublings by which a request lies outside their ranges. A request that was not
+measured itself may be of another source, with other versions, clocks and ways to count. Its interval of time has the errors between
+sources too, which shrink with the number of sources that a stack was fitted to.
+
+A stack with one source is left out whole by source. It is then predicted with the mean constants of the others, and all of its runs share
+the error of that mean. The share of one such stack can be anything; the last row has the mean of those with 20 runs and more.
 
 ";
+
+/// Number of runs from which a share within an interval says something of a stack.
+const MANY: usize = 20;
 
 const RANKING: &str = "
 ## Choice among configurations
@@ -97,19 +107,35 @@ fn table(head: &str, rows: &[Summary], with_interval: bool) -> String {
     text
 }
 
-/// Table of the shares within the intervals: of the fitted runs, and of each kind of runs left out.
-fn coverage(fitted: &[Summary], folds: &[(&str, &[Summary])]) -> String {
+/// Table of the shares within the intervals: of the fitted runs, and of each kind of runs left out. The last row has the means over
+/// the stacks of one source with at least [`MANY`] runs.
+fn coverage(fitted: &[Summary], folds: &[(&str, &[Summary])], sources: impl Fn(&str) -> u32) -> String {
     let names: Vec<&str> = folds.iter().map(|(name, _)| *name).collect();
-    let mut text =
-        format!("| stack | runs | fitted | {} |\n|---|---|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
-    for Summary { name, rows, inside, .. } in fitted.iter().filter(|summary| summary.rows > 0) {
-        let left_out = |(_, stacks): &(&str, &[Summary])| {
-            let found = stacks.iter().find(|stack| stack.name == *name && stack.rows > 0);
-            found.map_or_else(|| "-".to_string(), |stack| percent(stack.inside))
+    let mut text = format!(
+        "| stack | runs | sources | fitted | {} |\n|---|---|---|---|{}\n",
+        names.join(" | "),
+        "---|".repeat(names.len())
+    );
+    let shares = |name: &str| -> Vec<Option<f64>> {
+        let found = |stacks: &[Summary]| {
+            stacks.iter().find(|stack| stack.name == name && stack.rows > 0).map(|stack| stack.inside)
         };
-        let shares: Vec<String> = folds.iter().map(left_out).collect();
-        let _ = writeln!(text, "| {name} | {rows} | {} | {} |", percent(*inside), shares.join(" | "));
+        std::iter::once(fitted).chain(folds.iter().map(|(_, stacks)| *stacks)).map(found).collect()
+    };
+    let line = |shares: &[Option<f64>]| -> String {
+        shares.iter().map(|share| format!(" {} |", share.map_or_else(|| "-".to_string(), percent))).collect()
+    };
+    for Summary { name, rows, .. } in fitted.iter().filter(|summary| summary.rows > 0) {
+        let _ = writeln!(text, "| {name} | {rows} | {} |{}", sources(name), line(&shares(name)));
     }
+    let alone = fitted.iter().filter(|summary| summary.rows >= MANY && sources(&summary.name) == 1);
+    let alone: Vec<Vec<Option<f64>>> = alone.map(|summary| shares(&summary.name)).collect();
+    let mean = |column: usize| {
+        let shares: Vec<f64> = alone.iter().filter_map(|shares| shares[column]).collect();
+        (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
+    };
+    let means: Vec<Option<f64>> = (0..=folds.len()).map(mean).collect();
+    let _ = writeln!(text, "| mean of {} with one source | | |{}", alone.len(), line(&means));
     text
 }
 

@@ -3,12 +3,14 @@
 use super::score::Scored;
 use super::summary::quantile;
 use compiler::error::Error;
-use cost::{Errors, Interval, Job, Residual};
+use cost::{Errors, Job, Measured, Residual};
 use serde::Serialize;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 /// First line of the part of a stack's file that states its residual.
-const STATED: &str = "# Errors on the runs of docs/accuracy.md and the ranges of these runs; `BLESS=1 cargo test --test accuracy` writes them.";
+const STATED: &str =
+    "# Errors on the runs of docs/accuracy.md, and these runs; `BLESS=1 cargo test --test accuracy` writes them.";
 
 /// The residual as the last part of a stack's file.
 #[derive(Serialize)]
@@ -23,30 +25,39 @@ struct Part<'a> {
 pub fn stated(file: &str, residual: &Residual) -> Result<String, Error> {
     let rest = file.split(STATED).next().unwrap_or_default().trim_end();
     let part = toml::to_string(&Part { residual }).map_err(|why| Error::fault("residual", why))?;
-    Ok(format!("{rest}\n\n{STATED}\n{part}"))
+    let lines: String = part.split_inclusive('\n').map(a_run_a_line).collect();
+    Ok(format!("{rest}\n\n{STATED}\n{lines}"))
 }
 
-/// Errors on the runs of a stack in time and memory, and the ranges of these runs. Runs that are reported apart do not count.
+/// The sizes of runs with a line for each run. Other lines stay as they are.
+fn a_run_a_line(line: &str) -> String {
+    match line.strip_prefix("sizes = [[") {
+        Some(runs) => format!("sizes = [\n    [{}", runs.replace("], [", "],\n    [").replace("]]", "],\n]")),
+        None => line.to_string(),
+    }
+}
+
+/// Errors on the runs of a stack in time and memory, and what these runs are. Runs that are reported apart do not count.
 pub fn residual(scored: &[Scored<'_>]) -> Residual {
     let rows: Vec<&Scored<'_>> = scored.iter().filter(|row| !row.run.apart && row.prediction.is_ok()).collect();
     let jobs: Vec<&Job> = rows.iter().filter_map(|row| row.prediction.as_ref().ok()).map(|it| &it.job).collect();
-    let kinds = |at: usize| {
-        let all: BTreeSet<&String> = jobs.iter().map(|job| &job.kinds[at]).collect();
-        all.into_iter().cloned().collect()
-    };
-    let range = |at: usize| {
-        let sizes = || jobs.iter().map(|job| job.sizes[at]);
-        Interval { low: sizes().fold(f64::INFINITY, f64::min), high: sizes().fold(0.0, f64::max) }
-    };
-    if jobs.is_empty() {
-        return Residual::default();
-    }
     Residual {
         time: errors(&rows, |row| row.ratio()),
         memory: errors(&rows, |row| row.memory_ratio()),
-        kinds: Job::KINDS.iter().enumerate().map(|(at, name)| (name.to_string(), kinds(at))).collect(),
-        sizes: Job::SIZES.iter().enumerate().map(|(at, name)| (name.to_string(), range(at))).collect(),
+        measured: measured(&jobs),
     }
+}
+
+/// Properties of runs by their kinds, in order, equal ones once.
+fn measured(jobs: &[&Job]) -> Vec<Measured> {
+    let kinds: BTreeSet<&[String; Job::KINDS.len()]> = jobs.iter().map(|job| &job.kinds).collect();
+    let group = |kinds: &[String; Job::KINDS.len()]| {
+        let mut sizes: Vec<_> = jobs.iter().filter(|job| job.kinds == *kinds).map(|job| job.sizes).collect();
+        sizes.sort_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
+        sizes.dedup();
+        Measured { kinds: kinds.clone(), sizes }
+    };
+    kinds.into_iter().map(group).collect()
 }
 
 /// Errors of one figure over the runs that state it.
@@ -54,7 +65,8 @@ fn errors(rows: &[&Scored<'_>], ratio: fn(&Scored<'_>) -> Option<f64>) -> Errors
     let stated: Vec<(&str, f64)> =
         rows.iter().filter_map(|row| Some((row.run.source.as_str(), -ratio(row)?.ln()))).collect();
     let logs: Vec<f64> = stated.iter().map(|(_, log)| *log).collect();
-    let sources: BTreeSet<&str> = stated.iter().map(|(source, _)| *source).collect();
+    let sources: BTreeSet<&str> =
+        stated.iter().map(|(source, _)| *source).filter(|source| !source.is_empty()).collect();
     let rounded = |share: f64| (quantile(&logs, share) * 1e3).round() / 1e3 + 0.0;
     Errors { runs: logs.len() as u32, sources: sources.len() as u32, low: rounded(0.1), high: rounded(0.9) }
 }
@@ -69,14 +81,15 @@ mod tests {
     const RUN: &str = r#"{"source":"SOURCE","model":"llama3-8b","cluster":"h100","stack":"nemo","gpus":GPUS,"seq":8192,"global_batch":64,"precision":"bf16","parallel":"tp=2,sp=true,zero=1","step_time_s":6.0,"memory_gib":50.0}"#;
 
     #[test]
-    fn errors_have_the_ranges_of_their_runs() {
+    fn errors_name_their_runs() {
         let run = |source: &str, gpus: &str| RUN.replace("SOURCE", source).replace("GPUS", gpus);
         let runs = read(&[run("a", "8"), run("b", "16"), run("b", "32")].join("\n")).unwrap();
         let scored = score(&Estimator::new(), &runs);
         let found = residual(&scored);
         assert_eq!((found.time.runs, found.time.sources, found.memory.runs), (3, 2, 3));
-        assert_eq!(found.sizes["devices"], Interval { low: 8.0, high: 32.0 });
-        assert_eq!(found.kinds["device"], ["H100 SXM 80 GB"]);
+        let [measured] = found.measured.as_slice() else { panic!("{found:?}") };
+        assert_eq!(measured.sizes.iter().map(|sizes| sizes[1]).collect::<Vec<_>>(), [8.0, 16.0, 32.0]);
+        assert_eq!(measured.kinds, ["H100 SXM 80 GB", "bf16", "dense"]);
         let logs: Vec<f64> = scored.iter().map(|row| -row.ratio().unwrap().ln()).collect();
         assert!((found.time.high - quantile(&logs, 0.9)).abs() <= 5e-4);
     }

@@ -65,7 +65,7 @@ pub use profile::{
     recomputed,
 };
 pub use quantities::{Interval, Passes, RecomputeCost, SplitByExperts};
-pub use residual::{Errors, Job, MemoryBudget, Residual};
+pub use residual::{Errors, Job, Measured, MemoryBudget, Residual};
 pub use routing::Routing;
 pub use rules::{Rule, RuleName, RuleNumbers};
 pub use stack::{Constant, Cut, Fitted, Stack, StackTraits};

@@ -3,9 +3,9 @@
 use crate::quantities::Interval;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use std::collections::BTreeMap;
+use std::array;
 
-/// Errors of predictions on the runs that a stack was fitted to, and the ranges of these runs. `calibrate` writes both.
+/// Errors of predictions on the runs that a stack was fitted to, and what these runs were. `calibrate` writes both.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Residual {
@@ -13,10 +13,18 @@ pub struct Residual {
     pub time: Errors,
     /// Errors in memory of a device.
     pub memory: Errors,
-    /// Values of each of [`Job::KINDS`] among the runs.
-    pub kinds: BTreeMap<String, Vec<String>>,
-    /// Least and greatest value of each of [`Job::SIZES`] among the runs.
-    pub sizes: BTreeMap<String, Interval>,
+    /// Properties of the runs.
+    pub measured: Vec<Measured>,
+}
+
+/// Properties of measured runs of the same kinds.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// Kinds in the order of [`Job::KINDS`].
+    pub kinds: [String; Job::KINDS.len()],
+    /// Sizes of each run, in the order of [`Job::SIZES`]; equal ones once.
+    pub sizes: Vec<[f64; Job::SIZES.len()]>,
 }
 
 /// Errors of one figure: natural logarithms of measured over predicted.
@@ -25,7 +33,7 @@ pub struct Residual {
 pub struct Errors {
     /// Number of runs.
     pub runs: u32,
-    /// Number of sources of the runs.
+    /// Number of publishers of the runs; 0 if these are the user's own.
     pub sources: u32,
     /// 10 % quantile over the runs.
     pub low: f64,
@@ -60,19 +68,31 @@ struct Prior {
     runs: f64,
     /// Half of the interval that a doubling outside the range of the runs adds.
     step: f64,
+    /// Half of the interval that another source adds to runs of one source. Publishers differ in versions of the software, in clocks of the
+    /// devices and in what they count as a step.
+    source: f64,
 }
 
-/// Width on unseen sources and models within the ranges of the runs, over that on the runs themselves.
+/// How far a request lies from the runs.
+#[derive(Clone, Copy, Debug)]
+struct Distance {
+    /// Doublings outside the ranges of the runs.
+    outside: f64,
+    /// Doublings from the nearest run, 1 at most: 0 if the request was measured itself.
+    nearest: f64,
+}
+
+/// Width a doubling or more from all runs, within their ranges, over that on the runs themselves.
 const UNSEEN: f64 = 1.1;
 
 /// Number of runs that ends without any count as: the fewest that have two ends.
 const ENDS: u32 = 2;
 
 /// Prior of step time.
-const TIME: Prior = Prior { ends: Interval { low: -0.15, high: 0.25 }, runs: 2.0, step: 0.05 };
+const TIME: Prior = Prior { ends: Interval { low: -0.15, high: 0.25 }, runs: 0.5, step: 0.02, source: 0.09 };
 
-/// Prior of memory.
-const MEMORY: Prior = Prior { ends: Interval { low: -0.15, high: 0.15 }, runs: 2.0, step: 0.01 };
+/// Prior of memory, which follows from shapes: sources do not differ.
+const MEMORY: Prior = Prior { ends: Interval { low: -0.15, high: 0.15 }, runs: 2.0, step: 0.01, source: 0.0 };
 
 /// Doublings that a kind without runs counts as.
 const KIND: f64 = 4.0;
@@ -80,40 +100,51 @@ const KIND: f64 = 4.0;
 impl Residual {
     /// Errors of which only the ends are known, as older files state them.
     fn of_ends(Interval { low, high }: Interval) -> Residual {
-        Residual { time: Errors { runs: ENDS, sources: 1, low, high }, ..Residual::default() }
+        Residual { time: Errors { runs: ENDS, sources: 0, low, high }, ..Residual::default() }
     }
 
     /// 10 % and 90 % quantile of the logarithm of measured over predicted step time, for a request.
     pub fn time_interval(&self, job: &Job) -> Interval {
-        self.interval(self.time, TIME, job)
+        self.time.interval(TIME, Distance { outside: self.distance(job), nearest: self.nearest(job) })
     }
 
-    /// Interval of the memory of a device, found alike.
+    /// Interval of the memory of a device, found alike. A search for configurations does not know all sizes, and counts each as unmeasured.
     pub fn memory_interval(&self, job: &Job) -> Interval {
-        self.interval(self.memory, MEMORY, job)
+        self.memory.interval(MEMORY, Distance { outside: self.distance(job), nearest: 1.0 })
     }
 
     /// Limit on the predicted memory of a device, for requests of these kinds.
     pub fn memory_budget(&self, kinds: &[String; Job::KINDS.len()], chance: f64) -> MemoryBudget {
-        let ranges = Job::SIZES.map(|name| self.sizes.get(name).copied());
+        let ranges = array::from_fn(|size| self.range(size));
         MemoryBudget { errors: self.memory, ranges, kinds: self.new_kinds(kinds), chance }
-    }
-
-    fn interval(&self, errors: Errors, prior: Prior, job: &Job) -> Interval {
-        errors.interval(prior, self.distance(job))
     }
 
     /// Doublings by which a request lies outside the ranges of the runs, summed over the sizes; kinds without runs count too.
     pub fn distance(&self, job: &Job) -> f64 {
-        let ranges = Job::SIZES.iter().map(|name| self.sizes.get(*name).copied());
-        let sizes: f64 = ranges.zip(&job.sizes).map(|(range, size)| outside(range, *size)).sum();
+        let sizes: f64 = job.sizes.iter().enumerate().map(|(at, size)| outside(self.range(at), *size)).sum();
         sizes + self.new_kinds(&job.kinds)
+    }
+
+    /// Least and greatest value of one of [`Job::SIZES`] among the runs.
+    fn range(&self, size: usize) -> Option<Interval> {
+        let values = || self.measured.iter().flat_map(|group| &group.sizes).map(|sizes| sizes[size]);
+        Some(Interval { low: values().reduce(f64::min)?, high: values().reduce(f64::max)? })
+    }
+
+    /// Doublings from the nearest run of the same kinds, summed over the sizes, and 1 at most.
+    fn nearest(&self, job: &Job) -> f64 {
+        let alike = self.measured.iter().filter(|group| group.kinds == job.kinds).flat_map(|group| &group.sizes);
+        let doublings = |sizes: &[f64; Job::SIZES.len()]| {
+            sizes.iter().zip(&job.sizes).map(|(run, size)| (size / run).log2().abs()).sum()
+        };
+        alike.map(doublings).fold(1.0, f64::min)
     }
 
     /// Doublings that the kinds without runs count as.
     fn new_kinds(&self, kinds: &[String; Job::KINDS.len()]) -> f64 {
-        let is_new = |(name, kind): (&&str, &String)| self.kinds.get(*name).is_some_and(|known| !known.contains(kind));
-        KIND * Job::KINDS.iter().zip(kinds).filter(|pair| is_new(*pair)).count() as f64
+        let is_known = |at: usize| self.measured.iter().any(|group| group.kinds[at] == kinds[at]);
+        let new = (0..kinds.len()).filter(|&at| !self.measured.is_empty() && !is_known(at));
+        KIND * new.count() as f64
     }
 }
 
@@ -123,14 +154,17 @@ fn outside(range: Option<Interval>, size: f64) -> f64 {
 }
 
 impl Errors {
-    /// 10 % and 90 % quantile of the logarithm of measured over predicted, this many doublings outside the ranges of the runs.
-    fn interval(self, prior: Prior, distance: f64) -> Interval {
+    /// 10 % and 90 % quantile of the logarithm of measured over predicted, at a distance from the runs.
+    fn interval(self, prior: Prior, Distance { outside, nearest }: Distance) -> Interval {
         let runs = f64::from(self.runs);
-        let far = if self.runs > 0 { prior.step * distance } else { 0.0 };
+        let far = if self.runs > 0 { prior.step * outside } else { 0.0 };
+        let unseen = 1.0 + (UNSEEN - 1.0) * nearest;
+        let other_source =
+            if self.sources > 0 { nearest * prior.source.powi(2) / f64::from(self.sources) } else { 0.0 };
         // Squares add up, as those of independent errors.
         let half = |own: f64, prior_end: f64| {
-            let near = (runs * (UNSEEN * own).powi(2) + prior.runs * prior_end * prior_end) / (runs + prior.runs);
-            (near + far * far).sqrt()
+            let near = (runs * (unseen * own).powi(2) + prior.runs * prior_end * prior_end) / (runs + prior.runs);
+            (near + far * far + other_source).sqrt()
         };
         let (low, high) = (self.low.min(0.0), self.high.max(0.0));
         Interval { low: -half(low, prior.ends.low), high: half(high, prior.ends.high) }
@@ -159,8 +193,8 @@ impl MemoryBudget {
     /// The budget as a share of a device's memory. A size that is `None` is open: the share is the largest of all its values.
     pub fn share(&self, sizes: [Option<f64>; Job::SIZES.len()]) -> f64 {
         let known = self.ranges.iter().zip(sizes).filter_map(|(range, size)| Some((*range, size?)));
-        let distance = self.kinds + known.map(|(range, size)| outside(range, size)).sum::<f64>();
-        (-self.errors.interval(MEMORY, distance).quantile(self.chance)).exp()
+        let outside = self.kinds + known.map(|(range, size)| outside(range, size)).sum::<f64>();
+        (-self.errors.interval(MEMORY, Distance { outside, nearest: 1.0 }).quantile(self.chance)).exp()
     }
 }
 
@@ -186,13 +220,14 @@ mod tests {
         }
     }
 
-    /// Errors of this many runs, from 1 to 8 billion parameters on one device.
+    /// Errors of this many runs of the user, with 1 or 8 billion parameters on one device.
     fn fitted(runs: u32) -> Residual {
+        let Job { kinds, .. } = job(1.0, "A");
+        let sizes = vec![job(1e9, "A").sizes, job(8e9, "A").sizes];
         Residual {
-            time: Errors { runs, sources: 1, low: -0.05, high: 0.05 },
+            time: Errors { runs, sources: 0, low: -0.05, high: 0.05 },
             memory: Errors::default(),
-            kinds: BTreeMap::from([("device".to_string(), vec!["A".to_string()])]),
-            sizes: BTreeMap::from([("parameters".to_string(), Interval { low: 1e9, high: 8e9 })]),
+            measured: vec![Measured { kinds, sizes }],
         }
     }
 
@@ -213,6 +248,23 @@ mod tests {
         assert_eq!(distance(8e9, "B"), KIND);
         let width = |parameters: f64| residual.time_interval(&job(parameters, "A")).width();
         assert!(width(8e9) < width(16e9) && width(16e9) < width(512e9));
+    }
+
+    /// A request that was measured has the errors of the runs. From half a doubling away to a whole one it widens to that of another
+    /// source, and less so if there are several sources already.
+    #[test]
+    fn an_interval_widens_between_runs_and_with_few_sources() {
+        let of = |sources: u32| {
+            let time = Errors { sources, ..fitted(100_000).time };
+            let residual = Residual { time, ..fitted(100_000) };
+            move |parameters: f64| residual.time_interval(&job(parameters, "A")).width() / 2.0
+        };
+        let one = of(1);
+        assert!((one(1e9) - 0.05).abs() < 1e-4 && one(1e9) < one(1.4e9) && one(1.4e9) < one(2e9), "{}", one(1e9));
+        let apart = |sources: f64| (0.05 * UNSEEN).hypot(TIME.source / sources.sqrt());
+        for (sources, width) in [(1, apart(1.0)), (4, apart(4.0)), (0, 0.05 * UNSEEN)] {
+            assert!((of(sources)(2e9) - width).abs() < 1e-4, "{sources}: {} {width}", of(sources)(2e9));
+        }
     }
 
     /// At the budget the chance to fit is the asked one, and less is known of larger requests.
@@ -239,8 +291,9 @@ mod tests {
         let text = "name = \"mine\"\nabout = \"ours\"\nfrom = \"nemo\"\nresidual = ";
         let stack = Stack::parse(&format!("{text}[-0.3, 0.4]\n")).unwrap();
         let Interval { low, high } = stack.residual.time_interval(&job(2e9, "A"));
-        // Between those of the file and those of no runs.
-        assert!(-0.3 < low && low < TIME.ends.low && TIME.ends.high < high && high < 0.4, "{low} {high}");
+        // Between those of the file away from its runs, and those of no runs.
+        let inside = -0.3 * UNSEEN < low && low < TIME.ends.low && TIME.ends.high < high && high < 0.4 * UNSEEN;
+        assert!(inside, "{low} {high}");
         let wrong = Stack::parse(&format!("{text}[0.4, -0.3]\n")).unwrap_err().to_string();
         assert!(wrong.contains("`residual.time` is from 0.4 to -0.3"), "{wrong}");
         let unknown = Stack::parse(&format!("{text}{{ tiem = {{ runs = 3 }} }}\n")).unwrap_err().to_string();

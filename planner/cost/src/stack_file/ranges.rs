@@ -1,8 +1,7 @@
 //! Ranges of a stack's figures: those of any software on any hardware, so that a wrong unit is reported.
 
 use crate::preset_error::out_of_range;
-use crate::quantities::Interval;
-use crate::residual::Errors;
+use crate::residual::{Errors, Job};
 use crate::stack::Stack;
 
 /// Key, value, least value, greatest value, and unit.
@@ -40,10 +39,11 @@ pub(super) fn complaints(stack: &Stack) -> Vec<String> {
         out_of_range(&format!("facts.saved.{name}"), bytes, 0.0, 64.0, "bytes of an element")
     }));
     found.extend([("time", stack.residual.time), ("memory", stack.residual.memory)].into_iter().flat_map(errors));
-    let sizes = stack.residual.sizes.iter().flat_map(|(name, &Interval { low, high })| [(name, low), (name, high)]);
-    found.extend(
-        sizes.filter_map(|(name, size)| out_of_range(&format!("residual.sizes.{name}"), size, 1.0, 1e18, "a size")),
-    );
+    let runs = stack.residual.measured.iter().flat_map(|group| &group.sizes);
+    let sizes = runs.flat_map(|sizes| Job::SIZES.into_iter().zip(*sizes));
+    found.extend(sizes.filter_map(|(name, size)| {
+        out_of_range(&format!("{name} in residual.measured.sizes"), size, 1.0, 1e18, "a size")
+    }));
     found
 }
 
