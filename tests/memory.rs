@@ -186,6 +186,13 @@ fn arenas_are_predicted() {
         ("qwen3-14b", "dp=4,pp=2,schedule=zb-h1,zero=1,offload=all"),
         ("llama3-8b", "dp=2,cp=2,cp_kind=ulysses,pp=2,schedule=gpipe,zero=2,mbs=2"),
         ("deepseek-v2-lite", "dp=2,tp=2,sp=true,pp=2,schedule=interleaved-1f1b,zero=1,recompute=full:2,ep=2,mbs=2"),
+        ("gemma2-9b", "tp=2,pp=4,schedule=gpipe,recompute=selective:mlp,offload=all"),
+        ("gemma2-9b", "dp=2,pp=4,schedule=chimera"),
+        ("llama3-8b", "dp=4,pp=2,schedule=zb-v,zero=2,recompute=full:2,mbs=2"),
+        ("llama3-8b", "dp=4,pp=2,schedule=zb-v,recompute=full"),
+        ("llama3-8b", "dp=2,pp=4,schedule=dualpipe,recompute=full"),
+        ("llama3-8b", "dp=2,pp=4,schedule=interleaved-zb,recompute=full"),
+        ("qwen3-8b", "dp=2,pp=4,schedule=dualpipe-v,zero=3"),
     ];
     let estimator = Estimator::new();
     let dense = dense.map(|parallel| ("llama3-8b", parallel));

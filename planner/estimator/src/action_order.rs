@@ -3,13 +3,14 @@
 use super::critical_path::CriticalPath;
 use super::error::Error;
 use super::pipeline::Rank;
-use super::quantities::{PerSection, RankStages, StageRuns};
+use super::quantities::{OpenMicrobatches, PerSection, RankStages, StageRuns};
 use compiler::compile_error::CompileError;
 use ir::schedule::{Action, Item, Kind};
 use scheduler::costs::StageCosts;
 use scheduler::placement::Pipeline;
 use scheduler::schedules::ScheduleKind;
 use scheduler::simulate::DependencyGraph;
+use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -78,6 +79,10 @@ struct RankActions {
     stages: RankStages,
     /// Peak number of micro-batches in flight of its last stage.
     in_flight: f64,
+    /// Micro-batches of its first stage when the others have run their last backward, and when most of them wait for W after that.
+    left: SmallVec<[OpenMicrobatches; 2]>,
+    /// True if some backward has I and W together.
+    fuses: bool,
 }
 
 impl Order {
@@ -95,10 +100,12 @@ impl Order {
     /// Timelines of all ranks under costs, with `hops` seconds between stages, and the critical path.
     pub(super) fn run(&self, costs: &StageCosts, hops: &[f64], slices: f64) -> (Vec<Rank>, CriticalPath) {
         let run = self.graph.run(costs);
-        let figures = run.ends.iter().zip(run.idle()).zip(&run.peak_memory);
-        let rank = |(own, ((&end, idle), &saved)): (&RankActions, _)| {
-            let RankActions { ref stages, in_flight } = *own;
-            Rank { stages: stages.clone(), end, idle, messages: own.messages(hops), saved, in_flight, offloaded: 0.0 }
+        let peaks = run.peak_memory.iter().zip(&run.peak_at_end);
+        let figures = run.ends.iter().zip(run.idle()).zip(peaks);
+        let rank = |(own, ((&end, idle), (&saved, &saved_at_end))): (&RankActions, _)| {
+            let RankActions { ref stages, in_flight, ref left, fuses } = *own;
+            let (stages, left, messages) = (stages.clone(), left.clone(), own.messages(hops));
+            Rank { stages, end, idle, messages, saved, saved_at_end, in_flight, left, fuses, offloaded: 0.0 }
         };
         (self.ranks.iter().zip(figures).map(rank).collect(), CriticalPath::of(&run, costs.f.len(), hops, slices))
     }
@@ -108,7 +115,8 @@ impl RankActions {
     fn of(counts: ActionCounts) -> RankActions {
         let all = counts.runs.into_iter().enumerate().map(|(stage, runs)| StageRuns { stage, runs });
         let stages: RankStages = all.filter(|it| it.runs.f > 0.0).collect();
-        RankActions { in_flight: stages.last().map_or(0.0, |it| counts.most[it.stage]), stages }
+        let in_flight = stages.last().map_or(0.0, |it| counts.most[it.stage]);
+        RankActions { in_flight, left: counts.left, fuses: counts.fuses, stages }
     }
 
     /// Seconds of its messages, half of each.
@@ -130,16 +138,28 @@ struct ActionCounts {
     open: Vec<f64>,
     /// Peak of `open` so far.
     most: Vec<f64>,
+    /// The first stage.
+    first: usize,
+    /// Micro-batches of the first stage now.
+    of_first: OpenMicrobatches,
+    /// The same at the latest backward of another stage, and when most of them waited for W after that.
+    left: SmallVec<[OpenMicrobatches; 2]>,
+    /// True if some backward has I and W together.
+    fuses: bool,
 }
 
 impl ActionCounts {
     fn new(stages: usize) -> ActionCounts {
-        ActionCounts { runs: vec![PerSection::default(); stages], open: vec![0.0; stages], most: vec![0.0; stages] }
+        let (runs, open) = (vec![PerSection::default(); stages], vec![0.0; stages]);
+        let (of_first, left) = (OpenMicrobatches::default(), SmallVec::new());
+        ActionCounts { runs, most: open.clone(), open, first: stages, of_first, left, fuses: false }
     }
 
     fn add(&mut self, action: &Action, times: f64) {
         for Item { kind, stage, .. } in action.items() {
             let Some(stage) = stage.map(|stage| stage as usize) else { continue };
+            self.fuses |= kind == Kind::B;
+            self.note(kind, stage, times);
             let (PerSection { f, i, w }, open) = (&mut self.runs[stage], &mut self.open[stage]);
             match kind {
                 Kind::F => (*f, *open) = (*f + times, *open + times),
@@ -149,6 +169,31 @@ impl ActionCounts {
                 _ => {}
             }
             self.most[stage] = self.most[stage].max(*open);
+        }
+    }
+
+    /// Notes what is open of the first stage.
+    fn note(&mut self, kind: Kind, stage: usize, times: f64) {
+        if stage < self.first {
+            (self.first, self.of_first) = (stage, OpenMicrobatches::default());
+        }
+        if stage > self.first {
+            if matches!(kind, Kind::W | Kind::B) {
+                self.left = smallvec![self.of_first];
+            }
+            return;
+        }
+        let OpenMicrobatches { for_i, for_w } = &mut self.of_first;
+        match kind {
+            Kind::F => *for_i += times,
+            Kind::I => (*for_i, *for_w) = (*for_i - times, *for_w + times),
+            Kind::W => *for_w -= times,
+            Kind::B => *for_i -= times,
+            _ => {}
+        }
+        if self.left.last().is_some_and(|last| last.for_w < self.of_first.for_w) {
+            self.left.truncate(1);
+            self.left.push(self.of_first);
         }
     }
 }

@@ -199,6 +199,7 @@ impl Blocks {
         for end in self.outline.spans.iter().filter(|span| !span.are_layers) {
             let (end, whole) = (&mut profiles[end.block], &self.profiles[end.block]);
             (end.transient, end.transient_in_w) = (share * whole.transient, share * whole.transient_in_w);
+            end.made_for_w = share * whole.made_for_w;
         }
         Blocks { outline: Arc::clone(&self.outline), profiles, recomputed: None, on_host: None }
     }

@@ -2,13 +2,14 @@
 //! fits.
 
 use super::blocks::Blocks;
-use super::memory::{Gathers, fullest_device, moving_layers, states, within};
+use super::memory::{Gathers, fullest_device, states, within};
 use super::ordered_stages::OrderedStages;
 use super::pipeline::ScheduledPipeline;
 use super::quantities::{BlockPeak, TpReductions};
 use super::relaxation::{Relaxation, flow_of};
 use super::replicas::Replicas;
 use super::stages::memory_loads;
+use super::update_memory::moving_layers;
 use cost::{Platform, Profile};
 use ir::options::ParallelConfig;
 

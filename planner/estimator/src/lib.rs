@@ -24,7 +24,7 @@
 //! 2. `place` fits the configuration to the devices.
 //! 3. `blocks` plans the model's blocks on the axes below pp and estimates their cost.
 //! 4. `stages` partitions the model into stages; `pipeline` orders and simulates them.
-//! 5. `replicas` adds the communication of data-parallel ranks analytically; `memory` does so for memory.
+//! 5. `replicas` adds the communication of data-parallel ranks analytically; `memory` and `update_memory` do so for memory.
 //! 6. `step` combines these into a step and an [`EstimateReport`].
 //!
 //! A cost database (`cost_database`) keeps the results that configurations share, as queries on projections of them
@@ -68,6 +68,7 @@ mod shape_class;
 mod stack_support;
 mod stages;
 mod step;
+mod update_memory;
 
 pub use budget::{ROUNDING, fits_budget};
 pub use error::Error;

@@ -1,6 +1,5 @@
 //! Peak memory of each pipeline rank.
 
-use super::blocks::Tied;
 use super::budget::ROUNDING;
 use super::least_bytes::communicators;
 use super::ordered_stages::OrderedStages;
@@ -9,7 +8,8 @@ use super::quantities::BlockPeak;
 use super::replicas::{Replicas, reduced_bytes};
 use super::report::StageMemory;
 use super::stages::StageCost;
-use cost::{Cluster, Format, Platform, Recipe, SplitByExperts, StackTraits};
+use super::update_memory::held_elements;
+use cost::{Cluster, Format, Platform, Recipe, SplitByExperts};
 use ir::options::ParallelConfig;
 use scheduler::schedules;
 
@@ -96,24 +96,28 @@ pub(super) fn host_holds(cluster: &Cluster, ranks: &[StageMemory]) -> bool {
 impl OrderedStages<'_> {
     /// Memory of each rank, in GiB.
     pub(super) fn memory(&self) -> Vec<StageMemory> {
-        self.flow.ranks.iter().map(|rank| self.memory_of(rank)).collect()
+        self.flow.ranks.iter().enumerate().map(|(number, rank)| self.memory_of(number, rank)).collect()
     }
 
-    fn memory_of(&self, rank: &Rank) -> StageMemory {
+    fn memory_of(&self, number: usize, rank: &Rank) -> StageMemory {
         let OrderedStages { parallel, replicas, loads, tied, .. } = *self;
         let platform = replicas.platform;
         let facts = &platform.stack.facts;
         let own: Vec<&StageCost> = rank.stages.iter().map(|it| &loads[it.stage]).collect();
-        let (elements, borrowed) = held_elements(&own, tied, facts);
+        let kind = schedules::find(&parallel.schedule).ok();
+        let copies = self.copies(number, rank);
+        let (elements, borrowed) = held_elements(&own, &copies, tied, facts);
         let mut states = states(elements, replicas);
         states.share(borrowed, replicas);
         let whole = Whole::of(elements, parallel, replicas);
         let logits = own.iter().map(|load| load.logits).sum::<f64>();
         let zero = if whole.gathered > 0.0 { 2 } else { replicas.zero };
-        let splits = parallel.pp > 1 && schedules::find(&parallel.schedule).is_ok_and(|kind| kind.splits_backward);
-        let gathers = Gathers { zero, splits, ends_apart: splits || parallel.sp && parallel.tp > 1 };
-        let buffers = buffers(&own, loads.len(), logits, gathers, platform);
-        let logits = logits * rank.in_flight;
+        let splits = parallel.pp > 1 && kind.is_some_and(|kind| kind.splits_backward);
+        let ends_apart = splits && !rank.fuses || parallel.sp && parallel.tp > 1;
+        let gathers = Gathers { zero, splits, ends_apart };
+        let buffers = buffers(&own, (loads.len(), rank), logits, gathers, platform);
+        // Offloaded logits are on the device for the micro-batch that runs.
+        let logits = (logits * rank.in_flight).min(rank.saved.max(logits));
         let activations = (rank.saved - logits).max(0.0);
         states.parameters += whole.gathered + whole.copies;
         states.gradients += whole.wide;
@@ -123,10 +127,7 @@ impl OrderedStages<'_> {
         }
         let before = facts.context + communicators(parallel, platform);
         let before_update = states.total() + activations + logits + buffers;
-        let sums = replicas.sums_apart(elements);
-        let update = updating(elements, replicas, platform.recipe);
-        let update = update + summed_and_moved(&own, &states, elements, (sums, replicas.updated_apart()), platform);
-        let update = update.max(last_backward(&own, sums, elements));
+        let update = self.while_updating(rank, (&own, &copies), elements, &states);
         let needed = before_update.max(states.total() + update);
         let buffers = buffers + needed - before_update;
         // Tensors are held only while there is free memory; without it the CPU waits for the device.
@@ -148,77 +149,6 @@ impl OrderedStages<'_> {
             host: (rank.offloaded + states.host) / GIB,
         }
     }
-}
-
-/// Elements of the parameters that a rank with these stages holds, and of those whose optimizer states another rank has. The first
-/// block instance that has a parameter owns its states. A rank holds a parameter that several of its stages share once.
-fn held_elements(own: &[&StageCost], tied: &[Tied], facts: &StackTraits) -> (SplitByExperts, SplitByExperts) {
-    let mut held = own.iter().map(|load| load.elements()).sum::<SplitByExperts>();
-    let mut borrowed = SplitByExperts::uniform(0.0);
-    for Tied { runs, elements } in tied.iter().filter(|_| facts.shares_states) {
-        let stages = own.iter().filter(|load| runs.iter().any(|run| load.runs.contains(run))).count();
-        let owns = own.iter().any(|load| load.runs.contains(&runs[0]));
-        held.dense -= stages.saturating_sub(1) as f64 * elements;
-        borrowed.dense += if stages > 0 && !owns { *elements } else { 0.0 };
-    }
-    (held, borrowed)
-}
-
-/// Blocks whose states are on the device at once if they are in host memory between updates: one is updated while the states of
-/// the next come and those of the one before leave.
-const MOVING: f64 = 3.0;
-
-/// Bytes of the sums of gradients during the update, of the states of blocks in host memory that are on the device, and of the updated
-/// shard of a block, `shard` bytes an element. Blocks are updated in the order of the forward, and the sums of a block are freed with
-/// its update: the most is there while the first, second or third block is updated, or before the last one is.
-fn summed_and_moved(
-    own: &[&StageCost],
-    states: &ModelStates,
-    elements: SplitByExperts,
-    (sums, shard): (f64, f64),
-    platform: &Platform<'_>,
-) -> f64 {
-    let most = |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load).elements).fold(0.0, f64::max);
-    let (layer, end) = (most(|load| load.layer), most(|load| load.end));
-    // The embedding is the first block, other ends are last ones.
-    let first = if own.iter().any(|load| load.runs.start == 0) { end } else { 0.0 };
-    let moved = |at_once: f64| moving_with(at_once, states, elements, platform);
-    let left = |updated: f64| sums * (1.0 - (updated.max(0.0) / elements.total()).min(1.0));
-    let first_or_layer = if first > 0.0 { first } else { layer };
-    let begin = moved(first_or_layer + layer) + sums + shard * first_or_layer;
-    let second = moved(first.max(layer) + 2.0 * layer) + left(first.max(layer)) + shard * layer;
-    let third = moved(MOVING * layer) + left(first + layer) + shard * layer;
-    let last = moved(end + (MOVING - 1.0) * layer) + left(elements.total() - end - layer) + shard * end;
-    begin.max(second).max(third).max(last)
-}
-
-/// Lower bound on these bytes, on a rank with layers of `layer` elements: it has their `states`, and at most `others` further
-/// elements.
-pub(super) fn moving_layers(
-    [layer, others]: [f64; 2],
-    states: &ModelStates,
-    elements: SplitByExperts,
-    platform: &Platform<'_>,
-) -> f64 {
-    let share = elements.total() / (elements.total() + others.max(0.0));
-    share * moving_with(MOVING * layer, states, elements, platform)
-}
-
-/// Bytes of states on the device if those of `at_once` elements are there together; none where the host updates.
-fn moving_with(at_once: f64, states: &ModelStates, elements: SplitByExperts, platform: &Platform<'_>) -> f64 {
-    let moves = states.host > 0.0 && !platform.stack.facts.updates_on_host;
-    if moves { states.host * (at_once / elements.total()).min(1.0) } else { 0.0 }
-}
-
-/// Bytes in addition to the states while the last layer of a step runs backward, if `sums` of all elements have memory of their own: those
-/// of the layers after it are made already.
-fn last_backward(own: &[&StageCost], sums: f64, elements: SplitByExperts) -> f64 {
-    if sums == 0.0 {
-        return 0.0;
-    }
-    let layer = own.iter().map(|load| load.layer).fold(BlockPeak::default(), BlockPeak::max);
-    let copied = own.iter().map(|load| load.copied).fold(0.0, f64::max);
-    sums * (1.0 - layer.elements / elements.total()) + layer.transient + copied
 }
 
 /// Layers whose offloaded activations are on the device at once: one runs backward while the copies of the next one come, and those of the
@@ -246,13 +176,10 @@ fn missing_at_embedding(own: &[&StageCost], logits: f64) -> f64 {
     embedding.map_or(0.0, |load| load.saved)
 }
 
-/// Bytes by which the saved activations are below their peak while the head of a rank's only stage runs, if W is apart. The peak comes
-/// when recomputed layers have run backward: they then hold more for W than their forward has saved.
-fn missing_at_head(own: &[&StageCost]) -> f64 {
-    match own {
-        [load] if load.logits > 0.0 && load.recomputed.total() > 0.0 => (load.saved_for_w - load.saved).max(0.0),
-        _ => 0.0,
-    }
+/// Bytes by which the saved activations are below their peak while the head runs. The peak may come when recomputed layers have run
+/// backward, which then hold more for a W apart than their forward has saved, or while another stage of the rank runs.
+fn missing_at_head(rank: &Rank, logits: f64) -> f64 {
+    if logits > 0.0 { (rank.saved - rank.saved_at_end).max(0.0) } else { 0.0 }
 }
 
 /// How gathered parameters, and gradients before they are scattered, are held.
@@ -301,12 +228,6 @@ impl Whole {
     }
 }
 
-/// Bytes of f32 copies of 16-bit states during the update of a group of parameters. There are two groups: dense and experts.
-fn updating(elements: SplitByExperts, replicas: &Replicas<'_>, recipe: &Recipe) -> f64 {
-    let SplitByExperts { dense, experts } = elements / replicas.state_parts();
-    recipe.widened * dense.max(experts)
-}
-
 /// Bytes of inputs of reductions over tp that are held because the CPU is ahead of the device; `most` limits their number.
 ///
 /// The CPU waits for the device with each message that it receives. In a pipeline it is therefore ahead across micro-batches
@@ -330,7 +251,13 @@ fn waiting(rank: &Rank, loads: &[StageCost], most: f64) -> f64 {
 /// Bytes in addition to states and saved activations: temporary values of the running block, the workspace of the product
 /// library, reduction buffers and messages. Each of two neighbours has a message in use and one in flight. Parameters and
 /// gradients that ZeRO-2 and ZeRO-3 hold unsharded are included. The saved activations include the `logits` of one micro-batch.
-fn buffers(own: &[&StageCost], stages: usize, logits: f64, gathers: Gathers, platform: &Platform<'_>) -> f64 {
+fn buffers(
+    own: &[&StageCost],
+    (stages, rank): (usize, &Rank),
+    logits: f64,
+    gathers: Gathers,
+    platform: &Platform<'_>,
+) -> f64 {
     let most = |of: &dyn Fn(&StageCost) -> f64| own.iter().map(|load| of(load)).fold(0.0, f64::max);
     let messages = if stages > 1 { 4.0 * most(&|load| load.boundary) } else { 0.0 };
     let peak =
@@ -342,10 +269,13 @@ fn buffers(own: &[&StageCost], stages: usize, logits: f64, gathers: Gathers, pla
         let in_order = own.iter().map(|load| load.layer_in_order(gathers.splits));
         layer = in_order.fold(BlockPeak::default(), BlockPeak::max);
     }
-    (end.transient, end.in_w) = (end.transient + others, end.in_w + others);
     let facts = &platform.stack.facts;
-    if facts.block_by_block && gathers.splits {
-        end.transient -= missing_at_head(own);
+    if facts.block_by_block && gathers.splits && !rank.fuses {
+        end.in_w = end.in_w_apart;
+    }
+    (end.transient, end.in_w) = (end.transient + others, end.in_w + others);
+    if facts.block_by_block {
+        end.transient -= missing_at_head(rank, logits);
     }
     let ends = if facts.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
     // No reduction is larger than all gradients.
@@ -463,50 +393,6 @@ mod tests {
         assert_eq!([tensors(1.0, 0, 4.0), tensors(1.0, 1, 4.0), tensors(-1.0, 0, 2.0)], [4.0, 2.0, 0.0]);
     }
 
-    /// Llama 8B with states of 12 bytes an element in host memory and sums of 4: the embedding's states leave while the first layer is
-    /// updated and those of the second come, and the embedding's sum is freed. Without sums, as many states are there at the head. The
-    /// second half of a pipeline begins with three layers.
-    #[test]
-    fn sums_are_freed_while_states_come_and_go() {
-        let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("meshwright").unwrap());
-        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
-        let bytes = |runs: std::ops::Range<usize>, elements: f64, sums: f64, shard: f64| {
-            let peak = |elements| BlockPeak { elements, ..BlockPeak::default() };
-            let load = StageCost { runs, layer: peak(218e6), end: peak(525e6), ..StageCost::default() };
-            let states = ModelStates { parameters: 0.0, gradients: 0.0, optimizer: 0.0, host: 12.0 * elements };
-            let elements = SplitByExperts { dense: elements, experts: 0.0 };
-            (summed_and_moved(&[&load], &states, elements, (sums, shard), &platform) / 1e6).round()
-        };
-        let (end, layer) = (525.0, 218.0);
-        assert_eq!(bytes(0..34, 8026e6, 4.0 * 8026e6, 0.0), 12.0 * (end + 2.0 * layer) + 4.0 * (8026.0 - end));
-        assert_eq!(bytes(0..34, 8026e6, 0.0, 0.0), 12.0 * (end + 2.0 * layer));
-        assert_eq!(bytes(17..34, 4013e6, 4.0 * 4013e6, 0.0), 12.0 * 3.0 * layer + 4.0 * (4013.0 - layer));
-        // Without sums the head's shard counts, after the states of the last two layers have left.
-        assert_eq!(bytes(0..34, 8026e6, 0.0, 24.0), 24.0 * end + 12.0 * (end + 2.0 * layer));
-    }
-
-    /// An embedding of 100 that the first and the last two stages have, and a head of 40 that the last two have: its states are where
-    /// the first of them is.
-    #[test]
-    fn a_tied_parameter_has_its_states_once() {
-        let stage = |start: usize| StageCost { runs: start..start + 2, dense: 300.0, ..StageCost::default() };
-        let [first, middle, further, last] = [0, 4, 6, 8].map(stage);
-        let tied = [(vec![0, 6, 9], 100.0), (vec![7, 8], 40.0)].map(|(runs, elements)| Tied { runs, elements });
-        let mut facts = Stack::find("meshwright").unwrap().facts;
-        let dense = |own: &[&StageCost], facts: &StackTraits| {
-            let (held, borrowed) = held_elements(own, &tied, facts);
-            [held.dense, borrowed.dense]
-        };
-        assert_eq!([&first, &middle].map(|own| dense(&[own], &facts)), [[300.0, 0.0]; 2]);
-        assert_eq!(dense(&[&further], &facts), [300.0, 100.0]);
-        assert_eq!(dense(&[&last], &facts), [300.0, 140.0]);
-        assert_eq!(dense(&[&first, &last], &facts), [500.0, 40.0]);
-        assert_eq!(dense(&[&middle, &last], &facts), [600.0, 140.0]);
-        assert_eq!(dense(&[&further, &last], &facts), [460.0, 100.0]);
-        facts.shares_states = false;
-        assert_eq!(dense(&[&first, &last], &facts), [600.0, 0.0]);
-    }
-
     /// A stage that offloads all layers has three copies on the device, one that keeps more than three layers has none when memory is
     /// fullest.
     #[test]
@@ -516,19 +402,6 @@ mod tests {
         let head =
             |saved: f64| copies_at_end(&[&StageCost { saved, logits: 0.5, copied: 1.0, ..StageCost::default() }]);
         assert_eq!([0.0, 0.5, 1.0, 9.0].map(head), [1.0, 1.0, 0.5, 0.0]);
-    }
-
-    /// 8 ranks with the same dense parameters and different experts.
-    #[test]
-    fn states_of_a_group_are_widened_at_once() {
-        let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("megatron-core-2025").unwrap());
-        let recipe = Recipe { widened: 8.0, ..Recipe::bf16() };
-        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
-        let bytes = |zero| {
-            let parallel = ParallelConfig { dp: 8, ep: 8, zero, ..ParallelConfig::default() };
-            updating(SplitByExperts { dense: 4e9, experts: 1e9 }, &Replicas::new(&parallel, 1, &platform), &recipe)
-        };
-        assert_eq!([bytes(0), bytes(1)], [32e9, 8e9]);
     }
 
     /// 32 ranks, with experts sharded over 16. While micro-batches accumulate, parameters are unsharded and dense gradients are in
@@ -579,7 +452,9 @@ mod tests {
         let (cluster, stack) = (Cluster::find("v100-dgx2").unwrap(), Stack::find("megatron-deepspeed-2021").unwrap());
         let recipe = Recipe::bf16();
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
-        let bytes = |dense: f64| buffers(&[&StageCost { dense, ..StageCost::default() }], 1, 0.0, by(0), &platform);
+        let bytes = |dense: f64| {
+            buffers(&[&StageCost { dense, ..StageCost::default() }], (1, &Rank::default()), 0.0, by(0), &platform)
+        };
         assert_eq!([1e8, 1e9].map(bytes), [2e8, 1e9].map(|sums| stack.facts.workspace + sums));
     }
 

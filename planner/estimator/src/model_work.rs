@@ -2,10 +2,11 @@
 
 use super::blocks::Blocks;
 use super::least_bytes::{communicators, gathers};
-use super::memory::{moving_layers, states, within};
+use super::memory::{states, within};
 use super::quantities::BlockPeak;
 use super::relaxation::StepCost;
 use super::replicas::Replicas;
+use super::update_memory::moving_layers;
 use cost::{Format, Platform, Recipe, SplitByExperts};
 use ir::options::ParallelConfig;
 

@@ -3,7 +3,7 @@
 use super::action_order::OrderCache;
 use super::critical_path::CriticalPath;
 use super::error::Error;
-use super::quantities::{PerSection, RankStages, StageRuns};
+use super::quantities::{OpenMicrobatches, PerSection, RankStages, StageRuns};
 use super::stages::StageCost;
 use compiler::compile_error::CompileError;
 use cost::Passes;
@@ -14,6 +14,7 @@ use scheduler::placement::{Pipeline, Placement};
 use scheduler::predict::pipeline_of;
 use scheduler::schedules::ScheduleKind;
 use scheduler::simulate::Idle;
+use smallvec::SmallVec;
 
 /// A pipeline, and the kind of schedule that orders its micro-batches.
 #[derive(Clone, Copy)]
@@ -111,10 +112,16 @@ pub(super) struct Rank {
     pub(super) messages: f64,
     /// Peak bytes of saved activations on the device.
     pub(super) saved: f64,
+    /// The same while a forward or input gradient of the last stage runs; 0 on ranks without it.
+    pub(super) saved_at_end: f64,
     /// Peak bytes of saved activations in host memory.
     pub(super) offloaded: f64,
     /// Peak number of micro-batches in flight of its last stage.
     pub(super) in_flight: f64,
+    /// Micro-batches of its first stage when the others have run their last backward, and when most of them wait for W after that.
+    pub(super) left: SmallVec<[OpenMicrobatches; 2]>,
+    /// True if some backward has I and W together.
+    pub(super) fuses: bool,
 }
 
 /// Number of actions up to which all micro-batches are simulated.
@@ -337,10 +344,12 @@ pub(super) fn least(
     let bounds = least_of_ranks(seconds, hops, schedule);
     let lifetime = ActivationLifetime::of(seconds, hops, schedule, within);
     let timeline = |(rank, bound): (u32, &RankBound)| {
+        let saved_at_end =
+            bound.stages.last().map_or(0.0, |own| saved[own.stage] / f64::from(schedule.pipeline.slices));
         let saved = bound.least_saved(rank, saved, schedule, &lifetime, 0.0);
         let idle = Idle { dependency: bound.before, ..Idle::default() };
         let (stages, end) = (bound.stages.clone(), bound.before + bound.work);
-        Rank { stages, end, idle, saved, ..Rank::default() }
+        Rank { stages, end, idle, saved, saved_at_end, ..Rank::default() }
     };
     let mut ranks: Vec<Rank> = (0..).zip(&bounds).map(timeline).collect();
     raise(&mut ranks, &bounds);
@@ -452,8 +461,11 @@ impl Rank {
             messages: at(self.messages, more.messages),
             // A peak never falls with more micro-batches.
             saved: at(self.saved, more.saved).max(self.saved),
+            saved_at_end: at(self.saved_at_end, more.saved_at_end).max(self.saved_at_end),
             offloaded: 0.0,
             in_flight: at(self.in_flight, more.in_flight),
+            left: self.left.clone(),
+            fuses: self.fuses,
         }
     }
 }

@@ -77,6 +77,15 @@ pub(super) struct StageRuns {
     pub(super) runs: PerSection,
 }
 
+/// Micro-batches of a stage whose forward is done.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct OpenMicrobatches {
+    /// Number of those that have not run backward.
+    pub(super) for_i: f64,
+    /// Number of those whose I is done, and W is not.
+    pub(super) for_w: f64,
+}
+
 /// The stages of a rank: most ranks have one or two.
 pub(super) type RankStages = SmallVec<[StageRuns; 2]>;
 
@@ -89,6 +98,8 @@ pub(super) struct BlockPeak {
     pub(super) beyond_left: f64,
     /// Bytes of temporary values while weight gradients are computed.
     pub(super) in_w: f64,
+    /// The same under a split backward, beyond what W reads of the values that I made.
+    pub(super) in_w_apart: f64,
     /// Elements of a block's parameters.
     pub(super) elements: f64,
 }
@@ -100,6 +111,7 @@ impl BlockPeak {
             transient: self.transient.max(other.transient),
             beyond_left: self.beyond_left.max(other.beyond_left),
             in_w: self.in_w.max(other.in_w),
+            in_w_apart: self.in_w_apart.max(other.in_w_apart),
             elements: self.elements.max(other.elements),
         }
     }

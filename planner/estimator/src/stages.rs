@@ -359,7 +359,8 @@ impl StageCost {
         let (transient, in_w) = (profile.transient, profile.transient_in_w);
         let left = (profile.saved_for_w - profile.saved - profile.offloaded).max(0.0);
         let elements = profile.elements().total();
-        let peak = BlockPeak { transient, beyond_left: transient - left, in_w, elements };
+        let in_w_apart = in_w - profile.made_for_w;
+        let peak = BlockPeak { transient, beyond_left: transient - left, in_w, in_w_apart, elements };
         self.boundary = profile.boundary;
         let times = times as f64;
         if are_layers {

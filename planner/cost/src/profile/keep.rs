@@ -67,6 +67,14 @@ pub(super) struct Transient {
     pub(super) in_w: f64,
 }
 
+/// Bytes that the weight gradient reads.
+pub(super) struct SavedForW {
+    /// Bytes of all of its values.
+    pub(super) bytes: f64,
+    /// Part of `bytes` that the backward makes.
+    pub(super) made: f64,
+}
+
 impl Keep {
     pub(super) fn under(site: &Site<'_>, recompute: &Recompute) -> Keep {
         let nothing = Keep::of_dropped(site, Dropped::default());
@@ -212,7 +220,7 @@ impl Keep {
 /// Bytes that the products of the weight gradient read: saved values of the forward, and values of the input gradient. They
 /// stay in memory until the weight gradient runs. Gradients of norm gains are computed with the input gradient, unless a stack runs
 /// blocks as they stand. Such a stack also computes again in W what W alone reads, and keeps what I has gathered again.
-pub(super) fn saved_for_w(site: &Site<'_>, keep: &Keep) -> f64 {
+pub(super) fn saved_for_w(site: &Site<'_>, keep: &Keep) -> SavedForW {
     let block = site.block();
     let own = set(results(&block[SectionKind::W].stmts));
     let all = site.platform.stack.facts.block_by_block;
@@ -238,7 +246,12 @@ pub(super) fn saved_for_w(site: &Site<'_>, keep: &Keep) -> f64 {
             read.insert(value);
         }
     }
-    read.into_iter().map(|value| site.kept_bytes(value)).sum()
+    let bytes = |made: bool| -> f64 {
+        let values = read.iter().filter(|value| made != keep.has(**value));
+        values.map(|&value| site.kept_bytes(value)).sum()
+    };
+    let made = bytes(true);
+    SavedForW { bytes: bytes(false) + made, made }
 }
 
 /// Results of those of some statements of F, in their order, that others need.

@@ -81,6 +81,8 @@ pub struct Profile {
     /// Bytes that the weight gradient reads of saved values and of the input gradient's values, on the device or on the
     /// host.
     pub saved_for_w: f64,
+    /// Part of `saved_for_w` that the backward makes.
+    pub made_for_w: f64,
     /// Saved activations in host memory, in bytes; 0 without `offload`.
     pub offloaded: f64,
     /// Device seconds minus CPU seconds; if negative, `launch` is the wait.
@@ -170,7 +172,7 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
     let mut recomputed_cost = cost_of(&site, SectionKind::F, &recomputed);
     let calls = modules::parts(&site, &options.recompute) * platform.stack.facts.checkpoint;
     recomputed_cost.host += calls * platform.launch(site.has_experts);
-    let (summed, transient) = (summed(&site), keep.transient(&site));
+    let (summed, transient, for_w) = (summed(&site), keep.transient(&site), saved_for_w(&site, &keep));
     let flops = flops(&site, &site.stmts(SectionKind::F));
     let recomputed_flops = self::flops(&site, &recomputed);
     let SplitByExperts { dense, experts } = parameters(&site);
@@ -195,7 +197,8 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
         work: f.host.max(f.device.total()) + (i.host + w.host).max(i.device.total() + w.device.total()),
         saved,
         logits: keep.logits,
-        saved_for_w: saved_for_w(&site, &keep),
+        saved_for_w: for_w.bytes,
+        made_for_w: for_w.made,
         offloaded,
         spare: spare + copies,
         peers: Passes { forward: f.peers, backward: recomputed_cost.peers + i.peers + w.peers },

@@ -40,7 +40,39 @@ fn stages(number: usize, slow: usize, hop: f64) -> (Vec<StageCost>, Vec<f64>) {
     ((0..number).map(load).collect(), hops.collect())
 }
 
-fn rank_of(timeline: &Timeline, rank: usize, hops: &[f64], slices: f64) -> Rank {
+/// The most that is saved while F, I or B of the last stage runs.
+fn saved_at_end(row: &[Slot], last: usize, costs: &StageCosts) -> f64 {
+    let (mut held, mut most) = (0.0, 0.0_f64);
+    for Slot { action, .. } in row {
+        let (takes, frees) = costs.memory(action);
+        let is_last = |item: Item| item.stage == Some(last as u32) && item.kind != Kind::W;
+        most = if action.items().any(is_last) { most.max(held + takes) } else { most };
+        held += takes - frees;
+    }
+    most
+}
+
+/// Micro-batches of the first stage that still run after the last backward of the others, and when most of these wait for W.
+fn left(row: &[Slot], slices: f64) -> SmallVec<[OpenMicrobatches; 2]> {
+    let items: Vec<Item> = row.iter().flat_map(|slot| slot.action.items()).collect();
+    let Some(first) = items.iter().filter_map(|item| item.stage).min() else { return SmallVec::new() };
+    let others = items.iter().rposition(|item| item.stage > Some(first) && matches!(item.kind, Kind::W | Kind::B));
+    let Some(others) = others else { return SmallVec::new() };
+    let number = |items: &[Item], kinds: &[Kind]| {
+        items.iter().filter(|item| item.stage == Some(first) && kinds.contains(&item.kind)).count() as f64
+    };
+    let open = |end: usize| {
+        let before = &items[..end];
+        let [f, i, w] = [&[Kind::F][..], &[Kind::I, Kind::B], &[Kind::W, Kind::B]].map(|kinds| number(before, kinds));
+        OpenMicrobatches { for_i: (f - i) / slices, for_w: (i - w) / slices }
+    };
+    let then = open(others + 1);
+    let later = (others + 1..=items.len()).map(open).filter(|open| open.for_w > then.for_w);
+    let most = later.reduce(|most, open| if open.for_w > most.for_w { open } else { most });
+    [then].into_iter().chain(most).collect()
+}
+
+fn rank_of(timeline: &Timeline, rank: usize, costs: &StageCosts, hops: &[f64], slices: f64) -> Rank {
     let mut counts = ActionCounts::new(hops.len() + 1);
     timeline.rows[rank].iter().for_each(|slot| counts.add(&slot.action, 1.0 / slices));
     let own = RankActions::of(counts);
@@ -51,7 +83,10 @@ fn rank_of(timeline: &Timeline, rank: usize, hops: &[f64], slices: f64) -> Rank 
         end: timeline.rows[rank].last().map_or(0.0, |slot| slot.end),
         idle: timeline.idle(rank),
         saved: timeline.peak_memory[rank],
+        saved_at_end: saved_at_end(&timeline.rows[rank], hops.len(), costs),
         in_flight: own.in_flight,
+        left: left(&timeline.rows[rank], slices),
+        fuses: timeline.rows[rank].iter().any(|slot| slot.action.items().any(|item| item.kind == Kind::B)),
     }
 }
 
@@ -99,7 +134,8 @@ fn a_simulation_of_an_order_equals_its_timeline() {
                     continue; // A group may be too large.
                 }
                 let timeline = simulate(&made.unwrap(), &costs).unwrap();
-                let ranks = (0..timeline.rows.len()).map(|rank| rank_of(&timeline, rank, &hops, slices)).collect();
+                let ranks =
+                    (0..timeline.rows.len()).map(|rank| rank_of(&timeline, rank, &costs, &hops, slices)).collect();
                 let expected = (ranks, path_of(&timeline, number, &hops, slices));
                 let order = orders.get(kind, pipeline, &costs).unwrap();
                 assert_eq!(order.run(&costs, &hops, slices), expected, "{} {pipeline:?} {slow} {hop}", kind.name);
