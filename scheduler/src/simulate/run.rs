@@ -3,7 +3,7 @@
 use super::graph::{ActionNode, DependencyGraph, Edge, NONE};
 use super::timeline::{Idle, Reason};
 use crate::costs::StageCosts;
-use ir::schedule::Action;
+use ir::schedule::{Action, Item, Kind};
 
 /// Times of a graph's actions under given costs.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub struct Simulation<'a> {
     pub ends: Vec<f64>,
     /// Peak memory of each rank, in the unit of the costs.
     pub peak_memory: Vec<f64>,
+    /// The same while a forward or input gradient of the last stage runs; 0 on ranks without it.
+    pub peak_at_end: Vec<f64>,
 }
 
 /// Start and end of an action, and its wait.
@@ -37,8 +39,9 @@ impl DependencyGraph {
         if let Some(limits) = &costs.limit {
             self.blame_memory(&mut times, (&hops, &memory), limits);
         }
-        let peak_memory = self.peak_memory(&memory);
-        Simulation { graph: self, times, ends, peak_memory }
+        let peak_memory = self.peak_memory(&memory, |_| true);
+        let peak_at_end = self.peak_memory(&memory, |sort| self.is_of_end(sort));
+        Simulation { graph: self, times, ends, peak_memory, peak_at_end }
     }
 
     /// Returns the seconds of each [`Edge::hop`].
@@ -72,19 +75,30 @@ impl DependencyGraph {
         (times, last.into_iter().map(|(_, end)| end).collect())
     }
 
-    /// Returns the peak memory of each rank, given the memory taken and freed by each sort of action.
-    fn peak_memory(&self, memory: &[(f64, f64)]) -> Vec<f64> {
+    /// Returns the peak memory of each rank while actions of these sorts run, given the memory taken and freed by each sort.
+    fn peak_memory(&self, memory: &[(f64, f64)], counts: impl Fn(&Action) -> bool) -> Vec<f64> {
+        let counts: Vec<bool> = self.sorts.iter().map(counts).collect();
         let mut peak = vec![0.0_f64; self.ranks];
-        self.hold(memory, |rank, held| peak[rank] = peak[rank].max(held));
+        self.hold(memory, |ActionNode { rank, sort, .. }, held| {
+            if counts[*sort as usize] {
+                peak[*rank as usize] = peak[*rank as usize].max(held);
+            }
+        });
         peak
     }
 
-    /// Calls `tell` with the rank of each action, and the memory of the rank while the action runs.
-    fn hold(&self, memory: &[(f64, f64)], mut tell: impl FnMut(usize, f64)) {
+    /// True if a forward or input gradient of the last stage is in the action.
+    fn is_of_end(&self, action: &Action) -> bool {
+        let is_last = |item: &Item| item.stage.is_some_and(|stage| stage as usize + 1 == self.stages);
+        action.items().any(|item| is_last(&item) && matches!(item.kind, Kind::F | Kind::I | Kind::B))
+    }
+
+    /// Calls `tell` with each action, and the memory of its rank while it runs.
+    fn hold(&self, memory: &[(f64, f64)], mut tell: impl FnMut(&ActionNode, f64)) {
         let mut held = vec![0.0; self.ranks];
-        for ActionNode { rank, sort, .. } in &self.actions {
-            let (held, (takes, frees)) = (&mut held[*rank as usize], memory[*sort as usize]);
-            tell(*rank as usize, *held + takes);
+        for node in &self.actions {
+            let (held, (takes, frees)) = (&mut held[node.rank as usize], memory[node.sort as usize]);
+            tell(node, *held + takes);
             *held += takes - frees;
         }
     }

@@ -60,7 +60,7 @@ enum Within {
     Death,
 }
 
-const ORDERS: [(Tier, Within); 7] = [
+const ORDERS: [(Tier, Within); 8] = [
     (LIFE, Within::Birth),
     (CONCURRENT, Within::Ends),
     (CONCURRENT, Within::Birth),
@@ -68,6 +68,7 @@ const ORDERS: [(Tier, Within); 7] = [
     (ALL, Within::Birth),
     (SIZE, Within::Birth),
     (AREA, Within::Birth),
+    (LIFE, Within::Death),
 ];
 
 /// So small a part of the arena is not worth another order.
