@@ -91,12 +91,16 @@ impl Platform<'_> {
     /// Speeds of a kernel on operands of the format that activations have, with operations per second of which they are fractions.
     fn rates_on_activations<'a>(&'a self, kernel: Kernel, half: &'a Attention) -> (&'a Attention, f64) {
         let device = &self.cluster.device;
-        let is_f32 = self.recipe.activation > Format::Half.bytes();
+        let is_f32 = self.has_f32_activations();
         match device.attention_f32.get(&kernel).filter(|_| is_f32) {
             Some(rates) => (rates, device.flops_f32),
             None if is_f32 => (half, device.flops_bf16 * half.f32.unwrap_or(1.0)),
             None => (half, device.flops_bf16),
         }
+    }
+
+    fn has_f32_activations(&self) -> bool {
+        self.recipe.activation > Format::Half.bytes()
     }
 
     /// Operations over the kernel's rate for this head size and sequence length. The rate is scaled by the
@@ -117,12 +121,12 @@ impl Platform<'_> {
         (device.start + shape.flops(backward) / rate).max(self.copy(shape.bytes(backward)))
     }
 
-    /// Products with all scores in memory, with softmax and dropout between them. Heads lie side by side, so that a head size
-    /// off the alignment keeps products from tensor cores: they run at the rate of f32.
+    /// Products with all scores in memory, with softmax and dropout between them, at the rate of what activations are. Heads lie side by side,
+    /// so that a head size off the alignment keeps products from tensor cores: they run at the rate of f32 too.
     fn unfused(&self, shape: &AttentionShape, backward: bool) -> f64 {
         let AttentionShape { batch, heads, queries, keys, d, c, .. } = *shape;
         let is_aligned = [d, c].iter().all(|size| size * Format::Half.bytes() % ALIGNMENT == 0.0);
-        let format = if is_aligned { Format::Half } else { Format::F32 };
+        let format = if is_aligned && !self.has_f32_activations() { Format::Half } else { Format::F32 };
         let product = |m, n, k| self.matmul(batch * heads, m, n, k, format, false);
         let bytes = if self.stack.fuses("softmax") { SCORE_BYTES } else { SCORE_BYTES + MASK_BYTES };
         let bytes = if backward { bytes.backward } else { bytes.forward };
@@ -243,6 +247,18 @@ mod tests {
             Platform { cluster: &cluster, stack: &stack, recipe: &recipe }.attention(&shape(4096.0, true), false)
         };
         assert!((seconds(4.0) / seconds(2.0) - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn scores_of_f32_are_multiplied_at_its_rate() {
+        let seconds = |activation: f64| {
+            let (cluster, stack) = (Cluster::find("cpu").unwrap(), Stack::find("meshwright").unwrap());
+            let recipe = Recipe { activation, ..Recipe::bf16() };
+            let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
+            assert!(!platform.has_flash());
+            platform.attention(&shape(4096.0, false), false)
+        };
+        assert!(seconds(4.0) > 1.5 * seconds(2.0), "{} {}", seconds(4.0), seconds(2.0));
     }
 
     #[test]
