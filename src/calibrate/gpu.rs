@@ -65,6 +65,7 @@ fn device(measured: &GpuMeasured) -> Device {
     let bandwidth = within(peaks.memory, reached.max(measured.copy_bandwidth)).min(reached / LEAST_SHARE);
     Device {
         name: measured.device.name.clone(),
+        vendor: Some("nvidia".to_string()),
         flops_f32: rounded(f32),
         flops_bf16: rounded(bf16),
         widens_f16: false,

@@ -31,6 +31,7 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
     let moved = measured.sum_bandwidth.max(measured.f32.pointwise_bandwidth).max(measured.bf16.pointwise_bandwidth);
     let mut device = Device {
         name: "one core".into(),
+        vendor: None,
         flops_f32: rounded(peak),
         flops_bf16: rounded(peak_half),
         widens_f16: true,

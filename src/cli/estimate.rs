@@ -67,6 +67,9 @@ impl Estimate {
             self.flags.parallel = Some(present.parallel);
         }
         let missing = missing("estimate", &self.flags.job, None).filter(|_| self.configs.is_none());
+        if self.request.is_none() {
+            self.flags.job.choose_stack();
+        }
         let request: EstimateRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
         say_ignored(&request.model)?;
         match &self.configs {

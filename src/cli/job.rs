@@ -4,6 +4,7 @@ use super::parallel::{help, long_help};
 use super::sizes::ModelSizes;
 use crate::error::Error;
 use clap::Args;
+use estimator::{Estimator, stacks_on};
 use exports::Present;
 use serde::Serialize;
 use support::units::{count_of, length_of};
@@ -36,7 +37,8 @@ pub(super) struct JobFlags {
     /// Cluster: a name (see `meshwright clusters`) or a TOML file [default: h100]
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// Software stack: a name (see `meshwright stacks`) or a TOML file [default: megatron-core-2025]
+    /// Software stack: a name (see `meshwright stacks`) or a TOML file [default: of megatron-core-2025, fsdp-compile and jax-2024
+    /// the first that runs on the cluster's devices]
     #[arg(long, value_name = "NAME")]
     stack: Option<String>,
     /// Tokens per sequence; 8k is 8192
@@ -72,6 +74,9 @@ pub(super) struct JobFlags {
     beyond_stack: bool,
 }
 
+/// Stacks of requests that name none, the first one that runs on the devices.
+const USUAL: [&str; 3] = ["megatron-core-2025", "fsdp-compile", "jax-2024"];
+
 /// The configuration of a request that names none.
 const ALL_IN_DP: &str = "all devices in dp";
 
@@ -97,6 +102,15 @@ impl JobFlags {
         self.optimizer.get_or_insert_with(|| present.optimizer.clone());
         self.model = self.model.take().or(present.model.clone());
         self.stack = self.stack.take().or(present.stack.map(str::to_string));
+    }
+
+    /// Chooses a stack that runs on the devices of a cluster that is named without one.
+    pub(super) fn choose_stack(&mut self) {
+        let (None, Some(cluster)) = (&self.stack, &self.cluster) else { return };
+        // What is wrong with the cluster is said where it is used.
+        let Ok(cluster) = Estimator::new().cluster(cluster) else { return };
+        let runs = stacks_on(&cluster.device);
+        self.stack = USUAL.into_iter().find(|usual| runs.iter().any(|stack| stack == usual)).map(String::from);
     }
 
     /// Takes a model in numbers, if its sizes are given, as the text of its configuration.

@@ -123,6 +123,9 @@ impl Plan {
     pub(super) fn run(mut self) -> Result<Answer, Error> {
         self.flags.job.in_numbers(&self.sizes)?;
         let missing = missing("plan", &self.flags.job, Some(&self.flags.gpus));
+        if self.request.is_none() {
+            self.flags.job.choose_stack();
+        }
         let request: PlanRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
         say_ignored(&request.model)?;
         // The process ends after the answer, so that freeing the search's memory would only take time.

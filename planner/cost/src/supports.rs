@@ -11,6 +11,8 @@ use transforms::recompute::{MODULES, is_module};
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Supports {
+    /// Makers of the devices that the stack runs on: `nvidia`, `amd`, `google`, `aws`.
+    pub vendors: Option<Vec<String>>,
     /// Degrees other than dp that may exceed 1, from [`Supports::DEGREES`].
     pub degrees: Option<Vec<String>>,
     /// Pipeline schedules, by their names in `meshwright schedules`.
@@ -48,6 +50,11 @@ impl Supports {
 
     /// Recomputation other than of modules: all layers, some layers of each stage, single values by name.
     pub const RECOMPUTE: [&str; 3] = ["full", "full:n", "values"];
+
+    /// Returns whether the stack runs on devices of a maker; an unknown one counts as supported.
+    pub fn vendor(&self, name: Option<&str>) -> bool {
+        name.is_none_or(|name| has(self.vendors.as_ref(), name))
+    }
 
     /// Returns whether a degree may exceed 1.
     pub fn degree(&self, key: &str) -> bool {

@@ -108,6 +108,18 @@ pub enum Error {
         /// Name of the stack.
         stack: String,
     },
+    /// Devices that the stack does not run on.
+    #[error("{stack} does not run on {device}")]
+    BeyondVendor {
+        /// Name of the stack.
+        stack: String,
+        /// Name of the devices.
+        device: String,
+        /// Source of the limit, as the stack's file states it.
+        stated: String,
+        /// Preset stacks that run on the devices.
+        others: Vec<String>,
+    },
     /// A precision recipe that the devices do not compute in.
     #[error("the devices of {cluster} do not compute in {precision}")]
     BeyondDevice {
@@ -203,9 +215,10 @@ impl Coded for Error {
             Error::Line { .. } => Some(Code::RequestUnreadable),
             Error::HostMemory => Some(Code::NothingFits),
             Error::UnknownName { .. } => Some(Code::PrecisionRefused),
-            Error::BeyondStack { .. } | Error::BeyondRule { .. } | Error::BeyondDevice { .. } => {
-                Some(Code::BeyondStack)
-            }
+            Error::BeyondStack { .. }
+            | Error::BeyondRule { .. }
+            | Error::BeyondVendor { .. }
+            | Error::BeyondDevice { .. } => Some(Code::BeyondStack),
             Error::UnjoinedDevices { .. } => Some(Code::ImpossibleLayout),
             Error::Headroom { .. }
             | Error::MemoryMargin { .. }
@@ -238,6 +251,13 @@ impl Coded for Error {
                 let have = match others.as_slice() {
                     [] => "no preset stack supports it".to_string(),
                     some => format!("the stacks {} support it", some.join(", ")),
+                };
+                format!("{have}; --beyond-stack plans with it anyway{}", sourced(stated))
+            }
+            Error::BeyondVendor { others, stated, .. } => {
+                let have = match others.as_slice() {
+                    [] => "no preset stack does; --stack FILE names one of your own".to_string(),
+                    some => format!("--stack with one of {}", some.join(", ")),
                 };
                 format!("{have}; --beyond-stack plans with it anyway{}", sourced(stated))
             }

@@ -16,6 +16,7 @@ use super::recompute_choice::{Trial, crowded, fitting};
 use super::relaxation::{Relaxation, StepCost};
 use super::replicas::Replicas;
 use super::request::EstimateRequest;
+use super::stack_support::stacks_on;
 use compiler::model_source::ModelSource;
 use cost::{Cluster, Platform, Stack};
 use ir::dim_role::DimRole;
@@ -88,13 +89,25 @@ impl Evaluator {
         Platform { cluster, stack: &self.database.stack, recipe: &self.database.recipe }
     }
 
-    /// Checks that the devices compute in the request's precision.
+    /// Checks that the stack runs on the devices, and that these compute in the request's precision.
     ///
     /// # Errors
     /// They do not, and the request does not allow it.
-    pub fn check_precision(&self) -> Result<(), Error> {
+    pub fn check_devices(&self) -> Result<(), Error> {
         let EstimateRequest { precision, beyond_stack, .. } = &self.request;
-        if *beyond_stack || self.cluster.device.computes_in(precision) {
+        if *beyond_stack {
+            return Ok(());
+        }
+        let stack = self.stack();
+        if !stack.supports.vendor(self.cluster.device.vendor.as_deref()) {
+            return Err(Error::BeyondVendor {
+                stack: stack.name.clone(),
+                device: self.cluster.device.name.clone(),
+                stated: stack.supports.source("vendors").to_string(),
+                others: stacks_on(&self.cluster.device),
+            });
+        }
+        if self.cluster.device.computes_in(precision) {
             return Ok(());
         }
         let has = self.cluster.device.precisions.clone().unwrap_or_default();

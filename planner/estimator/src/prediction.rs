@@ -147,6 +147,11 @@ impl Prediction<'_> {
         let (request, Candidate { parallel, platform, .. }) = (self.request, &self.candidate);
         let mut found = beyond(parallel, platform.stack, &request.job_numbers(self.database.traits()?));
         let device = &platform.cluster.device;
+        let supports = &platform.stack.supports;
+        if !supports.vendor(device.vendor.as_deref()) {
+            let item = format!("cluster={}", platform.cluster.name);
+            found.push(Beyond { item, source: supports.source("vendors").to_string() });
+        }
         if !request.beyond_stack && !device.computes_in(&request.precision) {
             let known = device.precisions.as_ref().map_or_else(String::new, |known| known.join(", "));
             let source = format!("the devices of {} compute in {known}", platform.cluster.name);

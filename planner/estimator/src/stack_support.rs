@@ -3,7 +3,7 @@
 use super::error::Error;
 use super::job_numbers::JobNumbers;
 use compiler::parallel::{self, Pins};
-use cost::{RuleName, STACKS, Stack};
+use cost::{Device, RuleName, STACKS, Stack};
 use ir::options::{Offload, ParallelConfig};
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,12 @@ fn options_beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<Beyond> {
     lacks("offload_optimizer", format!("offload_optimizer={offload_optimizer}"), offload_optimizer, states);
     lacks("recompute", format!("recompute={recompute}"), true, supports.lacks(recompute).is_empty());
     items
+}
+
+/// Names of the preset stacks that run on a device.
+pub fn stacks_on(device: &Device) -> Vec<String> {
+    let presets = STACKS.iter().filter_map(|preset| Stack::find(preset.name).ok());
+    presets.filter(|stack| stack.supports.vendor(device.vendor.as_deref())).map(|stack| stack.name).collect()
 }
 
 /// Checks that a stack supports all pins.
@@ -177,6 +183,7 @@ fn supported(key: &str, stack: &Stack) -> Vec<String> {
 mod tests {
     use super::*;
     use compiler::parallel::{missing, parse_any};
+    use cost::Cluster;
     use ir::diag::Coded;
     use scheduler::schedules::SCHEDULES;
     use transforms::recompute::MODULES;
@@ -184,6 +191,17 @@ mod tests {
     fn lacks(stack: &str, parallel: &str) -> Vec<String> {
         let found = beyond(&parse_any(parallel).unwrap(), &Stack::find(stack).unwrap(), &JobNumbers::default());
         found.into_iter().map(|beyond| beyond.item).collect()
+    }
+
+    #[test]
+    fn stacks_run_on_devices_of_some_makers() {
+        let on = |cluster: &str| stacks_on(&Cluster::find(cluster).unwrap().device);
+        let has = |cluster: &str, stack: &str| on(cluster).iter().any(|other| other == stack);
+        assert!(has("h100", "megatron-core-2025") && has("h100", "zero-bubble-2023") && has("h100", "jax-2024"));
+        assert!(!has("mi300x", "megatron-core-2025") && has("mi300x", "fsdp-compile-2025"));
+        assert!(!has("tpu-v5p", "fsdp-compile") && has("tpu-v5p", "jax-2024"));
+        // Nothing is known of the makers of processors.
+        assert!(has("cpu", "meshwright") && !has("trn2", "meshwright"));
     }
 
     #[test]

@@ -76,7 +76,7 @@ fn found_by(
     let began = Instant::now();
     let until = deadline.share(SEARCH);
     let evaluator = Evaluator::new(estimator, request.under(String::new()), request.devices())?;
-    evaluator.check_precision()?;
+    evaluator.check_devices()?;
     let work = evaluator.work()?;
     let scope = Scope { estimator, request, evaluator: &evaluator, work, began, deadline, until, progress };
     // Sizes with odd factors are searched only if nothing else fits, then offloading, which takes host memory and bandwidth.
