@@ -104,7 +104,6 @@ impl OrderedStages<'_> {
         let platform = replicas.platform;
         let facts = &platform.stack.facts;
         let own: Vec<&StageCost> = rank.stages.iter().map(|it| &loads[it.stage]).collect();
-        let kind = schedules::find(&parallel.schedule).ok();
         let copies = self.copies(number, rank);
         let (elements, borrowed) = held_elements(&own, &copies, tied, facts);
         let mut states = states(elements, replicas);
@@ -112,7 +111,7 @@ impl OrderedStages<'_> {
         let whole = Whole::of(elements, parallel, replicas);
         let logits = own.iter().map(|load| load.logits).sum::<f64>();
         let zero = if whole.gathered > 0.0 { 2 } else { replicas.zero };
-        let splits = parallel.pp > 1 && kind.is_some_and(|kind| kind.splits_backward);
+        let splits = parallel.pp > 1 && schedules::find(&parallel.schedule).is_ok_and(|kind| kind.splits_backward);
         let ends_apart = splits && !rank.fuses || parallel.sp && parallel.tp > 1;
         let gathers = Gathers { zero, splits, ends_apart };
         let buffers = buffers(&own, (loads.len(), rank), logits, gathers, platform);
