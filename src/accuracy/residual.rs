@@ -1,5 +1,6 @@
 //! Errors of a stack's predictions, as its file states them.
 
+use super::runs::OWN;
 use super::score::Scored;
 use super::summary::quantile;
 use compiler::error::Error;
@@ -65,8 +66,7 @@ fn errors(rows: &[&Scored<'_>], ratio: fn(&Scored<'_>) -> Option<f64>) -> Errors
     let stated: Vec<(&str, f64)> =
         rows.iter().filter_map(|row| Some((row.run.source.as_str(), -ratio(row)?.ln()))).collect();
     let logs: Vec<f64> = stated.iter().map(|(_, log)| *log).collect();
-    let sources: BTreeSet<&str> =
-        stated.iter().map(|(source, _)| *source).filter(|source| !source.is_empty()).collect();
+    let sources: BTreeSet<&str> = stated.iter().map(|(source, _)| *source).filter(|source| *source != OWN).collect();
     let rounded = |share: f64| (quantile(&logs, share) * 1e3).round() / 1e3 + 0.0;
     Errors { runs: logs.len() as u32, sources: sources.len() as u32, low: rounded(0.1), high: rounded(0.9) }
 }
@@ -92,6 +92,15 @@ mod tests {
         assert_eq!(measured.kinds, ["H100 SXM 80 GB", "bf16", "dense"]);
         let logs: Vec<f64> = scored.iter().map(|row| -row.ratio().unwrap().ln()).collect();
         assert!((found.time.high - quantile(&logs, 0.9)).abs() <= 5e-4);
+    }
+
+    /// A user's requests share the conditions of the user's runs.
+    #[test]
+    fn own_runs_have_no_publisher() {
+        let own = RUN.replace(r#""source":"SOURCE","#, "").replace("GPUS", "8");
+        let runs = read(&own).unwrap();
+        let found = residual(&score(&Estimator::new(), &runs));
+        assert_eq!((found.time.runs, found.time.sources), (1, 0));
     }
 
     #[test]

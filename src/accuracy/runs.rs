@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// Source of runs whose line names none: they are the user's own.
+pub(super) const OWN: &str = "runs";
+
 /// A training run and its measurements.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Run {
@@ -172,7 +175,7 @@ fn run(line: RunLine, models: &BTreeMap<String, Value>, number: usize) -> Result
     let standard = EstimateRequest::default();
     Ok(Run {
         id: if line.id.is_empty() { format!("line {}", number + 1) } else { line.id },
-        source: if line.source.is_empty() { "runs".into() } else { line.source },
+        source: if line.source.is_empty() { OWN.into() } else { line.source },
         apart: line.apart,
         model: name,
         request: EstimateRequest {

@@ -128,6 +128,8 @@ pub fn beyond(
     let ParallelConfig { dp, tp, pp, cp, ep, etp, mbs, .. } = best.parallel;
     let pins = format!("dp={dp},tp={tp},pp={pp},cp={cp},ep={ep},etp={etp},mbs={mbs}");
     let seconds = best.predicted.step_time_s;
-    let other = explorer.better(&pins, seconds * (1.0 - WORTH_TELLING), None);
-    Ok(other.map(|other| Faster::of(&other, best)))
+    let Some(other) = explorer.better(&pins, seconds * (1.0 - WORTH_TELLING), None) else { return Ok(None) };
+    // A plan that is the simplest has faster ones within the stack too.
+    let lacks = estimator.beyond(&request.under(String::new()), [&other.parallel])?;
+    Ok(lacks.iter().any(|items| !items.is_empty()).then(|| Faster::of(&other, best)))
 }

@@ -1,6 +1,6 @@
 //! Bounds, prices and the count of the space, against the estimator and against all configurations.
 
-use super::explore::Explorer;
+use super::explore::{Explorer, beyond};
 use super::found::find;
 use super::large_microbatch::LargeMicrobatches;
 use super::oracle::Costs;
@@ -272,6 +272,24 @@ fn the_plan_is_the_simplest_of_a_tie() {
         };
         assert!(!others.iter().any(is_simpler), "{pin}: a known one is simpler than {:?}", plan.parallel);
     }
+}
+
+/// A plan of `meshwright` that gathers parameters once a layer has a faster one within the stack, which is not beyond it.
+#[test]
+fn what_the_stack_has_is_not_beyond_it() {
+    let estimator = Estimator::new();
+    let told = |stack: &str, plan: &str| {
+        let base = request("llama3-8b", "h200", 64, 512, "");
+        let request = PlanRequest { stack: stack.into(), seq: 4096, ..base };
+        let asked = EstimateRequest { gpus: Some(64), ..request.under(plan.to_string()) };
+        let best = estimator.estimate(&asked).unwrap();
+        let found = beyond(&estimator, &request, &best, Deadline::default()).unwrap();
+        let lacks = |parallel: &ParallelConfig| estimator.beyond(&asked, [parallel]).unwrap().concat();
+        assert!(found.as_ref().is_none_or(|found| !lacks(&found.parallel).is_empty()), "{stack} {plan}: {found:?}");
+        found.is_some()
+    };
+    assert!(!told("meshwright", "dp=64,zero=2,mbs=8,recompute=selective:a+n"));
+    assert!(told("megatron-core-2025", "dp=64,zero=3,mbs=8,recompute=full"));
 }
 
 /// ZeRO-3 across nodes with recomputed layers is as many techniques as a pipeline with experts, and recomputes. Where ZeRO-3 is usual it
