@@ -1,7 +1,6 @@
 //! `meshwright diff A B`: two configurations, or two plan files, side by side.
 
-use super::job::JobFlags;
-use super::request::asked;
+use super::job::{JobFlags, asked_job};
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
 use autotune::explain::{diff, read_plan};
@@ -78,7 +77,7 @@ impl Diff {
 
     /// Predictions of configurations of one job.
     fn configurations(&self, configurations: [&String; 2]) -> Result<[EstimateReport; 2], Error> {
-        let request: EstimateRequest = asked(None, None, &self.flags)?;
+        let request: EstimateRequest = asked_job(None, None, &self.flags)?;
         let estimator = Estimator::new();
         let [a, b] = configurations
             .map(|parallel| estimator.estimate(&EstimateRequest { parallel: parallel.clone(), ..request.clone() }));

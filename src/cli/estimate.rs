@@ -1,10 +1,9 @@
 //! `meshwright estimate`: predicted step time of a model on a cluster, without the cluster.
 
 use super::ignored::say_ignored;
-use super::job::{ConfigFlags, missing};
+use super::job::{ConfigFlags, asked_job, missing};
 use super::present::{PresentFlags, told};
 use super::progress::SearchWatch;
-use super::request::asked;
 use super::sizes::ModelSizes;
 use super::status;
 use super::{Answer, TableFormat, json};
@@ -67,10 +66,7 @@ impl Estimate {
             self.flags.parallel = Some(present.parallel);
         }
         let missing = missing("estimate", &self.flags.job, None).filter(|_| self.configs.is_none());
-        if self.request.is_none() {
-            self.flags.job.choose_stack();
-        }
-        let request: EstimateRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
+        let request: EstimateRequest = asked_job(self.request.as_deref(), missing.as_deref(), &self.flags)?;
         say_ignored(&request.model)?;
         match &self.configs {
             Some(path) => many(&request, &read_text(path)?, self.format),

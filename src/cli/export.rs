@@ -1,7 +1,6 @@
 //! `meshwright export`: a configuration in the language of another training framework.
 
-use super::job::ConfigFlags;
-use super::request::asked;
+use super::job::{ConfigFlags, asked_job};
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
 use crate::exporting::export;
@@ -82,7 +81,7 @@ impl Export {
             }
             Some(plan) if !is_job => Ok(read_plan(Path::new(plan))?.chosen),
             Some(_) => {
-                let request: EstimateRequest = asked(None, None, &self.flags)?;
+                let request: EstimateRequest = asked_job(None, None, &self.flags)?;
                 Ok(estimator.estimate(&request)?)
             }
         }

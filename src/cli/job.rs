@@ -1,12 +1,17 @@
 //! Flags of an estimated job: a model and a batch, the hardware, the software and the number formats.
 
 use super::parallel::{help, long_help};
+use super::request::{asked_fields, read};
 use super::sizes::ModelSizes;
 use crate::error::Error;
 use clap::Args;
-use estimator::{Estimator, stacks_on};
+use cost::Stack;
+use estimator::Estimator;
 use exports::Present;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::path::Path;
 use support::units::{count_of, length_of};
 
 /// Position of the devices in the help: after the second flag of a job. `plan` and `estimate` describe them
@@ -80,6 +85,31 @@ const USUAL: [&str; 3] = ["megatron-core-2025", "fsdp-compile", "jax-2024"];
 /// The configuration of a request that names none.
 const ALL_IN_DP: &str = "all devices in dp";
 
+/// The request of a subcommand with [`JobFlags`], as [`asked`](super::request::asked) reads others. If it names a cluster without a stack,
+/// it gets one that runs there.
+pub(super) fn asked_job<R: DeserializeOwned>(
+    file: Option<&Path>,
+    missing: Option<&str>,
+    flags: &impl Serialize,
+) -> Result<R, Error> {
+    let mut fields = asked_fields::<R>(file, missing, flags)?;
+    if let (None, Some(Value::String(cluster))) = (fields.get("stack"), fields.get("cluster"))
+        && let Some(stack) = usual_stack(cluster)
+    {
+        fields.insert("stack".into(), stack.into());
+    }
+    read(fields)
+}
+
+/// The usual stack for the devices of a cluster; none if none runs there, or if the cluster cannot be read, which is an error where it is
+/// used.
+fn usual_stack(cluster: &str) -> Option<&'static str> {
+    let cluster = Estimator::new().cluster(cluster).ok()?;
+    let runs =
+        |name: &&str| Stack::find(name).is_ok_and(|stack| stack.supports.vendor(cluster.device.vendor.as_deref()));
+    USUAL.into_iter().find(runs)
+}
+
 /// Flags of one configuration of a job.
 #[derive(Args, Serialize)]
 pub(super) struct ConfigFlags {
@@ -102,15 +132,6 @@ impl JobFlags {
         self.optimizer.get_or_insert_with(|| present.optimizer.clone());
         self.model = self.model.take().or(present.model.clone());
         self.stack = self.stack.take().or(present.stack.map(str::to_string));
-    }
-
-    /// Chooses a stack that runs on the devices of a cluster that is named without one.
-    pub(super) fn choose_stack(&mut self) {
-        let (None, Some(cluster)) = (&self.stack, &self.cluster) else { return };
-        // What is wrong with the cluster is said where it is used.
-        let Ok(cluster) = Estimator::new().cluster(cluster) else { return };
-        let runs = stacks_on(&cluster.device);
-        self.stack = USUAL.into_iter().find(|usual| runs.iter().any(|stack| stack == usual)).map(String::from);
     }
 
     /// Takes a model in numbers, if its sizes are given, as the text of its configuration.

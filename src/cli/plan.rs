@@ -1,10 +1,9 @@
 //! `meshwright plan`: finds the best configuration of a model on a cluster.
 
 use super::ignored::say_ignored;
-use super::job::{AFTER_STACK, JobFlags, missing};
+use super::job::{AFTER_STACK, JobFlags, asked_job, missing};
 use super::parallel::{help, long_help};
 use super::progress::SearchWatch;
-use super::request::asked;
 use super::sizes::ModelSizes;
 use super::status;
 use super::{Answer, NOTHING_FITS, json};
@@ -123,10 +122,7 @@ impl Plan {
     pub(super) fn run(mut self) -> Result<Answer, Error> {
         self.flags.job.in_numbers(&self.sizes)?;
         let missing = missing("plan", &self.flags.job, Some(&self.flags.gpus));
-        if self.request.is_none() {
-            self.flags.job.choose_stack();
-        }
-        let request: PlanRequest = asked(self.request.as_deref(), missing.as_deref(), &self.flags)?;
+        let request: PlanRequest = asked_job(self.request.as_deref(), missing.as_deref(), &self.flags)?;
         say_ignored(&request.model)?;
         // The process ends after the answer, so that freeing the search's memory would only take time.
         let estimator = ManuallyDrop::new(Estimator::new());

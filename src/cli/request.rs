@@ -50,16 +50,30 @@ pub(super) fn asked<R: DeserializeOwned>(
     missing: Option<&str>,
     flags: &impl Serialize,
 ) -> Result<R, Error> {
+    read(asked_fields::<R>(file, missing, flags)?)
+}
+
+/// The fields of [`asked`].
+pub(super) fn asked_fields<R: DeserializeOwned>(
+    file: Option<&Path>,
+    missing: Option<&str>,
+    flags: &impl Serialize,
+) -> Result<Fields, Error> {
     let fields = match (file, missing) {
         (Some(path), _) => from_json::<R>(path)?,
         (None, Some(missing)) => return Err(Error::Usage(missing.into())),
         (None, None) => Fields::new(),
     };
-    resolve(fields, flags)
+    overridden(fields, flags)
 }
 
-/// Overrides fields by flags and reads the request. A flag that is not given is null and keeps the field.
-pub(super) fn resolve<R: DeserializeOwned>(mut fields: Fields, flags: &impl Serialize) -> Result<R, Error> {
+/// Overrides fields by flags and reads the request.
+pub(super) fn resolve<R: DeserializeOwned>(fields: Fields, flags: &impl Serialize) -> Result<R, Error> {
+    read(overridden(fields, flags)?)
+}
+
+/// Overrides fields by flags. A flag that is not given is null and keeps the field.
+fn overridden(mut fields: Fields, flags: &impl Serialize) -> Result<Fields, Error> {
     let flags = serde_json::to_value(flags).map_err(|_| {
         Error::input(Code::BadOption, "a path on the command line is not UTF-8 text")
             .help("rename the file or folder: run.toml cannot store its name")
@@ -67,6 +81,11 @@ pub(super) fn resolve<R: DeserializeOwned>(mut fields: Fields, flags: &impl Seri
     if let Value::Object(flags) = flags {
         fields.extend(flags.into_iter().filter(|(_, value)| !value.is_null()));
     }
+    Ok(fields)
+}
+
+/// Reads a request from its fields.
+pub(super) fn read<R: DeserializeOwned>(fields: Fields) -> Result<R, Error> {
     serde_json::from_value(Value::Object(fields))
         .map_err(|why| malformed(Path::new("the command line"), &why.to_string()))
 }

@@ -90,4 +90,4 @@ pub use report_text::part_name;
 pub use request::check_sizes;
 pub use request::{EstimateRequest, HEADROOM};
 pub use search_bounds::{BoundKind, LargeShare};
-pub use stack_support::{Beyond, beyond, check_pins, stacks_on};
+pub use stack_support::{Beyond, beyond, check_pins};

@@ -82,7 +82,7 @@ fn options_beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<Beyond> {
 }
 
 /// Names of the preset stacks that run on a device.
-pub fn stacks_on(device: &Device) -> Vec<String> {
+pub(super) fn stacks_on(device: &Device) -> Vec<String> {
     let presets = STACKS.iter().filter_map(|preset| Stack::find(preset.name).ok());
     presets.filter(|stack| stack.supports.vendor(device.vendor.as_deref())).map(|stack| stack.name).collect()
 }
