@@ -291,9 +291,11 @@ mod tests {
         let text = "name = \"mine\"\nabout = \"ours\"\nfrom = \"nemo\"\nresidual = ";
         let stack = Stack::parse(&format!("{text}[-0.3, 0.4]\n")).unwrap();
         let Interval { low, high } = stack.residual.time_interval(&job(2e9, "A"));
-        // Between those of the file away from its runs, and those of no runs.
-        let inside = -0.3 * UNSEEN < low && low < TIME.ends.low && TIME.ends.high < high && high < 0.4 * UNSEEN;
-        assert!(inside, "{low} {high}");
+        // The ends count as those of two runs, next to the prior.
+        let half =
+            |own: f64, end: f64| ((2.0 * (UNSEEN * own).powi(2) + TIME.runs * end * end) / (2.0 + TIME.runs)).sqrt();
+        assert!((low + half(0.3, TIME.ends.low)).abs() < 1e-9 && low < TIME.ends.low, "{low}");
+        assert!((high - half(0.4, TIME.ends.high)).abs() < 1e-9 && TIME.ends.high < high, "{high}");
         let wrong = Stack::parse(&format!("{text}[0.4, -0.3]\n")).unwrap_err().to_string();
         assert!(wrong.contains("`residual.time` is from 0.4 to -0.3"), "{wrong}");
         let unknown = Stack::parse(&format!("{text}{{ tiem = {{ runs = 3 }} }}\n")).unwrap_err().to_string();

@@ -140,9 +140,7 @@ struct ActionCounts {
     most: Vec<f64>,
     /// The first stage.
     first: usize,
-    /// Micro-batches of the first stage now.
-    of_first: OpenMicrobatches,
-    /// The same at the latest backward of another stage, and when most of them waited for W after that.
+    /// Micro-batches of the first stage at the latest backward of another one, and when most of them waited for W after that.
     left: SmallVec<[OpenMicrobatches; 2]>,
     /// True if some backward has I and W together.
     fuses: bool,
@@ -151,15 +149,14 @@ struct ActionCounts {
 impl ActionCounts {
     fn new(stages: usize) -> ActionCounts {
         let (runs, open) = (vec![PerSection::default(); stages], vec![0.0; stages]);
-        let (of_first, left) = (OpenMicrobatches::default(), SmallVec::new());
-        ActionCounts { runs, most: open.clone(), open, first: stages, of_first, left, fuses: false }
+        ActionCounts { runs, most: open.clone(), open, first: stages, left: SmallVec::new(), fuses: false }
     }
 
     fn add(&mut self, action: &Action, times: f64) {
         for Item { kind, stage, .. } in action.items() {
             let Some(stage) = stage.map(|stage| stage as usize) else { continue };
             self.fuses |= kind == Kind::B;
-            self.note(kind, stage, times);
+            self.first = self.first.min(stage);
             let (PerSection { f, i, w }, open) = (&mut self.runs[stage], &mut self.open[stage]);
             match kind {
                 Kind::F => (*f, *open) = (*f + times, *open + times),
@@ -169,31 +166,19 @@ impl ActionCounts {
                 _ => {}
             }
             self.most[stage] = self.most[stage].max(*open);
+            self.note_left(kind, stage);
         }
     }
 
-    /// Notes what is open of the first stage.
-    fn note(&mut self, kind: Kind, stage: usize, times: f64) {
-        if stage < self.first {
-            (self.first, self.of_first) = (stage, OpenMicrobatches::default());
-        }
-        if stage > self.first {
-            if matches!(kind, Kind::W | Kind::B) {
-                self.left = smallvec![self.of_first];
-            }
-            return;
-        }
-        let OpenMicrobatches { for_i, for_w } = &mut self.of_first;
-        match kind {
-            Kind::F => *for_i += times,
-            Kind::I => (*for_i, *for_w) = (*for_i - times, *for_w + times),
-            Kind::W => *for_w -= times,
-            Kind::B => *for_i -= times,
-            _ => {}
-        }
-        if self.left.last().is_some_and(|last| last.for_w < self.of_first.for_w) {
+    /// Notes what is open of the first stage, after an action.
+    fn note_left(&mut self, kind: Kind, stage: usize) {
+        let PerSection { f, i, w } = self.runs[self.first];
+        let open = OpenMicrobatches { for_i: f - i, for_w: i - w };
+        if stage > self.first && matches!(kind, Kind::W | Kind::B) {
+            self.left = smallvec![open];
+        } else if self.left.last().is_some_and(|last| last.for_w < open.for_w) {
             self.left.truncate(1);
-            self.left.push(self.of_first);
+            self.left.push(open);
         }
     }
 }

@@ -11,7 +11,6 @@ use super::stages::StageCost;
 use super::update_memory::held_elements;
 use cost::{Cluster, Format, Platform, Recipe, SplitByExperts};
 use ir::options::ParallelConfig;
-use scheduler::schedules;
 
 /// Bytes of a GiB.
 pub(super) const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
@@ -111,7 +110,7 @@ impl OrderedStages<'_> {
         let whole = Whole::of(elements, parallel, replicas);
         let logits = own.iter().map(|load| load.logits).sum::<f64>();
         let zero = if whole.gathered > 0.0 { 2 } else { replicas.zero };
-        let splits = parallel.pp > 1 && schedules::find(&parallel.schedule).is_ok_and(|kind| kind.splits_backward);
+        let splits = self.splits();
         let ends_apart = splits && !rank.fuses || parallel.sp && parallel.tp > 1;
         let gathers = Gathers { zero, splits, ends_apart };
         let buffers = buffers(&own, (loads.len(), rank), logits, gathers, platform);

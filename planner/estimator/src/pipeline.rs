@@ -112,7 +112,7 @@ pub(super) struct Rank {
     pub(super) messages: f64,
     /// Peak bytes of saved activations on the device.
     pub(super) saved: f64,
-    /// The same while a forward or input gradient of the last stage runs; 0 on ranks without it.
+    /// Peak bytes of saved activations while a forward or input gradient of the last stage runs; 0 on ranks without it.
     pub(super) saved_at_end: f64,
     /// Peak bytes of saved activations in host memory.
     pub(super) offloaded: f64,

@@ -98,7 +98,7 @@ pub(super) struct BlockPeak {
     pub(super) beyond_left: f64,
     /// Bytes of temporary values while weight gradients are computed.
     pub(super) in_w: f64,
-    /// The same under a split backward, beyond what W reads of the values that I made.
+    /// Bytes of temporary values in a W apart from I, without those that I made for it.
     pub(super) in_w_apart: f64,
     /// Elements of a block's parameters.
     pub(super) elements: f64,

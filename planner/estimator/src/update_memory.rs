@@ -12,6 +12,11 @@ use scheduler::placement::Placement;
 use scheduler::schedules;
 
 impl OrderedStages<'_> {
+    /// True if the schedule has W apart from I.
+    pub(super) fn splits(&self) -> bool {
+        self.parallel.pp > 1 && schedules::find(&self.parallel.schedule).is_ok_and(|kind| kind.splits_backward)
+    }
+
     /// Stages of a rank whose optimizer states another rank has: of two chains, the one that begins on the first rank owns the states.
     pub(super) fn copies(&self, number: usize, rank: &Rank) -> Vec<&StageCost> {
         let kind = schedules::find(&self.parallel.schedule);
@@ -29,9 +34,8 @@ impl OrderedStages<'_> {
         elements: SplitByExperts,
         states: &ModelStates,
     ) -> f64 {
-        let OrderedStages { parallel, replicas, .. } = *self;
+        let replicas = self.replicas;
         let platform = replicas.platform;
-        let splits = parallel.pp > 1 && schedules::find(&parallel.schedule).is_ok_and(|kind| kind.splits_backward);
         // The owner of the states sums the gradients of all copies.
         let is_owned = |load: &&&StageCost| copies.iter().all(|copy| copy.runs != load.runs);
         let summed = match copies {
@@ -44,7 +48,7 @@ impl OrderedStages<'_> {
         // Two chains end together, and sum their gradients then.
         let later = if copies.is_empty() { own.get(1..).unwrap_or_default() } else { &[] };
         let later = replicas.sums_apart(later.iter().map(|load| load.elements()).sum());
-        update.max(last_backward(own, sums, elements)).max(last_stage(own, rank, later, splits))
+        update.max(last_backward(own, sums, elements)).max(last_stage(own, rank, later, self.splits()))
     }
 }
 
@@ -129,8 +133,8 @@ fn last_backward(own: &[&StageCost], sums: f64, elements: SplitByExperts) -> f64
     sums * (1.0 - layer.elements / elements.total()) + layer.transient + copied
 }
 
-/// The same while the first stage of a rank runs its last backwards: the `sums` of the others are made already. What W reads of a
-/// micro-batch is there from I on.
+/// Bytes in addition to the states while the first stage of a rank runs its last backwards: the `sums` of the others are made already.
+/// Values that W reads are there from I on.
 fn last_stage(own: &[&StageCost], rank: &Rank, sums: f64, splits: bool) -> f64 {
     let (Some(first), true) = (own.first(), sums > 0.0) else { return 0.0 };
     let for_w = if splits { first.saved_for_w } else { first.saved };

@@ -14,7 +14,7 @@ pub struct Simulation<'a> {
     pub ends: Vec<f64>,
     /// Peak memory of each rank, in the unit of the costs.
     pub peak_memory: Vec<f64>,
-    /// The same while a forward or input gradient of the last stage runs; 0 on ranks without it.
+    /// Peak memory of each rank while a forward or input gradient of the last stage runs; 0 on ranks without it.
     pub peak_at_end: Vec<f64>,
 }
 
