@@ -78,6 +78,10 @@ pub struct Matmul {
     pub f8: f64,
     /// Fraction of the peak on 4-bit operands.
     pub f4: f64,
+    /// True if 8-bit products read both operands along the dimension that they sum over, so that weight gradients read transposed
+    /// copies.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub transposes_f8: bool,
     /// Fraction of that rate that remains after seconds of computing, once the power limit lowers the clock.
     pub power: f64,
     /// Cost of filling and draining a tile, in steps of k.
@@ -232,7 +236,17 @@ impl Default for Matmul {
     /// Values for large products on the accelerators of the presets, without tiles.
     fn default() -> Matmul {
         let tiles = vec![Tile { rows: 1.0, columns: 1.0, share: 1.0 }];
-        Matmul { f32: 0.8, half: 0.8, f8: 0.7, f4: 0.6, power: 1.0, depth: 0.0, depth_f32: None, tiles }
+        Matmul {
+            f32: 0.8,
+            half: 0.8,
+            f8: 0.7,
+            f4: 0.6,
+            transposes_f8: false,
+            power: 1.0,
+            depth: 0.0,
+            depth_f32: None,
+            tiles,
+        }
     }
 }
 

@@ -115,6 +115,16 @@ impl Platform<'_> {
         self.collective_time_with(kind, bytes, group, |level| level.link.step.unwrap_or(0.0))
     }
 
+    /// Seconds of all-gathers of `bytes` in `messages` equal parts, one after the other, around rings of which each step waits for the one
+    /// before: its message is a rank's part, over as many lanes between nodes as the node has ranks of the group.
+    pub fn stepwise_gather_time(&self, bytes: f64, messages: f64, group: Group) -> f64 {
+        let part = bytes / messages / group.ranks as f64;
+        let levels = self.levels(group);
+        let step = |level: &Level<'_>| part / level.within / level.bandwidth(part / level.within);
+        let steps = messages * (group.ranks as f64 - 1.0);
+        steps * levels.iter().map(step).fold(0.0, f64::max)
+    }
+
     fn collective_time_with(&self, kind: CollectiveKind, bytes: f64, group: Group, step: fn(&Level<'_>) -> f64) -> f64 {
         if bytes <= 0.0 {
             return 0.0;

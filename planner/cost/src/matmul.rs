@@ -40,7 +40,10 @@ impl Platform<'_> {
     /// Seconds of a grouped product of equal shapes with different weights, as for experts: the time of a batch over
     /// the efficiency of the stack's grouped kernel.
     pub fn grouped_matmul(&self, groups: f64, m: f64, n: f64, k: f64, format: Format, accumulate: bool) -> f64 {
-        self.matmul(groups, m, n, k, format, accumulate) / self.stack.facts.grouped
+        let facts = &self.stack.facts;
+        let is_transposed = format == Format::F8 && self.cluster.device.matmul.transposes_f8;
+        let share = facts.grouped * if is_transposed { facts.grouped_transposed } else { 1.0 };
+        self.matmul(groups, m, n, k, format, accumulate) / share
     }
 
     /// Seconds of the waves of products of depth k, for the fastest tile.

@@ -79,6 +79,9 @@ pub struct StackTraits {
     pub stops_early: bool,
     /// Best attention kernel.
     pub attention: Kernel,
+    /// Time of attention under context parallelism over that of one kernel on the same pairs, where keys of other ranks come piece by
+    /// piece or gathered.
+    pub pieces: f64,
     /// Groups of ops fused into one kernel, from [`Stack::GROUPS`].
     pub fused: Vec<String>,
     /// Extra bytes saved for the backward per element of an op's result, by op.
@@ -95,9 +98,9 @@ pub struct StackTraits {
     pub bucket: f64,
     /// True if the gather of updated parameters overlaps with the next forward.
     pub hides_update: bool,
-    /// CPU seconds per gathered part of a parameter, for stacks that copy part by part; the number of parts is
-    /// parameters times ranks.
-    pub part: f64,
+    /// Messages per parameter in which ZeRO-1 and ZeRO-2 gather what they have updated, one after the other; 0 for one message for all
+    /// of a rank's parameters.
+    pub gathers_each: f64,
     /// True if ZeRO-2 and 3 leave parameters and gradients unsharded during gradient accumulation, and reduce once a
     /// step.
     pub accumulates_whole: bool,
@@ -120,6 +123,9 @@ pub struct StackTraits {
     pub block_by_block: bool,
     /// True if ZeRO-2 and 3 hold and scatter the gradients of a micro-batch in the type of the parameters.
     pub scatters_narrow: bool,
+    /// True if ZeRO-2 and 3 scatter the gradients of a stage after each run of consecutive micro-batches of an interleaved pipeline,
+    /// which accumulate before that.
+    pub scatters_runs: bool,
     /// True if ZeRO-2 and 3 sum gradients over ZeRO groups once a step.
     pub sums_groups_once: bool,
     /// True if the sums of gradients over ranks have memory of their own until the update.
@@ -142,6 +148,9 @@ pub struct StackTraits {
     pub quantise: f64,
     /// Speed of grouped expert products relative to one batch of products of the same shapes.
     pub grouped: f64,
+    /// The same speed in 8 bits over that in 16, in addition, on devices whose products read transposed copies: each expert's operands
+    /// are copied apart.
+    pub grouped_transposed: f64,
     /// True if a token is sent to each node, and to each rank, at most once, for any number of its experts there.
     pub once_per_node: bool,
     /// True if a token's experts are neighbours, as with the fake gates of benchmarks.
@@ -200,6 +209,7 @@ impl Default for StackTraits {
             checkpoint: 0.0,
             stops_early: false,
             attention: Kernel::default(),
+            pieces: 1.0,
             fused: Vec::new(),
             saved: BTreeMap::new(),
             hides: Vec::new(),
@@ -208,7 +218,7 @@ impl Default for StackTraits {
             wire_bytes: 4.0,
             bucket: 25.0 * MIB,
             hides_update: false,
-            part: 0.0,
+            gathers_each: 0.0,
             accumulates_whole: false,
             accumulates_wide: false,
             keeps_gathered: false,
@@ -218,6 +228,7 @@ impl Default for StackTraits {
             keeps_ends: false,
             block_by_block: false,
             scatters_narrow: false,
+            scatters_runs: false,
             sums_groups_once: false,
             sums_apart: false,
             shares_states: false,
@@ -229,6 +240,7 @@ impl Default for StackTraits {
             comm_sms: 16.0,
             quantise: 6.0,
             grouped: 0.9,
+            grouped_transposed: 1.0,
             once_per_node: false,
             adjacent_experts: false,
             drops: false,

@@ -19,6 +19,8 @@ pub(super) struct Replicas<'a> {
     pub(super) offloads_states: bool,
     /// `true` if communication overlaps with compute.
     hides: bool,
+    /// Micro-batches whose gradients a stage accumulates before ZeRO-2 or ZeRO-3 scatters them.
+    run: f64,
     groups: SplitByExperts<ReplicaGroups>,
 }
 
@@ -99,7 +101,9 @@ impl<'a> Replicas<'a> {
         let stays_whole = microbatches > 1 && (facts.accumulates_whole || facts.pipelines_whole && parallel.pp > 1);
         let zero = if stays_whole { parallel.zero.min(1) } else { parallel.zero };
         let gathers_once = zero == 3 && parallel.gathers_once();
-        Replicas { platform, zero, gathers_once, offloads_states: parallel.offload_optimizer, hides, groups }
+        let run = if facts.scatters_runs { run_of(parallel).min(microbatches) } else { 1 };
+        let offloads_states = parallel.offload_optimizer;
+        Replicas { platform, zero, gathers_once, offloads_states, hides, run: f64::from(run), groups }
     }
 
     /// Number of ranks among which ZeRO shards a copy.
@@ -174,6 +178,21 @@ impl<'a> Replicas<'a> {
         seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts)
     }
 
+    /// Seconds of the gather once a step of a rank's `tensors` parameters: in one message, or one after the other.
+    fn gather_updated(&self, elements: SplitByExperts, tensors: usize) -> f64 {
+        let each = self.platform.stack.facts.gathers_each;
+        let together = self.gather(elements);
+        if each == 0.0 || self.gathers_once {
+            return together;
+        }
+        let messages = (each * tensors as f64).max(1.0);
+        let seconds = |elements: f64, ReplicaGroups { shards, .. }: ReplicaGroups| {
+            let bytes = elements * self.platform.recipe.parameter;
+            if bytes > 0.0 { self.platform.stepwise_gather_time(bytes, messages, shards) } else { 0.0 }
+        };
+        together.max(seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts))
+    }
+
     /// Returns whether parameters are gathered once a step.
     fn gathers_a_step(&self) -> bool {
         self.gathers_once || matches!(self.zero, 1 | 2)
@@ -232,12 +251,13 @@ impl<'a> Replicas<'a> {
         seconds
     }
 
-    /// Seconds of the collectives of an instance of each block, for blocks whose micro-batches need them; nothing is hidden.
+    /// Seconds of the collectives of an instance of each block, for blocks whose micro-batches need them; nothing is hidden. A scatter
+    /// after a run of micro-batches counts in equal parts for all of them.
     pub(super) fn exchanges(&self, profiles: &[Profile]) -> Vec<Exchange> {
         let exchange = |profile: &Profile| {
             let elements = profile.elements();
             let gather = if self.zero > 2 && !self.gathers_once { self.gather(elements) } else { 0.0 };
-            Exchange { gather, reduce: self.reduce(elements, f64::INFINITY) }
+            Exchange { gather, reduce: self.reduce(elements, f64::INFINITY) / self.run }
         };
         if self.zero < 2 { vec![Exchange::default(); profiles.len()] } else { profiles.iter().map(exchange).collect() }
     }
@@ -275,7 +295,7 @@ impl<'a> Replicas<'a> {
     ///
     /// Gradients are reduced in buckets during the last micro-batch's backward. The last bucket ends with the tensor that
     /// fills it, and is exposed. Updated parameters are gathered at once, or during the next step's first forward if the
-    /// stack does so, and copied to their places. Parameters of ZeRO-3 that stay gathered in a step are gathered during its first
+    /// stack does so. Parameters of ZeRO-3 that stay gathered in a step are gathered during its first
     /// forward.
     pub(super) fn exchange(&self, elements: SplitByExperts, tensors: usize, compute: Passes) -> Exchange {
         let bytes = elements.total() * self.platform.recipe.comm_gradient;
@@ -283,18 +303,18 @@ impl<'a> Replicas<'a> {
         let bucket = self.platform.stack.facts.bucket + bytes / tensors.max(1) as f64;
         let bucket = if self.hides { bucket } else { f64::INFINITY };
         let reduce = if self.zero < 2 { self.reduce(elements, bucket) } else { self.sum_groups(elements) };
-        let ranks = self.parts().dense;
-        let copies = if ranks > 1.0 && !self.gathers_once {
-            self.platform.stack.facts.part * tensors as f64 * ranks
-        } else {
-            0.0
-        };
-        let gather = if self.gathers_a_step() { self.gather(elements) + copies } else { 0.0 };
+        let gather = if self.gathers_a_step() { self.gather_updated(elements, tensors) } else { 0.0 };
         let last = reduce * (bucket / bytes.max(1.0)).min(1.0);
         let hideable = Exchange { reduce: reduce - last, gather };
         let Exchange { reduce, gather } = self.exposed_exchange(hideable, compute);
         Exchange { reduce: last + reduce, gather }
     }
+}
+
+/// Consecutive micro-batches of one stage on a rank: those of a group where stages of a rank take turns by groups.
+fn run_of(parallel: &ParallelConfig) -> u32 {
+    let takes_turns = parallel.schedule == "interleaved-1f1b";
+    if takes_turns { parallel.group.unwrap_or(parallel.pp as u32) } else { 1 }
 }
 
 /// Bytes of a gradient's element while ranks reduce it.
@@ -336,12 +356,16 @@ mod tests {
         assert_eq!([1, 2].map(|zero| apart(groups(zero))), [4.0 + 2.0 + 2.0, 2.0]);
     }
 
+    /// Smaller messages take longer for the same bytes, and none is gathered without ZeRO.
     #[test]
-    fn parts_are_copied_one_by_one() {
+    fn parameters_are_gathered_one_by_one() {
         let mut stack = Stack::find("nanotron-2024").unwrap();
-        let with = exchange(&stack, 1, 100).gather;
-        let part = std::mem::take(&mut stack.facts.part);
-        assert!((with - exchange(&stack, 1, 100).gather - 6400.0 * part).abs() < 1e-9);
+        let gathers = |stack: &Stack| [10, 100, 1000].map(|tensors| exchange(stack, 1, tensors).gather);
+        let each = gathers(&stack);
+        assert!(each[0] < each[1] && each[1] < each[2], "{each:?}");
+        stack.facts.gathers_each = 0.0;
+        let together = gathers(&stack);
+        assert!(together[0] == together[2] && together[0] <= each[0], "{together:?}");
         assert_eq!(exchange(&stack, 0, 100).gather, 0.0);
     }
 

@@ -4,6 +4,7 @@ use super::local::Local;
 use super::site::Site;
 use crate::attention::AttentionShape;
 use crate::collective_time::{CollectiveKind, Group};
+use crate::platform::Format;
 use crate::quantities::Passes;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
@@ -145,21 +146,35 @@ impl Attention {
         self.scores() * element * if self.backward && !is_fused { 2.0 } else { 1.0 }
     }
 
-    /// Cost on one rank; `ranks` is the group over which sequences are sharded, if they are.
+    /// Cost on one rank; `ranks` is the group over which sequences are sharded, if they are. Where a rank has the queries of a part of
+    /// a sequence, a stack may take the keys piece by piece.
     pub(super) fn cost(&self, site: &Site<'_>, ranks: Option<(Group, CpKind)>) -> Cost {
+        let pieces = site.platform.stack.facts.pieces;
+        let of = |attention: f64, kernels: f64| Cost { attention, cp: 0.0, kernels };
         match ranks {
             Some((group, CpKind::Ulysses)) => self.by_heads(site, group),
             Some((group, CpKind::Ring)) => {
                 let steps = group.ranks as f64;
                 let block = AttentionShape { keys: self.shape.keys / steps, ..self.shape };
-                let attention = steps * site.platform.attention(&block, self.backward);
-                Cost { attention, cp: 0.0, kernels: steps * self.launches(site) }
+                let attention = steps * site.platform.attention(&block, self.backward) * pieces;
+                of(attention + (steps - 1.0) * self.merge(site, &block), steps * self.launches(site))
             }
-            _ => {
-                let attention = site.platform.attention(&self.shape, self.backward);
-                Cost { attention, cp: 0.0, kernels: self.launches(site) }
+            Some((_, CpKind::AllGather)) => {
+                of(site.platform.attention(&self.shape, self.backward) * pieces, self.launches(site))
             }
+            None => of(site.platform.attention(&self.shape, self.backward), self.launches(site)),
         }
+    }
+
+    /// Seconds of adding a step's results to the sums of a ring in f32: the result by its log-sum-exp; in the backward the gradients of
+    /// queries, keys and values.
+    fn merge(&self, site: &Site<'_>, block: &AttentionShape) -> f64 {
+        let AttentionShape { batch, heads, kv_heads, queries, keys, d, c, .. } = *block;
+        let of_queries = heads * queries * if self.backward { d } else { c };
+        let of_keys = if self.backward { kv_heads * keys * (d + c) } else { 0.0 };
+        // A sum is read and written, a term is read.
+        let bytes = 2.0 * Format::F32.bytes() + site.platform.recipe.activation;
+        site.platform.memory_bound(batch * (of_queries + of_keys) * bytes)
     }
 
     /// Number of kernels. Flash attention has one in the forward. Its backward has three: row sums, products, and the cast of

@@ -18,11 +18,16 @@ use transforms::recompute::is_layer;
 
 /// Keys of a stack's `saved`: bytes that it saves per element besides the values that the graph reads, and the default if left
 /// out.
-pub const SAVED: [(&str, &str); 12] = [
+pub const SAVED: [(&str, &str); 13] = [
     (MASK, "of an element that dropout sees; 1, its mask"),
     ("norm", "of an element that an RMS norm reads; 0"),
     ("rope", "of an element that is rotated; 0"),
     ("activation", "of an element that an activation or a product of two activations reads; 0"),
+    (
+        GATED,
+        "of an element that a gated unit's activation and product read, in its place, where the backward of the unit computes their \
+         results again; none, and the product's result is saved too",
+    ),
     ("loss", "of a logit, in its place; 4, its softmax in f32, where the loss is not fused, else 0"),
     (
         "loss_within",
@@ -38,6 +43,9 @@ pub const SAVED: [(&str, &str); 12] = [
 
 /// The name in [`SAVED`] of dropout's mask.
 pub(super) const MASK: &str = "dropout";
+
+/// The name in [`SAVED`] of the inputs of a gated unit.
+pub(super) const GATED: &str = "gated";
 
 /// Saved activations of a block under a mode of recomputation.
 pub(super) struct Keep {
@@ -318,6 +326,9 @@ fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
 impl Site<'_> {
     /// Bytes of a saved value. A value that only products read is saved quantised if the recipe has 8 or 4 bits.
     fn kept_bytes(&self, value: Value) -> f64 {
+        if self.gated.contains(value) {
+            return self.local.elements(value) * self.saved(GATED, 0.0);
+        }
         let format = self.platform.recipe.products;
         let only_products = || {
             let mut readers = [SectionKind::I, SectionKind::W].into_iter().flat_map(|kind| &self.block()[kind].stmts);

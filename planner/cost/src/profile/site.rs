@@ -1,7 +1,8 @@
 //! A block on a rank: the context of all parts of its profile.
 
 use super::alias::{Alias, weighed};
-use super::fusion::Fusion;
+use super::fusion::{Fusion, Role, role};
+use super::keep::GATED;
 use super::local::Local;
 use super::row_groups::{Members, row_groups};
 use crate::block_options::BlockOptions;
@@ -25,6 +26,8 @@ pub(super) struct Site<'a> {
     pub(super) later: Vec<Value>,
     /// Values of F that kernels of the backward recompute, with the values that they read for it.
     pub(super) remade: FxHashMap<Value, Vec<Value>>,
+    /// What gated units read, if a stack saves that alone of them.
+    pub(super) gated: EntitySet<Value>,
     /// Collectives that the stack avoids or merges.
     pub(super) alias: Alias,
     /// Values that the plan's backward reads, but the stack's does not.
@@ -50,6 +53,7 @@ impl<'a> Site<'a> {
             platform,
             fusion,
             remade: remade(block, &later, fusion, platform.stack.facts.block_by_block),
+            gated: EntitySet::new(),
             later,
             alias: Alias::default(),
             unread: if platform.stack.facts.weighs_inside { weighed(block) } else { EntitySet::new() },
@@ -57,6 +61,13 @@ impl<'a> Site<'a> {
             has_experts: Routing::of(block).is_some(),
             backward: OnceCell::new(),
         };
+        if platform.stack.facts.saved.contains_key(GATED) {
+            for unit in gated_units(block) {
+                unit.inputs.iter().for_each(|&value| drop(site.gated.insert(value)));
+                site.remade.insert(unit.activation, vec![unit.inputs[0]]);
+                site.remade.insert(unit.product, unit.inputs.to_vec());
+            }
+        }
         site.alias = Alias::of(block, site.local.mesh(), site.saved("whole", 0.0) > 0.0);
         site.later.retain(|value| !site.unread.contains(*value));
         for value in &mut site.later {
@@ -106,6 +117,27 @@ impl<'a> Site<'a> {
     pub(super) fn overlap(&self) -> f64 {
         self.platform.stack.fitted.overlap.value
     }
+}
+
+/// A product of two values of which one is an activation: `silu(gate) * up`.
+struct GatedUnit {
+    /// What the activation reads, then the other factor.
+    inputs: [Value; 2],
+    activation: Value,
+    product: Value,
+}
+
+fn gated_units(block: &Block) -> Vec<GatedUnit> {
+    let stmts = &block[SectionKind::F].stmts;
+    let is = |stmt: &Stmt, kind: Role| role(block, stmt) == Some(kind);
+    let activation = |value: Value| stmts.iter().find(|it| it.results.contains(&value) && is(it, Role::Activation));
+    let gates = stmts.iter().filter(|stmt| is(stmt, Role::Gate));
+    let unit = |gate: &Stmt| {
+        let [one, other] = gate.operands[..] else { return None };
+        let (made, up) = activation(one).map(|made| (made, other)).or(activation(other).map(|made| (made, one)))?;
+        Some(GatedUnit { inputs: [made.operands[0], up], activation: made.results[0], product: gate.results[0] })
+    };
+    gates.filter_map(unit).collect()
 }
 
 /// Activations that a fused kernel of the backward recomputes, so that they are not saved, with the saved values that it reads for

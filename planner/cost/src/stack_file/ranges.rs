@@ -70,20 +70,22 @@ const FITTED: [(f64, f64, &str); 8] = [
 ];
 
 /// Figures of the stack's traits.
-fn facts(stack: &Stack) -> [Range; 20] {
+fn facts(stack: &Stack) -> [Range; 22] {
     let facts = &stack.facts;
     [
         ("dispatches", facts.dispatches, 0.0, 1e4, "calls of the library"),
         ("checkpoint", facts.checkpoint, 0.0, 1e6, "calls of the library"),
+        ("pieces", facts.pieces, 1.0, 10.0, "times the time of one kernel"),
         ("gradient_bytes", facts.gradient_bytes, 1.0, 8.0, "bytes of an element"),
         ("wire_bytes", facts.wire_bytes, 1.0, 8.0, "bytes of an element"),
         ("bucket", facts.bucket, 1.0, BYTES, "bytes"),
-        ("part", facts.part, 0.0, 1.0, "seconds"),
+        ("gathers_each", facts.gathers_each, 0.0, 1.0, "messages of a parameter"),
         ("hop", facts.hop, 0.0, 1.0, "seconds"),
         ("peer", facts.peer, 0.0, 1.0, "seconds"),
         ("comm_sms", facts.comm_sms, 0.0, 1e4, "parts of a device"),
         ("quantise", facts.quantise, 0.0, 1e3, "bytes of an element"),
         ("grouped", facts.grouped, 0.01, 1.0, "a share"),
+        ("grouped_transposed", facts.grouped_transposed, 0.01, 1.0, "a share"),
         ("quantised_experts", facts.quantised_experts, 0.0, 4.0, "copies"),
         ("update_bytes", facts.update_bytes, 0.0, 8.0, "bytes of an element"),
         ("buffers", facts.buffers, 0.0, BYTES, "bytes"),
