@@ -59,10 +59,13 @@ const PRECISIONS: [(&str, &str); 7] = [
 pub(super) fn line(record: &Value) -> Option<RunLine> {
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let whole = |key: &str| record.get(key).and_then(Value::as_u64);
-    if text("tier") != Some("A") || text("task") != Some("pretrain") || text("status") != Some("ok") {
+    if text("task") != Some("pretrain") || text("status") != Some("ok") {
         return None;
     }
     let source = text("source_group")?;
+    if text("tier") != Some("A") && pipeline_microbatch(record).is_none() {
+        return None;
+    }
     if source.starts_with("NVIDIA") && whole("pp") > Some(1) && whole("vp").is_none() {
         return None;
     }
@@ -98,7 +101,9 @@ pub(super) fn line(record: &Value) -> Option<RunLine> {
         // NVIDIA's recipes that shard parameters are those of MaxText and Pax; NeMo's shard optimizer states.
         ("nemo", _) if source.starts_with("NVIDIA") && whole("zero_stage") == Some(3) => "jax-2024",
         ("nemo", _) if is_before("2024-04") => "nemo-2024-01",
-        // NeMo 2 of 2025 runs Megatron-Core 0.10 and later.
+        // NeMo 2 of 2025 runs Megatron-Core 0.10 and later; its recipes of experts have the dispatcher `alltoall` (moe_token_dispatcher_type
+        // of nemo/collections/llm/gpt/model/mixtral.py).
+        ("nemo", _) if is_late && whole("ep").is_some_and(|ep| ep > 1) => "megatron-core-2025-alltoall",
         ("nemo", _) if is_late => "megatron-core-2025",
         _ => stack,
     };
@@ -169,7 +174,8 @@ fn parallel(record: &Value, stack: &str) -> Option<String> {
     let degree = |key: &str| whole(key).unwrap_or(1);
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let flag = |key: &str| record.get(key).and_then(Value::as_bool);
-    let mut items = vec![format!("mbs={}", whole("micro_batch")?)];
+    let microbatch = whole("micro_batch").or(pipeline_microbatch(record));
+    let mut items = vec![format!("mbs={}", microbatch?)];
     let is_nvidia = text("source_group").is_some_and(|source| source.starts_with("NVIDIA"));
     let dispatches = record.pointer("/overlap/kernels").and_then(Value::as_str).is_some_and(|it| it.contains("DeepEP"));
     for key in ["tp", "pp", "cp", "ep", "etp"] {
@@ -185,7 +191,8 @@ fn parallel(record: &Value, stack: &str) -> Option<String> {
             items.push(format!("{key}={degree}"));
         }
     }
-    if degree("cp") > 1 && stack == "nemo" {
+    // Megatron's default (--cp-comm-type p2p, megatron/training/arguments.py).
+    if degree("cp") > 1 && (stack == "nemo" || stack.starts_with("megatron-core")) {
         items.push("cp_kind=ring".into());
     }
     if degree("tp") > 1 && flag("sequence_parallel") != Some(false) {
@@ -205,7 +212,7 @@ fn parallel(record: &Value, stack: &str) -> Option<String> {
         // Section 6 of the paper runs 175B and 530B with three interleaved stages per rank. The record omits that for
         // 175B.
         Some(id) if id.starts_with("megatron-sp/175B/") => 3,
-        _ => degree("vp"),
+        _ => whole("vp").unwrap_or(pipeline_chunks(record)),
     };
     if degree("pp") > 1 && chunks > 1 {
         items.push(format!("vp={chunks}"));
@@ -232,6 +239,23 @@ fn parallel(record: &Value, stack: &str) -> Option<String> {
         items.push(format!("tp_overlap={overlap}"));
     }
     Some(items.join(","))
+}
+
+/// Micro-batch of torchtitan's pipelines if a record leaves it out: a micro-batch for each stage (pipeline_parallel_microbatches of its job
+/// configuration of 2024: "the default value will be the number of pipeline stages").
+fn pipeline_microbatch(record: &Value) -> Option<u64> {
+    let whole = |key: &str| record.get(key).and_then(Value::as_u64);
+    let stages = whole("pp").filter(|pp| *pp > 1)? * whole("vp").unwrap_or(pipeline_chunks(record));
+    let is_left_out = record.get("source_group")?.as_str()? == "torchtitan" && whole("micro_batch").is_none();
+    let of_rank = whole("global_batch")? / whole("dp")?;
+    (is_left_out && of_rank % stages == 0).then(|| of_rank / stages)
+}
+
+/// Stages of a rank if a record leaves them out: two where the schedule of torchtitan is interleaved, else one.
+fn pipeline_chunks(record: &Value) -> u64 {
+    let is_interleaved = record.get("schedule").and_then(Value::as_str) == Some("interleaved-1F1B");
+    let is_torchtitan = record.get("source_group").and_then(Value::as_str) == Some("torchtitan");
+    if is_interleaved && is_torchtitan { 2 } else { 1 }
 }
 
 /// Ranks that parameters are sharded over in NVIDIA's recipes for JAX (dgxc-benchmarking, maxtext/configure.sh: 16 of 64 nodes
@@ -305,10 +329,6 @@ fn config(shape: &Value, name: &str, seq: u64, dropout: f64) -> Option<Value> {
         config["mlp_gate"] = json!(false);
         config["hidden_act"] = json!("relu2");
     }
-    if whole("moe_every").is_some_and(|every| every > 1) {
-        // Experts in some layers only.
-        return None;
-    }
     if let Some(experts) = whole("experts") {
         config.as_object_mut()?.extend(with_experts(shape, experts)?);
     }
@@ -333,7 +353,8 @@ fn with_experts(shape: &Value, experts: u64) -> Option<Map<String, Value>> {
         }
         None if whole("shared_expert_ffn").is_some() => {
             json!({"model_type": "qwen2_moe", "num_experts": experts, "num_experts_per_tok": topk,
-                   "moe_intermediate_size": ffn, "shared_expert_intermediate_size": whole("shared_expert_ffn")})
+                   "moe_intermediate_size": ffn, "shared_expert_intermediate_size": whole("shared_expert_ffn"),
+                   "decoder_sparse_step": whole("moe_every").unwrap_or(1)})
         }
         None if whole("ffn") == Some(ffn) => {
             json!({"model_type": "mixtral", "num_local_experts": experts, "num_experts_per_tok": topk})
