@@ -25,7 +25,7 @@ macro_rules! presets {
 /// Clusters known by name.
 pub const CLUSTERS: &[Preset] = presets!("clusters":
     "cpu" "v100-dgx2" "a100-40gb" "a100-80gb" "h100-dgx-ndr" "h100-p5-efa" "h100-roce1600" "h100-96gb" "h800" "h200" "b200"
-    "gb200-nvl72" "b300" "gb300-nvl72" "mi300x" "mi355x" "gh200" "h20" "l40s" "rtx-4090" "rtx-a6000" "tpu-v5p" "trn2");
+    "gb200-nvl72" "b300" "gb300-nvl72" "mi300x" "mi350x" "mi355x" "gh200" "h20" "l40s" "rtx-4090" "rtx-a6000" "tpu-v5p" "trn2");
 
 /// Stacks known by name; the first is the default of `--stack`.
 pub const STACKS: &[Preset] = presets!("stacks":
