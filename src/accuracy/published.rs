@@ -110,9 +110,10 @@ pub(super) fn line(record: &Value) -> Option<RunLine> {
     let cluster = CLUSTERS.iter().find(|(name, _)| gpu.starts_with(name))?.1;
     let cluster = if stack == "nanotron-2024" { "h100-p5-efa" } else { cluster };
     let regime = text("pb_regime").filter(|regime| *regime != "core");
+    let kind = regime.or(pipeline_microbatch(record).map(|_| "micro-batches by default"));
     Some(RunLine {
         id: text("id")?.into(),
-        source: regime.map_or(source.into(), |regime| format!("{source}, {regime}")),
+        source: kind.map_or(source.into(), |kind| format!("{source}, {kind}")),
         // The collection has cut these off by what came out.
         apart: regime.is_some(),
         model: config(record.get("model_config")?, text("model")?, whole("seq_len")?, dropout(source))?,
@@ -241,14 +242,14 @@ fn parallel(record: &Value, stack: &str) -> Option<String> {
     Some(items.join(","))
 }
 
-/// Micro-batch of torchtitan's pipelines if a record leaves it out: a micro-batch for each stage (pipeline_parallel_microbatches of its job
-/// configuration of 2024: "the default value will be the number of pipeline stages").
+/// Micro-batch of torchtitan's pipelines if a record leaves it out: as many micro-batches as ranks (build_pipeline_schedule of
+/// torchtitan/parallelisms/pipelining_utils.py of 2024: pipeline_parallel_microbatches is the degree unless set).
 fn pipeline_microbatch(record: &Value) -> Option<u64> {
     let whole = |key: &str| record.get(key).and_then(Value::as_u64);
-    let stages = whole("pp").filter(|pp| *pp > 1)? * whole("vp").unwrap_or(pipeline_chunks(record));
+    let ranks = whole("pp").filter(|pp| *pp > 1)?;
     let is_left_out = record.get("source_group")?.as_str()? == "torchtitan" && whole("micro_batch").is_none();
     let of_rank = whole("global_batch")? / whole("dp")?;
-    (is_left_out && of_rank % stages == 0).then(|| of_rank / stages)
+    (is_left_out && of_rank % ranks == 0).then(|| of_rank / ranks)
 }
 
 /// Stages of a rank if a record leaves them out: two where the schedule of torchtitan is interleaved, else one.

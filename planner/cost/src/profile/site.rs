@@ -63,7 +63,7 @@ impl<'a> Site<'a> {
         };
         if platform.stack.facts.saved.contains_key(GATED) {
             for unit in gated_units(block) {
-                unit.inputs.iter().for_each(|&value| drop(site.gated.insert(value)));
+                site.gated.extend(unit.inputs);
                 site.remade.insert(unit.activation, vec![unit.inputs[0]]);
                 site.remade.insert(unit.product, unit.inputs.to_vec());
             }
