@@ -31,27 +31,31 @@ fn on(stack: &str, precision: &str, request: PlanRequest) -> PlanRequest {
 const PUBLISHED: &[Published] = &[
     Published {
         name: "Llama 3 405B, 8,192 H100",
-        request: || PlanRequest::new("llama3.1-405b", "h100", 8192, 8192, 2048),
+        request: || on("llama-2024", "bf16", PlanRequest::new("llama3.1-405b", "h100", 8192, 8192, 2048)),
         degrees: "tp=8,cp=1,pp=16",
-        parallel: "tp=8,cp=1,pp=16,vp=8,sp=true,zero=1,mbs=1",
+        parallel: "tp=8,cp=1,pp=16,vp=8,sp=true,zero=2,mbs=1",
     },
     Published {
         name: "Llama 3 405B, 16,384 H100",
-        request: || PlanRequest::new("llama3.1-405b", "h100", 16384, 8192, 2048),
+        request: || on("llama-2024", "bf16", PlanRequest::new("llama3.1-405b", "h100", 16384, 8192, 2048)),
         degrees: "tp=8,cp=1,pp=16",
-        parallel: "tp=8,cp=1,pp=16,vp=8,sp=true,zero=1,mbs=1",
+        parallel: "tp=8,cp=1,pp=16,vp=8,sp=true,zero=2,mbs=1",
     },
     Published {
         name: "Llama 3 405B, 131,072 tokens, 16,384 H100",
-        request: || PlanRequest::new("llama3.1-405b", "h100", 16384, 131_072, 128),
+        request: || on("llama-2024", "bf16", PlanRequest::new("llama3.1-405b", "h100", 16384, 131_072, 128)),
         degrees: "tp=8,cp=16,pp=16",
-        parallel: "tp=8,cp=16,pp=16,vp=8,sp=true,zero=1,mbs=1",
+        parallel: "tp=8,cp=16,cp_kind=allgather,pp=16,vp=8,sp=true,zero=2,mbs=1",
     },
     Published {
         name: "DeepSeek-V3, 2,048 H800",
-        request: || on("megatron-core-2025", "fp8-block", PlanRequest::new("deepseek-v3", "h800", 2048, 4096, 15360)),
+        request: || PlanRequest {
+            optimizer: "adamw-bf16".into(),
+            ..on("deepseek-2024", "fp8-block", PlanRequest::new("deepseek-v3", "h800", 2048, 4096, 15360))
+        },
         degrees: "tp=1,cp=1,pp=16,ep=64",
-        parallel: "tp=1,pp=16,ep=64,zero=1,mbs=1,schedule=dualpipe,recompute=selective:layernorm+mla_up_proj",
+        parallel: "tp=1,pp=16,ep=64,zero=1,mbs=1,schedule=dualpipe,recompute=selective:layernorm+mla_up_proj,\
+                   stages=4,7,11,15,19,23,27,31,35,39,43,47,51,55,59",
     },
     Published {
         name: "GPT-3 175B, 768 A100",

@@ -4,14 +4,19 @@
 //! `tests/advice/requests.jsonl` has the requests: of the README, of published runs, odd numbers of devices, slow networks, small devices,
 //! long sequences, experts. `BLESS=1 cargo test --test advice` writes the table of their plans in docs/plans.md.
 
+#[path = "advice/famous.rs"]
+mod famous;
+#[path = "advice/page.rs"]
+mod page;
+
 use meshwright::autotune::explain::{self, brief};
 use meshwright::autotune::plan::find;
 use meshwright::compiler::parallel::pinned;
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator};
 use meshwright::{PlanReport, PlanRequest, Planned};
+use page::root;
 use serde::Deserialize;
 use std::fs;
-use std::path::{Path, PathBuf};
 use support::units::{gib, percent, time};
 
 /// The relative error of numbers that are computed twice.
@@ -35,10 +40,6 @@ struct Asked {
 fn requests() -> Vec<Asked> {
     let text = fs::read_to_string(root().join("tests/advice/requests.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{line}: {why}"))).collect()
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf()
 }
 
 fn planned(estimator: &Estimator, Asked { name, request }: &Asked) -> PlanReport {
@@ -162,13 +163,5 @@ fn plans_can_be_run_and_their_numbers_agree() {
         agrees(&asked.name, &estimator, &plan);
         table += &row(asked, &plan);
     }
-    let path = root().join("docs/plans.md");
-    let text = fs::read_to_string(&path).unwrap();
-    let [begin, end] = MARKS.map(|mark| text.split_once(mark).unwrap_or_else(|| panic!("{mark:?} in docs/plans.md")));
-    let written = format!("{}{}\n{table}\n{}{}", begin.0, MARKS[0], MARKS[1], end.1);
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(&path, written).unwrap();
-    } else {
-        assert!(text == written, "docs/plans.md has other plans: BLESS=1 cargo test --test advice rewrites them");
-    }
+    page::holds(MARKS, &table);
 }
