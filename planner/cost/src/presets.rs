@@ -31,7 +31,7 @@ pub const CLUSTERS: &[Preset] = presets!("clusters":
 pub const STACKS: &[Preset] = presets!("stacks":
     "megatron-core-2025" "megatron-core-2025-alltoall" "megatron-core-2025-drop" "megatron-core-2026" "megatron-2022" "megatron-deepspeed-2021" "megatron-deepspeed-2022" "megatron-2019" "zero-bubble-2023" "nanotron-2024"
     "fsdp-eager" "fsdp-compile" "fsdp-compile-2024" "fsdp-compile-2025" "fsdp-compile-2026" "automodel-2026" "foundry-2023"
-    "nemo" "nemo-2024-01" "jax-2023" "jax-xla-2023" "jax-2024" "deepseek-2024" "llama-2024" "meshwright" "meshwright-threads" "meshwright-cuda");
+    "nemo" "nemo-2024-01" "jax-2023" "jax-xla-2023" "jax-2024" "deepseek-2024" "deepspeed-2021" "llama-2024" "meshwright" "meshwright-threads" "meshwright-cuda");
 
 impl BaseFile {
     /// File of a preset cluster, by its name or an alias, in capitals or not.
