@@ -179,6 +179,14 @@ pub fn is_record(name: &str) -> bool {
     name.split('.').next().is_some_and(|array| array.ends_with(RECORDS))
 }
 
+/// The suffixes of the factors of a parameter's adapter: `wq_lora_a`, `wq_lora_b`. A run can begin without them.
+pub const FACTORS: [&str; 2] = ["_lora_a", "_lora_b"];
+
+/// True if a parameter instance, by its global name, is a factor of an adapter.
+pub fn is_factor(name: &str) -> bool {
+    FACTORS.iter().any(|suffix| name.ends_with(suffix))
+}
+
 /// The suffix of a parameter's gradient: `%w.grad`.
 pub const GRADIENT: &str = ".grad";
 
@@ -254,7 +262,8 @@ pub enum Init {
     Constant(f64),
 }
 
-/// A declared parameter, or an array of them: `param %layer[32].w1: f32[h, f] init=normal(0.02) decay=true`.
+/// A declared parameter, or an array of them: `param %layer[32].w1: f32[h, f] init=normal(0.02) decay=true`. One that is not
+/// trained has `frozen=true`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Param {
     /// Its name, or that of its array.
@@ -269,6 +278,8 @@ pub struct Param {
     pub init: Init,
     /// True if weight decay applies.
     pub decay: bool,
+    /// True if training leaves it as it is: it has no gradient.
+    pub frozen: bool,
     /// Comment lines before it.
     pub comments: Vec<String>,
     /// Its location in the text.
@@ -443,7 +454,13 @@ impl Model {
 
     /// The number of elements of all parameters but the records of delayed scaling.
     pub fn parameter_count(&self) -> u64 {
-        let trained = self.params.values().filter(|param| !is_record(&param.name));
+        let counted = self.params.values().filter(|param| !is_record(&param.name));
+        counted.map(|param| param.ty.elements() * u64::from(param.instances())).sum()
+    }
+
+    /// The number of elements of those of them that are trained.
+    pub fn trained_count(&self) -> u64 {
+        let trained = self.params.values().filter(|param| !is_record(&param.name) && !param.frozen);
         trained.map(|param| param.ty.elements() * u64::from(param.instances())).sum()
     }
 

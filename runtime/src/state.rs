@@ -369,6 +369,7 @@ mod tests {
             ty,
             init: Init::Normal(0.5),
             decay: true,
+            frozen: false,
             comments: Vec::new(),
             span: Span::default(),
         });

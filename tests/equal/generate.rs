@@ -216,6 +216,7 @@ fn declare(model: &mut Model, name: &str, field: Option<&str>, count: Option<u32
         // Results stay of the size of the operands.
         init: Init::Normal(1.0 / (fan_in as f64).sqrt()),
         decay: ty.rank() > 1,
+        frozen: false,
         ty,
         comments: Vec::new(),
         span: Span::default(),

@@ -101,6 +101,7 @@ impl Draft {
             ty: self.ty(&weight.dims),
             init: weight.init,
             decay: weight.decay(),
+            frozen: false,
             comments: Vec::new(),
             span: Span::default(),
         });

@@ -31,8 +31,17 @@ impl<'s> Parser<'s> {
         }
         self.expect(":")?;
         let ty = self.ty()?;
-        let mut param =
-            Param { name, field, count, ty, init: Init::Constant(0.0), decay: false, comments, span: start };
+        let mut param = Param {
+            name,
+            field,
+            count,
+            ty,
+            init: Init::Constant(0.0),
+            decay: false,
+            frozen: false,
+            comments,
+            span: start,
+        };
         while self.at_kind(Kind::Ident) {
             self.param_attr(&mut param)?;
         }
@@ -48,16 +57,20 @@ impl<'s> Parser<'s> {
         self.expect("=")?;
         match name {
             "init" => param.init = self.init()?,
-            "decay" if self.eat("true") => param.decay = true,
-            "decay" if self.eat("false") => param.decay = false,
-            "decay" => return Err(self.expected("`true` or `false`")),
+            "decay" => param.decay = self.truth()?,
+            "frozen" => param.frozen = self.truth()?,
             _ => {
-                let known = ["init".to_string(), "decay".to_string()];
+                let known = ["init".to_string(), "decay".to_string(), "frozen".to_string()];
                 let message = format!("a parameter has no attribute `{name}`");
                 return Err(self.unknown(Code::UnknownAttribute, span, message, name, &known));
             }
         }
         Ok(())
+    }
+
+    fn truth(&mut self) -> Parsed<bool> {
+        let is_true = self.eat("true");
+        if is_true || self.eat("false") { Ok(is_true) } else { Err(self.expected("`true` or `false`")) }
     }
 
     fn init(&mut self) -> Parsed<Init> {

@@ -68,7 +68,9 @@ fn print_param(printer: &Printer<'_>, param: &Param) -> String {
         Init::Constant(value) => format!("constant({})", print_float(value)),
     };
     let ty = printer.ty(&param.ty, &Default::default());
-    format!("{}param {name}: {ty} init={init} decay={}\n", print_comments(&param.comments, ""), param.decay)
+    let (comments, decay) = (print_comments(&param.comments, ""), param.decay);
+    let frozen = if param.frozen { " frozen=true" } else { "" };
+    format!("{comments}param {name}: {ty} init={init} decay={decay}{frozen}\n")
 }
 
 /// `%layer[32].w1`; the number is the count in a declaration and the instance elsewhere.

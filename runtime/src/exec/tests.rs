@@ -94,7 +94,7 @@ fn build(mesh: Mesh) -> Built {
     let (name, field, count) = ("w".to_string(), None, None);
     let (comments, span) = (Vec::new(), Span::default());
     let weight = ty(&[1, 2], &[]);
-    model.params.push(Param { name, field, count, ty: weight, init, decay: false, comments, span });
+    model.params.push(Param { name, field, count, ty: weight, init, decay: false, frozen: false, comments, span });
 
     let mut linear = Block { name: "linear".to_string(), ..Block::default() };
     let [x, w, y, dy, grad, g, sq, clip, lr] = [

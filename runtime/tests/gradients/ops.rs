@@ -51,6 +51,7 @@ fn one_op(case: &Case) -> Model {
             ty: block.ty(value).clone(),
             init: Init::Normal(1.0),
             decay: false,
+            frozen: false,
             comments: Vec::new(),
             span: Span::default(),
         });

@@ -115,8 +115,9 @@ fn derive(model: &mut Model) -> Result<(), DifferentiateError> {
     if model.is_differentiated() || model.blocks.values().any(done) {
         return Err(DifferentiateError::in_model("the model is already differentiated".to_string()));
     }
-    for block in model.blocks.values_mut() {
-        let backward = reverse::backward(block)?;
+    let frozen = update::frozen(model)?;
+    for (id, block) in model.blocks.iter_mut() {
+        let backward = reverse::backward(block, &frozen[id])?;
         sections::split(block, backward).map_err(|why| DifferentiateError::in_block(block, why))?;
     }
     Ok(())

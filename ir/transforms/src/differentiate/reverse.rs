@@ -18,12 +18,12 @@ pub(super) struct Backward {
     pub params: Vec<(Value, Value)>,
 }
 
-/// Walks a block's `F` backwards.
+/// Walks a block's `F` backwards. The `frozen` parameters get no gradient.
 ///
 /// # Errors
 /// An op on the path from a differentiable argument or parameter to a differentiable result has no gradient.
-pub(super) fn backward(block: &mut Block) -> Result<Backward, DifferentiateError> {
-    let active = active(block);
+pub(super) fn backward(block: &mut Block, frozen: &EntitySet<Value>) -> Result<Backward, DifferentiateError> {
+    let active = active(block, frozen);
     let forward = block[SectionKind::F].stmts.clone();
     let mut walk = Walk { builder: Builder::new(block), parts: SecondaryMap::new() };
     let given = walk.feed();
@@ -35,11 +35,12 @@ pub(super) fn backward(block: &mut Block) -> Result<Backward, DifferentiateError
     Ok(Backward { given, stmts: walk.builder.stmts, args, params })
 }
 
-/// The values that a differentiable argument or a parameter reaches: only they have a cotangent.
-fn active(block: &Block) -> EntitySet<Value> {
+/// The values that a differentiable argument or a trained parameter reaches: only they have a cotangent.
+fn active(block: &Block, frozen: &EntitySet<Value>) -> EntitySet<Value> {
     let mut active = EntitySet::new();
     let float = |value: &Value| block.ty(*value).dtype.is_float();
-    active.extend(block.differentiable_args().chain(block.args_of(ArgKind::Param).filter(float)));
+    let trained = block.args_of(ArgKind::Param).filter(|param| float(param) && !frozen.contains(*param));
+    active.extend(block.differentiable_args().chain(trained));
     for stmt in &block[SectionKind::F].stmts {
         if stmt.operands.iter().any(|&value| active.contains(value)) {
             active.extend(stmt.results.iter().copied().filter(float));

@@ -3,7 +3,7 @@
 
 use super::muon::Matrix;
 use super::{DifferentiateError, free};
-use ir::entity::SecondaryMap;
+use ir::entity::{EntitySet, SecondaryMap};
 use ir::graph::{Arg, ArgKind, Block, Call, Model, ParamInstance, ResultKind, Section, SectionKind, Span, Step, Stmt};
 use ir::ids::{BlockId, Value};
 use ir::ops::{
@@ -24,6 +24,31 @@ pub(super) struct Binding {
     decay: bool,
 }
 
+/// The parameters of every block that its calls leave as they are.
+///
+/// # Errors
+/// Some calls of a block train a parameter, and others do not.
+pub(super) fn frozen(model: &Model) -> Result<SecondaryMap<BlockId, EntitySet<Value>>, DifferentiateError> {
+    let mut frozen: SecondaryMap<BlockId, EntitySet<Value>> = SecondaryMap::new();
+    let mut trained: SecondaryMap<BlockId, EntitySet<Value>> = SecondaryMap::new();
+    for call in &model.calls {
+        let block = &model.blocks[call.block];
+        for instance in 0..call.instances() {
+            for (param, bound) in block.args_of(ArgKind::Param).zip(model.call_params(call, instance)) {
+                let (own, other) = match model.params[bound.0].frozen {
+                    true => (&mut frozen[call.block], &trained[call.block]),
+                    false => (&mut trained[call.block], &frozen[call.block]),
+                };
+                if other.contains(param) {
+                    return Err(disagreement(block, param, "are frozen"));
+                }
+                own.insert(param);
+            }
+        }
+    }
+    Ok(frozen)
+}
+
 /// The bindings of every block's parameters that have a gradient. A block that is never called owns all of its parameters.
 ///
 /// # Errors
@@ -38,7 +63,8 @@ pub(super) fn bindings(model: &Model) -> Result<SecondaryMap<BlockId, Vec<Bindin
             if known.is_empty() {
                 *known = run;
             } else if let Some((_, other)) = known.iter().zip(&run).find(|(a, b)| a != b) {
-                return Err(disagreement(model, call, *other));
+                let what = "are updated by an earlier call or decay";
+                return Err(disagreement(&model.blocks[call.block], other.param, what));
             }
         }
     }
@@ -60,12 +86,11 @@ fn run_bindings(model: &Model, call: &Call, instance: u32, owned: &mut HashSet<P
         .collect()
 }
 
-fn disagreement(model: &Model, call: &Call, binding: Binding) -> DifferentiateError {
-    let block = &model.blocks[call.block];
-    let name = block.value_name(binding.param);
+fn disagreement(block: &Block, param: Value, what: &str) -> DifferentiateError {
+    let name = block.value_name(param);
     let message = format!(
-        "its calls pass parameters to `%{name}`, and some of these, but not all, are updated by an earlier call or decay; \
-         call a copy of the block under another name where they differ"
+        "its calls pass parameters to `%{name}`, and some of these, but not all, {what}; call a copy of the block under \
+         another name where they differ"
     );
     DifferentiateError::in_block(block, message)
 }

@@ -76,6 +76,7 @@ pub(super) fn declare(model: &mut Model, id: BlockId, fields: Vec<String>) {
             ty: Type::new(DType::F32, vec![Dim::sized(EXPONENTS)]),
             init: Init::Constant(NEVER),
             decay: false,
+            frozen: false,
             comments: Vec::new(),
             span: Span::default(),
         });
