@@ -2,30 +2,37 @@
 
 use crate::routing::Routing;
 use ir::dim_role::DimRole;
-use ir::graph::{Block, Model, SectionKind};
+use ir::graph::{ArgKind, Block, Call, Model, SectionKind, Stmt};
+use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
 use ir::types::Type;
 
 /// FLOPs of all matrix products and attentions of one micro-batch, forward and backward, all ranks together.
 ///
 /// Each product of the forward has two in the backward, one per operand: three times the forward (Chowdhery et al.
-/// 2022, PaLM, appendix B). Causal attention counts only unmasked pairs. Recomputation is not counted.
+/// 2022, PaLM, appendix B). A frozen parameter has no gradient, so that its products have one. Causal attention counts only unmasked
+/// pairs. Recomputation is not counted.
 pub fn model_flops(model: &Model) -> f64 {
-    let of_call =
-        |call: &ir::graph::Call| f64::from(call.instances()) * forward_flops(model, &model.blocks[call.block]);
-    3.0 * model.calls.iter().map(of_call).sum::<f64>()
+    let of_call = |call: &Call| {
+        let block = &model.blocks[call.block];
+        let bound = block.args_of(ArgKind::Param).zip(model.call_params(call, 0));
+        let frozen: Vec<Value> = bound.filter(|(_, it)| model.params[it.0].frozen).map(|(param, _)| param).collect();
+        let passes = |stmt: &Stmt| if stmt.operands.iter().any(|value| frozen.contains(value)) { 2.0 } else { 3.0 };
+        f64::from(call.instances()) * flops(model, block, passes)
+    };
+    model.calls.iter().map(of_call).sum()
 }
 
-/// FLOPs of the forward, without padding of experts.
-fn forward_flops(model: &Model, block: &Block) -> f64 {
+/// FLOPs of the forward times the number of its `passes`, without padding of experts.
+fn flops(model: &Model, block: &Block, passes: impl Fn(&Stmt) -> f64) -> f64 {
     let filled = Routing::of(block).map_or(1.0, |routing| routing.filled());
-    let has_places = |stmt: &ir::graph::Stmt| stmt.operands.iter().any(|&value| takes_places(model, block.ty(value)));
-    let flops = |stmt: &ir::graph::Stmt| match &stmt.op {
+    let has_places = |stmt: &Stmt| stmt.operands.iter().any(|&value| takes_places(model, block.ty(value)));
+    let flops = |stmt: &Stmt| match &stmt.op {
         Op::Kernel(op @ (KernelOp::Einsum(_) | KernelOp::Attention(_))) => {
             let logical = |values: &[_]| values.iter().map(|&v| block.ty(v).logical()).collect::<Vec<Type>>();
             let (operands, results) = (logical(&stmt.operands), logical(&stmt.results));
             let flops = op.def().flops(&operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>());
-            flops as f64 * if has_places(stmt) { filled } else { 1.0 }
+            passes(stmt) * flops as f64 * if has_places(stmt) { filled } else { 1.0 }
         }
         _ => 0.0,
     };

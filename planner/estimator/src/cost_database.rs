@@ -34,7 +34,7 @@ use ir::graph::Model;
 use ir::options::{Offload, Recompute};
 use ir::types::DType;
 use scheduler::placement::Pipeline;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use support::query::Query;
 
 /// Planning of the configurations of a database.
@@ -73,7 +73,8 @@ pub(super) struct CostDatabase {
     offload_choices: CostQuery<BlockConfig, Answer<Vec<String>>>,
     memory_options: CostQuery<BlockConfig, Answer<RecomputeOptions>>,
     average_ranks: CostQuery<AverageRankConfig, Result<StepCost, Error>>,
-    traits: OnceLock<Result<ModelTraits, Error>>,
+    /// Properties of the model.
+    pub(super) traits: ModelTraits,
 }
 
 /// Results that databases share.
@@ -86,7 +87,7 @@ impl CostDatabase {
     /// A database without results.
     ///
     /// # Errors
-    /// A number format is not known.
+    /// A number format is not known, or the model cannot have the request's sequences.
     pub(super) fn new(
         context: &CostContext,
         planning: Planning,
@@ -96,7 +97,8 @@ impl CostDatabase {
     ) -> Result<CostDatabase, Error> {
         let SharedResults { plans, orders } = shared;
         let stack = context.allowed(stack);
-        let recipe = context.recipe(&stack)?;
+        let traits = plans.traits(context.seq)?;
+        let recipe = context.recipe(&stack)?.of_trained(traits.trained);
         let mut cluster = cluster.clone();
         (cluster.device.memory, cluster.shared_memory) = (0, None);
         cluster.host.iter_mut().for_each(|host| host.memory = 0.0);
@@ -119,16 +121,8 @@ impl CostDatabase {
             offload_choices: Query::new(offload_choice),
             memory_options: Query::new(memory_options),
             average_ranks: Query::new(average_rank),
-            traits: OnceLock::new(),
+            traits,
         })
-    }
-
-    /// Properties of the model.
-    ///
-    /// # Errors
-    /// The model cannot have the request's sequences.
-    pub(super) fn traits(&self) -> Result<ModelTraits, Error> {
-        self.traits.get_or_init(|| self.plans.traits(self.context.seq)).clone()
     }
 
     /// The model planned by itself under a configuration.

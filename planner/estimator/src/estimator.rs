@@ -165,7 +165,7 @@ impl Estimator {
     ) -> Result<Vec<Vec<Beyond>>, Error> {
         let context = CostContext::of(request);
         let database = &*self.databases.get(&context, || self.open(&context, Planning::Alone))?;
-        let job = request.job_numbers(database.traits()?);
+        let job = request.job_numbers(database.traits);
         Ok(configs.into_iter().map(|parallel| beyond(parallel, &database.stack, &job)).collect())
     }
 
@@ -185,7 +185,7 @@ impl Estimator {
         let cores_each = cluster.cores_each(parallel.devices());
         let cluster = cluster.for_devices(parallel.devices());
         let platform = Platform { cluster: &cluster, stack: &database.stack, recipe: &database.recipe };
-        let headroom = Headroom::of(request, &database.stack, &cluster.device.name, database.traits()?);
+        let headroom = Headroom::of(request, &database.stack, &cluster.device.name, database.traits);
         let budget = cluster.device.memory as f64 * headroom.share(BudgetSizes::of(&parallel));
         let candidate = Candidate { parallel, platform, microbatches, cores_each, budget };
         then(Prediction { request, database, candidate })

@@ -46,7 +46,7 @@ impl Evaluator {
         let database = estimator.evaluated(&request)?;
         let cluster = estimator.cluster_in(&request.cluster, &request.precision)?;
         check_joined(&cluster, devices[1])?;
-        let traits = database.traits()?;
+        let traits = database.traits;
         let headroom = Headroom::of(&request, &database.stack, &cluster.device.name, traits);
         let job = request.job_numbers(traits);
         let [least, most] = devices;
@@ -266,9 +266,9 @@ impl Evaluator {
     /// # Errors
     /// The model cannot be planned for one device.
     pub fn work(&self) -> Result<ModelWork, Error> {
-        let batch = match self.source() {
-            ModelSource::Config { .. } | ModelSource::Exported { .. } => 1,
+        let batch = match self.source().base() {
             ModelSource::Text { file, .. } => file.model.dim_of(DimRole::Batch).map_or(1, |dim| dim.size),
+            _ => 1,
         };
         Ok(ModelWork::of(&*self.block_costs(&ParallelConfig::default())?, batch))
     }

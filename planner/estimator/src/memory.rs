@@ -67,7 +67,8 @@ pub(super) fn states(elements: SplitByExperts, replicas: &Replicas<'_>) -> Model
     }
     states.optimizer += facts.update_bytes * (elements / replicas.state_parts()).total();
     if facts.casts_gathered && replicas.zero > 2 && recipe.master > 0.0 {
-        states.parameters = 0.0;
+        // Frozen parameters have no master copy to be cast from.
+        states.parameters *= 1.0 - recipe.trained;
     }
     states
 }
@@ -315,7 +316,7 @@ pub(super) fn within(
     let gathered = |elements: f64| if zero > 2 { (elements + layer.elements) * recipe.parameter } else { 0.0 };
     let summed = |elements: f64, bytes: f64| if zero > 1 { elements * bytes } else { 0.0 };
     let in_layer = layer.transient + gathered(ends + layer.elements) + summed(layer.elements, recipe.comm_gradient);
-    let in_end = end.transient.max(summed(end.elements, recipe.parameter + recipe.comm_gradient));
+    let in_end = end.transient.max(summed(end.elements, recipe.parameter * recipe.trained + recipe.comm_gradient));
     (in_layer - freed).max(in_end + gathered(ends.max(end.elements)))
 }
 

@@ -17,10 +17,12 @@ use std::sync::Arc;
 use support::query::{Memo, Query};
 
 /// Properties of a model that no configuration changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct ModelTraits {
     /// Number of parameters.
     pub(super) parameters: u64,
+    /// Share of the parameters that are trained.
+    pub(super) trained: f64,
     /// `true` if some layer has experts.
     pub(super) has_experts: bool,
     /// Numbers of the model that rules name.
@@ -38,7 +40,9 @@ impl ModelTraits {
             RuleName::Experts => size(DimRole::Experts).or(Some(0)),
             _ => None,
         });
-        ModelTraits { parameters: model.parameter_count(), has_experts, numbers }
+        let parameters = model.parameter_count();
+        let trained = model.trained_count() as f64 / parameters.max(1) as f64;
+        ModelTraits { parameters, trained, has_experts, numbers }
     }
 }
 

@@ -53,7 +53,7 @@ impl ModelWork {
         let most = blocks.outline.layers_by_block().into_iter().max_by(|a, b| all(a).total_cmp(&all(b)));
         let (layers, layer) = most.map_or((0, SplitByExperts::default()), |(block, runs)| (runs, elements(block)));
         ModelWork {
-            products: 3.0 * (causal - attention) / sequences as f64,
+            products: (3.0 * (causal - attention) - blocks.sum(|it| it.frozen_flops)) / sequences as f64,
             attention: 3.0 * attention / sequences as f64,
             elements: SplitByExperts {
                 dense: blocks.sum(|it| it.dense) - shared,

@@ -145,7 +145,7 @@ impl Prediction<'_> {
     /// Parts of the request that the stack or the devices do not support.
     fn beyond(&self) -> Result<Vec<Beyond>, Error> {
         let (request, Candidate { parallel, platform, .. }) = (self.request, &self.candidate);
-        let mut found = beyond(parallel, platform.stack, &request.job_numbers(self.database.traits()?));
+        let mut found = beyond(parallel, platform.stack, &request.job_numbers(self.database.traits));
         let device = &platform.cluster.device;
         let supports = &platform.stack.supports;
         if !supports.vendor(device.vendor.as_deref()) {
@@ -217,7 +217,7 @@ fn mesh(parallel: &ParallelConfig) -> Mesh {
     Mesh { devices: parallel.devices(), rank_order: rank_order.to_vec(), pp, dp, cp, tp, ep, etp }
 }
 
-/// FLOPs of a micro-batch of one data-parallel rank: forward once and backward twice.
+/// FLOPs of a micro-batch of one data-parallel rank: forward once and backward twice, or once for products with frozen parameters.
 struct StepFlops {
     /// With causal attention halved.
     causal: f64,
@@ -235,8 +235,8 @@ impl StepFlops {
             for run in load.runs.clone() {
                 let block = blocks.outline.runs[run];
                 let profile = &blocks.profiles[block];
-                work.causal += 3.0 * profile.flops;
-                work.whole += 3.0 * profile.flops_noncausal;
+                work.causal += 3.0 * profile.flops - profile.frozen_flops;
+                work.whole += 3.0 * profile.flops_noncausal - profile.frozen_flops;
                 let recomputed =
                     blocks.recomputed.as_ref().filter(|_| blocks.outline.layers.contains(&run) && whole > 0);
                 whole -= usize::from(recomputed.is_some());

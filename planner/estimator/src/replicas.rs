@@ -147,7 +147,7 @@ impl<'a> Replicas<'a> {
     pub(super) fn updated_apart(&self) -> f64 {
         let is_gathered = self.platform.stack.facts.sums_apart && matches!(self.zero, 1 | 2);
         let parts = self.parts().dense;
-        if is_gathered && parts > 1.0 { self.platform.recipe.parameter / parts } else { 0.0 }
+        if is_gathered && parts > 1.0 { self.gathered_bytes() / parts } else { 0.0 }
     }
 
     /// Seconds of reducing gradients to the ranks that update the parameters, in messages of at most `bucket` bytes.
@@ -170,12 +170,20 @@ impl<'a> Replicas<'a> {
         seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts)
     }
 
-    /// Seconds of gathering the shards of parameters on all ranks of a copy.
+    /// Seconds of gathering the shards of parameters on all ranks of a copy: of all of them under ZeRO-3, else of those that an update
+    /// changes.
     fn gather(&self, elements: SplitByExperts) -> f64 {
+        let bytes = self.gathered_bytes();
         let seconds = |elements: f64, ReplicaGroups { shards, .. }: ReplicaGroups| {
-            self.platform.collective_time(CollectiveKind::AllGather, elements * self.platform.recipe.parameter, shards)
+            self.platform.collective_time(CollectiveKind::AllGather, elements * bytes, shards)
         };
         seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts)
+    }
+
+    /// Bytes that are gathered for a parameter, on average over trained and frozen ones.
+    fn gathered_bytes(&self) -> f64 {
+        let recipe = self.platform.recipe;
+        recipe.parameter * if self.zero < 3 { recipe.trained } else { 1.0 }
     }
 
     /// Seconds of the gather once a step of a rank's `tensors` parameters: in one message, or one after the other.
@@ -187,7 +195,7 @@ impl<'a> Replicas<'a> {
         }
         let messages = (each * tensors as f64).max(1.0);
         let seconds = |elements: f64, ReplicaGroups { shards, .. }: ReplicaGroups| {
-            let bytes = elements * self.platform.recipe.parameter;
+            let bytes = elements * self.gathered_bytes();
             if bytes > 0.0 { self.platform.stepwise_gather_time(bytes, messages, shards) } else { 0.0 }
         };
         together.max(seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts))

@@ -139,7 +139,7 @@ impl After {
 /// copies of the states are written and read twice.
 pub(super) fn optimizer(elements: f64, platform: &Platform<'_>) -> f64 {
     let recipe = platform.recipe;
-    let parameter = if recipe.master > 0.0 { recipe.parameter } else { 2.0 * recipe.parameter };
+    let parameter = recipe.trained * if recipe.master > 0.0 { recipe.parameter } else { 2.0 * recipe.parameter };
     let states = 2.0 * (recipe.master + recipe.states) + 4.0 * recipe.widened;
     platform.copy(elements * (2.0 * recipe.gradient + states + parameter))
 }
@@ -153,8 +153,9 @@ fn waits(elements: f64, optimizer: f64, platform: &Platform<'_>) -> f64 {
     if !platform.stack.facts.updates_on_host {
         return (cluster.host_copy(states as u64) - optimizer).max(0.0);
     }
-    let copied = elements * recipe.gradient.max(recipe.parameter);
-    let touched = 2.0 * states + elements * (recipe.gradient + recipe.parameter);
+    let parameter = recipe.parameter * recipe.trained;
+    let copied = elements * recipe.gradient.max(parameter);
+    let touched = 2.0 * states + elements * (recipe.gradient + parameter);
     let share = cluster.host.and_then(|host| Some(host.bandwidth? / host.devices as f64));
     let update = share.map_or(0.0, |share| touched / share);
     (update.max(cluster.host_copy(copied as u64)) - optimizer).max(0.0)

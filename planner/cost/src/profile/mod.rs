@@ -108,6 +108,8 @@ pub struct Profile {
     pub flops: f64,
     /// Same as `flops`, with pairs on both sides of a query: causal attention counts twice.
     pub flops_noncausal: f64,
+    /// Part of both for products with parameters that have no gradient.
+    pub frozen_flops: f64,
     /// FLOPs of recomputation, counted as in `flops`.
     pub recomputed_flops: f64,
     /// Same as `recomputed_flops`, with pairs on both sides of a query.
@@ -211,6 +213,7 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
         boundary,
         flops: flops.causal,
         flops_noncausal: flops.whole,
+        frozen_flops: flops.frozen,
         recomputed_flops: recomputed_flops.causal,
         recomputed_flops_noncausal: recomputed_flops.whole,
         executed: executed(&flops, &recomputed_flops),
@@ -256,6 +259,8 @@ struct Flops {
     whole: f64,
     /// FLOPs of products.
     products: f64,
+    /// Part of `products` with parameters that have no gradient.
+    frozen: f64,
     /// FLOPs executed by attention kernels.
     attention: Passes,
 }
@@ -269,6 +274,7 @@ fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
             flops.causal += product;
             flops.whole += product;
             flops.products += product;
+            flops.frozen += if has_frozen(site.block(), stmt) { product } else { 0.0 };
         } else if let Some(attention) = attention::logical(&site.local, stmt) {
             let shape = attention.shape;
             let whole = 2.0 * shape.batch * shape.heads * shape.queries * shape.keys * (shape.d + shape.c);
@@ -279,19 +285,28 @@ fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
         }
     }
     let ranks = site.local.data_ranks();
-    let Flops { causal, whole, products, attention } = flops;
+    let Flops { causal, whole, products, frozen, attention } = flops;
     Flops {
         causal: causal / ranks,
         whole: whole / ranks,
         products: products / ranks,
+        frozen: frozen / ranks,
         attention: attention.map(|flops| flops / ranks),
     }
 }
 
-/// FLOPs executed by kernels for a forward, its backward (two products per forward product), and recomputation.
+/// Returns whether a statement reads a parameter without a gradient, in a block that has been differentiated.
+fn has_frozen(block: &Block, stmt: &Stmt) -> bool {
+    let is_differentiated = [SectionKind::I, SectionKind::W].iter().any(|&kind| !block[kind].stmts.is_empty());
+    let is_frozen = |value: Value| block.arg_kind(value) == Some(ArgKind::Param) && block.gradient_of(value).is_none();
+    is_differentiated && stmt.operands.iter().any(|&value| is_frozen(value))
+}
+
+/// FLOPs executed by kernels for a forward, its backward (two products per forward product, or one with a frozen parameter), and
+/// recomputation.
 fn executed(own: &Flops, recomputed: &Flops) -> ExecutedFlops {
     ExecutedFlops {
-        products: 3.0 * own.products + recomputed.products,
+        products: 3.0 * own.products - own.frozen + recomputed.products,
         attention: own.attention.total() + recomputed.attention.forward,
     }
 }
