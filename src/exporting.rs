@@ -93,6 +93,7 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
     let memory = &report.predicted.memory_gib;
     Ok(Job {
         model: inputs.model.clone(),
+        adapters: ModelSource::split(&inputs.model).1.map(str::to_string),
         seq: inputs.seq,
         global_batch: inputs.global_batch,
         precision: inputs.precision.clone(),

@@ -74,7 +74,7 @@ pub(super) struct Train {
 
 #[derive(Args, Serialize)]
 struct Flags {
-    /// A preset (see `meshwright models`), a config.json or its folder, a .pt2 file of torch.export, or a .ir file [default: tiny-llama]
+    /// A preset (see `meshwright models`), a config.json or its folder, a .pt2 file of torch.export, or a .ir file. `+lora=16` behind it freezes it and gives the products of its layers adapters of rank 16; `+lora=16,alpha=32,q,v` has another scale, and those of q and v alone [default: tiny-llama]
     model: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]

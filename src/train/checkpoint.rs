@@ -18,6 +18,7 @@ use std::path::Path;
 pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -> Value {
     let model = match source {
         ModelSource::Config { config, .. } => json!(config),
+        ModelSource::Adapted { from, .. } => json!({ "adapted": from }),
         ModelSource::Exported { .. } | ModelSource::Text { .. } => json!({}),
     };
     json!({

@@ -40,10 +40,13 @@ impl FirstWeights {
 /// They cannot be read, or are not those of the model.
 pub(super) fn open(request: &TrainRequest, source: &ModelSource) -> Result<Option<Arc<Weights>>, Error> {
     let Some(folder) = request.init_from.as_ref().filter(|_| request.resume.is_none()) else { return Ok(None) };
-    let weights = match source {
+    let weights = match source.base() {
         ModelSource::Config { config, .. } => Weights::open(folder, config, request.seq)?,
         ModelSource::Exported { template, .. } => Weights::open_exported(folder, template)?,
         ModelSource::Text { file, .. } => Weights::open_named(folder, parameters(&file.model))?,
+        ModelSource::Adapted { from, .. } => {
+            return Err(Error::fault("weights", format!("{from} has adapters on adapters")));
+        }
     };
     Ok(Some(Arc::new(weights)))
 }

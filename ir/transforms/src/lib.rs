@@ -5,6 +5,7 @@
 //!
 //! - [`mod@differentiate`] adds to each block's F the sections I (gradient of inputs), W (gradient of parameters) and U
 //!   (once a step).
+//! - [`mod@adapt`] freezes parameters and adds low-rank adapters.
 //! - [`mod@recognise`] puts ops in the place of primitives that spell them.
 //! - [`mod@simplify`] takes moves, constants and repeated terms out of differentiated sections.
 //! - [`mod@quantise`] gives products with parameters 8-bit operands.
@@ -34,6 +35,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod adapt;
 pub mod differentiate;
 mod egraph;
 pub mod evaluation;

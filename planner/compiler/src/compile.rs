@@ -199,18 +199,12 @@ fn deadline(seconds: f64) -> Result<Duration, RequestError> {
 /// # Errors
 /// The model cannot have this batch.
 pub fn open(source: &ModelSource, parallel: &ParallelConfig, seq: u64, dtype: DType) -> Result<File, Error> {
-    match source {
-        ModelSource::Text { file, .. } => Ok(file.as_ref().clone()),
-        ModelSource::Config { config, .. } => {
-            let batch = Batch { batch: parallel.dp.saturating_mul(parallel.mbs), seq, dtype };
-            let groups = if config.is_dropless() { routing_groups(parallel) } else { 1 };
-            Ok(source.routed_in(groups, seq).model(&batch)?.into())
-        }
-        ModelSource::Exported { .. } => {
-            let batch = Batch { batch: parallel.dp.saturating_mul(parallel.mbs), seq, dtype };
-            Ok(source.model(&batch)?.into())
-        }
+    if let ModelSource::Text { file, .. } = source {
+        return Ok(file.as_ref().clone());
     }
+    let batch = Batch { batch: parallel.dp.saturating_mul(parallel.mbs), seq, dtype };
+    let groups = if source.is_dropless() { routing_groups(parallel) } else { 1 };
+    Ok(source.routed_in(groups, seq).model(&batch)?.into())
 }
 
 /// Ranks that share a sequence; 1 if sequences are run in slices, which divide the tokens otherwise.

@@ -6,10 +6,12 @@ use crate::text_files::{read_settings, read_text};
 use ir::graph::{Block, Model, Section, SectionKind};
 use ir::models::{Batch, ModelConfig, preset, read_config};
 use ir::text;
+use ir::types::DType;
 use ir::verify::verify_stated;
 use pt2::{Export, Template};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use transforms::adapt::{Lora, adapt};
 use transforms::recognise::recognise;
 
 /// A model before its batch is known.
@@ -31,6 +33,15 @@ pub enum ModelSource {
         /// Its blocks.
         template: Arc<Template>,
     },
+    /// A model with low-rank adapters: `NAME+lora=16`.
+    Adapted {
+        /// Its name, adapters included.
+        from: String,
+        /// The model without them.
+        base: Box<ModelSource>,
+        /// The adapters.
+        lora: Lora,
+    },
     /// A text in the language of the IR, with its own batch, at any level.
     Text {
         /// Its path.
@@ -48,6 +59,13 @@ impl ModelSource {
     /// # Errors
     /// There is none, or the file is wrong.
     pub fn open(name: &str) -> Result<ModelSource, Error> {
+        if let (base, Some(lora)) = ModelSource::split(name) {
+            let (from, lora) = (name.to_string(), read_lora(lora)?);
+            let adapted = ModelSource::Adapted { from, base: Box::new(ModelSource::open(base)?), lora };
+            // A batch of one token shows what cannot be adapted.
+            adapted.model(&Batch { batch: 1, seq: 1, dtype: DType::F32 })?;
+            return Ok(adapted);
+        }
         if let Some(preset) = preset(name) {
             let (from, config) = (name.to_string(), Box::new(preset.config.clone()));
             return Ok(ModelSource::Config { from, config, unknown: Vec::new() });
@@ -67,6 +85,13 @@ impl ModelSource {
         }
         let (config, unknown) = read_config(&read_settings(&path)?).map_err(|why| Error::from(why).within(&from))?;
         Ok(ModelSource::Config { from, config: Box::new(config), unknown })
+    }
+
+    /// A model's name without its adapters, and these if there are any: what is behind `+lora=`.
+    pub fn split(name: &str) -> (&str, Option<&str>) {
+        // A configuration may have the sign within itself.
+        let split = name.rsplit_once(ADAPTERS).filter(|(_, lora)| !lora.contains('}'));
+        split.map_or((name, None), |(base, lora)| (base, Some(lora)))
     }
 
     /// A model in memory; `from` is its name in messages.
@@ -91,15 +116,26 @@ impl ModelSource {
     /// The name of the model in messages: a preset's, a path, or what [`of_file`](Self::of_file) was given.
     pub fn name(&self) -> &str {
         match self {
-            ModelSource::Config { from, .. } | ModelSource::Exported { from, .. } | ModelSource::Text { from, .. } => {
-                from
-            }
+            ModelSource::Config { from, .. }
+            | ModelSource::Exported { from, .. }
+            | ModelSource::Adapted { from, .. }
+            | ModelSource::Text { from, .. } => from,
         }
     }
 
     /// True if it is a text of the user's.
     pub fn is_text(&self) -> bool {
-        matches!(self, ModelSource::Text { .. })
+        matches!(self.base(), ModelSource::Text { .. })
+    }
+
+    /// The model without adapters.
+    pub fn base(&self) -> &ModelSource {
+        if let ModelSource::Adapted { base, .. } = self { base.base() } else { self }
+    }
+
+    /// True if experts drop no token.
+    pub fn is_dropless(&self) -> bool {
+        matches!(self.base(), ModelSource::Config { config, .. } if config.is_dropless())
     }
 
     /// The same with the tokens of a sequence in `groups` routing groups: see [`ModelConfig::routed_in`].
@@ -111,6 +147,10 @@ impl ModelSource {
                 config: Box::new(config.routed_in(groups, seq)),
                 unknown: unknown.clone(),
             },
+            ModelSource::Adapted { from, base, lora } => {
+                let base = Box::new(base.routed_in(groups, seq));
+                ModelSource::Adapted { from: from.clone(), base, lora: lora.clone() }
+            }
             ModelSource::Exported { .. } | ModelSource::Text { .. } => self.clone(),
         }
     }
@@ -118,8 +158,12 @@ impl ModelSource {
     /// The same with the ops that the pass `recognise` puts in the place of primitives.
     #[must_use]
     pub fn recognised(mut self) -> ModelSource {
-        if let ModelSource::Text { file, .. } = &mut self {
-            recognise(&mut file.model);
+        match &mut self {
+            ModelSource::Text { file, .. } => {
+                recognise(&mut file.model);
+            }
+            ModelSource::Adapted { base, .. } => **base = base.clone().recognised(),
+            ModelSource::Config { .. } | ModelSource::Exported { .. } => {}
         }
         self
     }
@@ -129,7 +173,7 @@ impl ModelSource {
     /// # Errors
     /// The text states its own mesh, or its own gradients.
     pub fn check_open(&self) -> Result<(), RequestError> {
-        let ModelSource::Text { from, file, .. } = self else { return Ok(()) };
+        let ModelSource::Text { from, file, .. } = self.base() else { return Ok(()) };
         let from = from.clone();
         if file.model.has_mesh {
             return Err(RequestError::OwnMesh { from, mesh: file.model.mesh.name.clone() });
@@ -159,10 +203,38 @@ impl ModelSource {
             ModelSource::Exported { from, template } => {
                 template.build(batch).map_err(|why| Error::from(why).within(from))
             }
+            ModelSource::Adapted { from, base, lora } => {
+                adapt(base.model(batch)?, lora).map_err(|why| Error::of(why).within(from))
+            }
             ModelSource::Text { file, .. } => Ok(file.model.clone()),
         }
     }
 }
+
+/// The sign of adapters behind a model's name.
+pub const ADAPTERS: &str = "+lora=";
+
+/// Adapters as text: the rank, then `alpha=` and names of parameters, separated by commas: `16,alpha=32,q,v`.
+fn read_lora(text: &str) -> Result<Lora, RequestError> {
+    let wrong = || RequestError::BadAdapters { text: text.to_string() };
+    let mut parts = text.split(',').map(str::trim);
+    let rank = parts.next().and_then(|rank| rank.parse().ok()).filter(|rank| (1..=MOST_RANK).contains(rank));
+    // PEFT's tutorials have alpha at twice the rank.
+    let mut lora = Lora { rank: rank.ok_or_else(wrong)?, scale: 2.0 * rank.unwrap_or(1) as f64, targets: Vec::new() };
+    for part in parts {
+        match part.split_once('=') {
+            Some(("alpha", alpha)) => {
+                lora.scale = alpha.parse().ok().filter(|alpha: &f64| alpha.is_finite()).ok_or_else(wrong)?;
+            }
+            None if !part.is_empty() => lora.targets.push(part.to_string()),
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(lora)
+}
+
+/// Largest rank of adapters.
+const MOST_RANK: u64 = 1 << 16;
 
 /// The file that a path means: itself, or the `config.json` in it.
 fn file_of(name: &str) -> Result<PathBuf, RequestError> {

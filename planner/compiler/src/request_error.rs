@@ -103,6 +103,12 @@ pub enum RequestError {
         /// The name.
         name: String,
     },
+    /// Adapters behind a model's name that are not a rank, a scale and names.
+    #[error("`+lora={text}` states no adapters")]
+    BadAdapters {
+        /// What is behind the sign.
+        text: String,
+    },
     /// A stack whose supported schedules include an unknown one.
     #[error("`supports.schedules` has `{schedule}`, which is not a schedule")]
     UnknownStackSchedule {
@@ -125,9 +131,10 @@ impl Coded for RequestError {
             | RequestError::OwnMesh { .. }
             | RequestError::OwnGradients { .. } => Code::ConflictingOptions,
             RequestError::UnknownPrecision { .. } | RequestError::OwnTypes { .. } => Code::PrecisionRefused,
-            RequestError::NoConfig { .. } | RequestError::NoFile { .. } | RequestError::UnknownModel { .. } => {
-                Code::UnknownModel
-            }
+            RequestError::NoConfig { .. }
+            | RequestError::NoFile { .. }
+            | RequestError::UnknownModel { .. }
+            | RequestError::BadAdapters { .. } => Code::UnknownModel,
             RequestError::UnknownStackSchedule { .. } => Code::BadStack,
         })
     }
@@ -162,6 +169,9 @@ impl Coded for RequestError {
                     Some(near) => format!("did you mean `{near}`? meshwright models lists the presets"),
                     None => "meshwright models lists the presets".to_string(),
                 });
+            }
+            RequestError::BadAdapters { .. } => {
+                "state a rank of 1 to 65536, then alpha and parameters if wanted, as in llama3-8b+lora=16,alpha=32,q,v"
             }
             RequestError::UnknownStackSchedule { schedule } => return Some(nearest_schedule(schedule)),
         };

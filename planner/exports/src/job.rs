@@ -9,6 +9,8 @@ use ir::options::{ParallelConfig, Recompute};
 pub struct Job {
     /// The model as the request named it.
     pub model: String,
+    /// Its adapters, if it has any: the rank, then what the name states besides.
+    pub adapters: Option<String>,
     /// The configuration in full.
     pub parallel: ParallelConfig,
     /// Tokens of a sequence.

@@ -85,7 +85,7 @@ impl Target {
 
 /// Writes a job for a framework.
 pub fn export(job: &Job, target: Target) -> Export {
-    let (body, notes) = match target {
+    let (body, mut notes) = match target {
         Target::Megatron => megatron::write(job),
         Target::Torchtitan => torchtitan::write(job),
         Target::Nanotron => nanotron::write(job),
@@ -93,6 +93,10 @@ pub fn export(job: &Job, target: Target) -> Export {
         Target::Maxtext => maxtext::write(job),
         Target::TorchPipelining => torch_pipelining::write(job),
     };
+    if let Some(value) = job.adapters.clone() {
+        let text = "the framework's own settings of fine-tuning state adapters".to_string();
+        notes.push(Note { key: "lora", value, grade: Grade::Lost, text });
+    }
     let heading = target.comment().map(|mark| {
         let lines = job.heading(target).into_iter().chain(notes.iter().map(Note::to_string));
         lines.map(|line| format!("{mark} {line}\n")).collect::<String>()

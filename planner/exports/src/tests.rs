@@ -12,6 +12,7 @@ fn job(change: impl FnOnce(&mut ParallelConfig)) -> Job {
     let stage = |nth| Stage { embedding: nth == 0, layers, further: 0, head: nth + 1 == stages };
     Job {
         model: "llama3-8b".into(),
+        adapters: None,
         seq: 8192,
         global_batch: 128,
         precision: "bf16".into(),
@@ -30,6 +31,16 @@ fn job(change: impl FnOnce(&mut ParallelConfig)) -> Job {
 
 fn lost(export: &Export) -> Vec<&'static str> {
     export.notes.iter().filter(|note| note.grade == Grade::Lost).map(|note| note.key).collect()
+}
+
+#[test]
+fn adapters_are_left_to_the_framework() {
+    let adapted = Job { adapters: Some("16,q,v".into()), ..job(|_| ()) };
+    for (name, target) in Target::ALL {
+        let export = export(&adapted, target);
+        assert!(lost(&export).contains(&"lora"), "{name}");
+        assert_eq!(export.text.contains("lora=16,q,v"), target.comment().is_some(), "{name}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::folder::{FileTensor, Folder, float, none, snapshot};
 use crate::layout::Piece;
 use crate::names::{Conventions, Names};
-use ir::graph::is_record;
+use ir::graph::{is_factor, is_record};
 use ir::models::ModelConfig;
 use ir::types::DType;
 use kernels::cpu::Par;
@@ -112,8 +112,8 @@ impl Weights {
     fn load_rank(&self, state: &mut RankState<'_>) -> Result<(), Error> {
         for number in 0..state.slots().len() {
             let slot = &state.slots()[number];
-            // Records of delayed scaling are no weights.
-            if slot.role != Role::Param && !slot.is_master() || is_record(&slot.param) {
+            // Records of delayed scaling are no weights, and factors of adapters keep their initial numbers.
+            if slot.role != Role::Param && !slot.is_master() || is_record(&slot.param) || is_factor(&slot.param) {
                 continue;
             }
             let shards = Shard::of(&slot.region);

@@ -1,0 +1,212 @@
+//! Low-rank adapters (Hu et al. 2021, LoRA): products of layers with parameters get a second term of low rank, which alone is
+//! trained.
+
+use crate::differentiate::add_arg;
+use crate::rewrite::rewrite;
+use ir::catalogue::Code;
+use ir::diag::Coded;
+use ir::graph::{ArgKind, Block, FACTORS, Init, Model, Param, SectionKind, Span, Stmt};
+use ir::ids::{BlockId, Value};
+use ir::ops::{Binary, BinaryKind, Builder, Einsum, KernelOp, Op, Unary, UnaryKind};
+use ir::types::{Dim, DimName, Type};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Adapters of a model: `y = x W` becomes `y = x W + (scale / rank) x A B`, with A of `rank` columns.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lora {
+    /// The number of columns of A and of rows of B.
+    pub rank: u64,
+    /// Factor of the added term, times the rank.
+    pub scale: f64,
+    /// Names of the adapted parameters, with or without a leading `w`; all products of layers if empty.
+    pub targets: Vec<String>,
+}
+
+/// Error: a model cannot be adapted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AdaptError {
+    message: String,
+    help: String,
+}
+
+impl fmt::Display for AdaptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for AdaptError {}
+
+impl Coded for AdaptError {
+    fn code(&self) -> Option<Code> {
+        Some(Code::UnsupportedOption)
+    }
+
+    fn help(&self) -> Option<String> {
+        Some(self.help.clone())
+    }
+}
+
+/// Name of the dim between A and B.
+const RANK: &str = "lora";
+
+/// A product that gets an adapter: `y = einsum(x, w)`.
+#[derive(Clone)]
+struct Adapted {
+    /// Name of its parameter.
+    name: String,
+    /// A: the dims that the product sums over, then the rank. B: the rank, then those that the parameter gives the result.
+    factors: [Type; 2],
+    /// The products `x A` and `(x A) B`.
+    products: [Einsum; 2],
+}
+
+/// Freezes all parameters of a model, and gives products of its layers adapters. A layer is a block that calls repeat, or that has the
+/// parameters of one element of an array. Products of experts get none.
+///
+/// # Errors
+/// No product of a layer has a parameter of these names, or one is as small as its adapter would be.
+pub fn adapt(mut model: Model, lora: &Lora) -> Result<Model, AdaptError> {
+    model.params.values_mut().for_each(|param| param.frozen = true);
+    let rank = model.dims.push(DimName::new(RANK, lora.rank, None));
+    let rank = Dim::named(&model.dims, rank);
+    let layers = layers(&model);
+    let mut known: Vec<String> = Vec::new();
+    for (&block, array) in &layers {
+        let found = products(&model.blocks[block], &rank);
+        known.extend(found.iter().map(|product| short(&product.name).to_string()));
+        let chosen: Vec<Adapted> = found.into_iter().filter(|product| lora.takes(&product.name)).collect();
+        declare(&mut model, array, &chosen);
+        insert(&mut model, block, &chosen, lora)?;
+    }
+    known.sort();
+    known.dedup();
+    let missing = lora.targets.iter().find(|target| !known.iter().any(|name| short(target) == name));
+    match missing {
+        Some(target) => Err(AdaptError {
+            message: format!("no layer has a product with a parameter `{target}`"),
+            help: format!("adapters can be of {}", known.join(", ")),
+        }),
+        None if known.is_empty() => Err(AdaptError {
+            message: "the model has no layer with a product".to_string(),
+            help: "adapters are of blocks with the parameters of an array, such as `%layer[32].wq`".to_string(),
+        }),
+        None => Ok(model),
+    }
+}
+
+impl Lora {
+    fn takes(&self, name: &str) -> bool {
+        self.targets.is_empty() || self.targets.iter().any(|target| short(target) == short(name))
+    }
+}
+
+/// A parameter's name as users know it: `q` for `wq` and for `q_proj`.
+fn short(name: &str) -> &str {
+    let name = name.strip_suffix("_proj").unwrap_or(name);
+    name.strip_prefix('w').filter(|rest| !rest.is_empty()).unwrap_or(name)
+}
+
+/// Blocks that have the parameters of one element of an array, with the array's name.
+fn layers(model: &Model) -> BTreeMap<BlockId, String> {
+    let is_array = |name: &str| model.params.values().any(|param| param.name == name && param.count.is_some());
+    let of_array = model.calls.iter().filter_map(|call| match &call.params[..] {
+        [only] if is_array(&only.name) => Some((call.block, only.name.clone())),
+        _ => None,
+    });
+    of_array.collect()
+}
+
+/// The products of a block with a parameter that shares no dim with the result and the other operand.
+fn products(block: &Block, rank: &Dim) -> Vec<Adapted> {
+    let forward = &block[SectionKind::F].stmts;
+    forward.iter().filter_map(|stmt| product(block, stmt, rank)).collect()
+}
+
+fn product(block: &Block, stmt: &Stmt, rank: &Dim) -> Option<Adapted> {
+    let Op::Kernel(KernelOp::Einsum(einsum)) = &stmt.op else { return None };
+    let ([_, weight], [rows, columns]) = (&stmt.operands[..], &einsum.equation.operands[..]) else { return None };
+    let is_plain = einsum.scaled.is_none() && einsum.ragged.is_none();
+    if block.arg_kind(*weight) != Some(ArgKind::Param) || !is_plain {
+        return None;
+    }
+    let result = &einsum.equation.result;
+    let (given, summed): (Vec<&String>, Vec<&String>) = columns.iter().partition(|label| result.contains(label));
+    if given.is_empty() || summed.is_empty() || given.iter().any(|label| rows.contains(label)) {
+        return None;
+    }
+    let ty = block.ty(*weight);
+    let dims = |wanted: &[&String]| -> Vec<Dim> {
+        let both = columns.iter().zip(&ty.dims);
+        both.filter(|(label, _)| wanted.contains(label)).map(|(_, dim)| dim.clone()).collect()
+    };
+    let typed = |dims: Vec<Dim>| Type::new(ty.dtype, dims);
+    let words = |labels: &[&String]| labels.iter().map(|label| label.as_str()).collect::<Vec<_>>().join(" ");
+    let (all, kept) = (words(&rows.iter().collect::<Vec<_>>()), rows.iter().filter(|label| !summed.contains(label)));
+    let kept = words(&kept.collect::<Vec<_>>());
+    let down = Einsum::new(&format!("{all}, {} {RANK} -> {kept} {RANK}", words(&summed))).ok()?;
+    let up = format!("{kept} {RANK}, {RANK} {} -> {}", words(&given), words(&result.iter().collect::<Vec<_>>()));
+    Some(Adapted {
+        name: block.value_name(*weight).to_string(),
+        factors: [
+            typed([dims(&summed), vec![rank.clone()]].concat()),
+            typed([vec![rank.clone()], dims(&given)].concat()),
+        ],
+        products: [down, Einsum::new(&up).ok()?],
+    })
+}
+
+/// Names of A and B of a parameter.
+fn names(parameter: &str) -> [String; 2] {
+    FACTORS.map(|suffix| format!("{parameter}{suffix}"))
+}
+
+/// Declares the factors, behind the other fields of the array. A begins as PEFT has it, uniform numbers of this deviation, and B as 0.
+fn declare(model: &mut Model, array: &str, chosen: &[Adapted]) {
+    let count = model.params.values().find(|param| param.name == array).and_then(|param| param.count);
+    for product in chosen {
+        let inputs = product.factors[0].elements() / product.factors[0].dims.last().map_or(1, |dim| dim.size.max(1));
+        let inits = [Init::Normal(1.0 / (3.0 * inputs as f64).sqrt()), Init::Constant(0.0)];
+        for ((field, ty), init) in names(&product.name).into_iter().zip(&product.factors).zip(inits) {
+            let known = model.params.values().any(|it| it.name == array && it.field.as_ref() == Some(&field));
+            if !known {
+                let (name, field, ty) = (array.to_string(), Some(field), ty.clone());
+                let (decay, frozen, comments, span) = (true, false, Vec::new(), Span::default());
+                model.params.push(Param { name, field, count, ty, init, decay, frozen, comments, span });
+            }
+        }
+    }
+}
+
+/// Adds the factors to a block, and their term to its products.
+fn insert(model: &mut Model, block: BlockId, chosen: &[Adapted], lora: &Lora) -> Result<(), AdaptError> {
+    let failed = |message: String| AdaptError { message, help: "name other products".to_string() };
+    for product in chosen {
+        for (name, ty) in names(&product.name).into_iter().zip(&product.factors) {
+            add_arg(&mut model.blocks[block], name, ArgKind::Param, ty.clone()).map_err(failed)?;
+        }
+    }
+    let block_name = model.blocks[block].name.clone();
+    let term = |builder: &mut Builder<'_>, stmt: &Stmt| {
+        let found = chosen.iter().find(|product| {
+            builder.block.name == block_name
+                && stmt.operands.get(1).is_some_and(|&weight| builder.block.value_name(weight) == product.name)
+        });
+        found.map(|product| adapted(builder, stmt, product, lora)).transpose()
+    };
+    rewrite(model, term).map(|_| ()).map_err(|why| failed(why.to_string()))
+}
+
+/// The values in place of a product's result.
+fn adapted(builder: &mut Builder<'_>, stmt: &Stmt, product: &Adapted, lora: &Lora) -> Result<Vec<Value>, String> {
+    let factor = |builder: &Builder<'_>, name: &str| builder.block.find(name).ok_or_else(|| format!("no `%{name}`"));
+    let [a, b] = names(&product.name);
+    let (a, b) = (factor(builder, &a)?, factor(builder, &b)?);
+    let [down, up] = product.products.clone();
+    let whole = builder.one(stmt.op.clone(), &stmt.operands)?;
+    let low = builder.one(down, &[stmt.operands[0], a])?;
+    let scaled = builder.one(Unary(UnaryKind::Scale(lora.scale / lora.rank as f64)), &[low])?;
+    let term = builder.one(up, &[scaled, b])?;
+    Ok(vec![builder.one(Binary::of(BinaryKind::Add), &[whole, term])?])
+}
