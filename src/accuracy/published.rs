@@ -55,18 +55,29 @@ const PRECISIONS: [(&str, &str); 7] = [
 ];
 
 /// Converts a record to a run. Returns `None` if the record does not state its full configuration, has no time, or is
-/// not pretraining.
+/// neither pretraining nor fine-tuning of a kind that is known.
 pub(super) fn line(record: &Value) -> Option<RunLine> {
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let whole = |key: &str| record.get(key).and_then(Value::as_u64);
-    if text("task") != Some("pretrain") || text("status") != Some("ok") {
+    let source = text("source_group")?;
+    let task = text("task")?;
+    let lora = match task {
+        "pretrain" | "sft" => None,
+        "lora" => Some(adapters(source)?),
+        _ => return None,
+    };
+    let is_tuned = task != "pretrain";
+    if text("status") != Some("ok") {
         return None;
     }
-    let source = text("source_group")?;
     if text("tier") != Some("A") && pipeline_microbatch(record).is_none() {
         return None;
     }
-    if source.starts_with("NVIDIA") && whole("pp") > Some(1) && whole("vp").is_none() {
+    if (source.starts_with("NVIDIA") || is_tuned) && whole("pp") > Some(1) && whole("vp").is_none() {
+        return None;
+    }
+    // Early pipelines of NeMo AutoModel took twice as long as its later runs without; what they recomputed is not stated.
+    if is_tuned && whole("pp") > Some(1) && text("recompute").is_none() {
         return None;
     }
     let stack = of(&STACKS, source)?;
@@ -110,18 +121,21 @@ pub(super) fn line(record: &Value) -> Option<RunLine> {
     let cluster = CLUSTERS.iter().find(|(name, _)| gpu.starts_with(name))?.1;
     let cluster = if stack == "nanotron-2024" { "h100-p5-efa" } else { cluster };
     let regime = text("pb_regime").filter(|regime| *regime != "core");
-    let kind = regime.or(pipeline_microbatch(record).map(|_| "micro-batches by default"));
+    let by_default = pipeline_microbatch(record).map(|_| "micro-batches by default");
+    let kind = regime.or(by_default).or(is_tuned.then_some("fine-tuning"));
     Some(RunLine {
         id: text("id")?.into(),
         source: kind.map_or(source.into(), |kind| format!("{source}, {kind}")),
         // The collection has cut these off by what came out.
         apart: regime.is_some(),
         model: config(record.get("model_config")?, text("model")?, whole("seq_len")?, dropout(source))?,
+        lora: lora.map(str::to_string),
         cluster: cluster.into(),
         stack: stack.into(),
         gpus: whole("n_gpus")?,
         seq: whole("seq_len")?,
         global_batch: whole("global_batch")?,
+        lengths: lengths(record),
         // Its recipe keeps gradients and moments in bf16 (moonlight_16b.py).
         optimizer: text("model").filter(|model| model.starts_with("moonlight")).map(|_| "adamw-bf16".into()),
         precision: of(&PRECISIONS, text("precision")?)?.into(),
@@ -241,6 +255,25 @@ fn parallel(record: &Value, stack: &str) -> Option<String> {
     }
     Some(items.join(","))
 }
+
+/// Adapters of a publisher's fine-tuning: `dim`, `alpha` and `match_all_linear` of NeMo AutoModel's recipes (examples/llm_benchmark);
+/// `adapter_dim` of NeMo, whose `target_modules` are `attention_qkv` (conf/peft/llama/squad.yaml of its launcher).
+fn adapters(source: &str) -> Option<&'static str> {
+    match source {
+        "NeMo AutoModel performance summary" => Some("8,alpha=32"),
+        "NeMo docs / launcher" => Some("32,alpha=32,q,k,v"),
+        _ => None,
+    }
+}
+
+/// Documents of a sequence. Those of SQuAD, packed, have some 200 tokens: paragraphs of 120 words with a question (Rajpurkar et al. 2016).
+fn lengths(record: &Value) -> Vec<u64> {
+    let notes = record.get("notes").and_then(Value::as_str).unwrap_or_default();
+    if notes.starts_with("SQuAD packed to 4096") { vec![SQUAD; 4096 / SQUAD as usize] } else { Vec::new() }
+}
+
+/// Tokens of a question of SQuAD with its paragraph, rounded to a power of two.
+const SQUAD: u64 = 256;
 
 /// Micro-batch of torchtitan's pipelines if a record leaves it out: as many micro-batches as ranks (build_pipeline_schedule of
 /// torchtitan/parallelisms/pipelining_utils.py of 2024: pipeline_parallel_microbatches is the degree unless set).

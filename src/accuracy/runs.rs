@@ -2,6 +2,7 @@
 
 use super::published;
 use compiler::error::Error;
+use compiler::model_source::{ADAPTERS, ModelSource};
 use estimator::EstimateRequest;
 use ir::catalogue::Code;
 use serde::{Deserialize, Serialize};
@@ -57,11 +58,17 @@ pub(super) struct RunLine {
     pub apart: bool,
     /// A preset, a path, a name of the file's own models, or a configuration as it is in a `config.json`.
     pub model: Value,
+    /// Adapters of the model, as behind `+lora=`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora: Option<String>,
     pub cluster: String,
     pub stack: String,
     pub gpus: u64,
     pub seq: u64,
     pub global_batch: u64,
+    /// Tokens of each document in a sequence, in the form of `--lengths`; default: one document.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lengths: Vec<u64>,
     pub precision: String,
     /// Optimizer in the form of `--optimizer`; default: `adamw`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,25 +121,29 @@ pub fn write(runs: &[Run]) -> Result<String, Error> {
     let fault = |why| Error::fault("runs", why);
     let (mut names, mut models) = (BTreeMap::new(), BTreeMap::new());
     for run in runs.iter().filter(|run| run.request.model.starts_with('{')) {
-        let config: Value = serde_json::from_str(&run.request.model).map_err(fault)?;
+        let (model, _) = ModelSource::split(&run.request.model);
+        let config: Value = serde_json::from_str(model).map_err(fault)?;
         let count = names.len();
-        let name = names.entry(run.request.model.clone()).or_insert_with(|| format!("{}.{count}", run.model));
+        let name = names.entry(model.to_string()).or_insert_with(|| format!("{}.{count}", run.model));
         models.insert(name.clone(), config);
     }
     let standard = EstimateRequest::default();
     let mut text = serde_json::json!({ "models": models }).to_string() + "\n";
     for run in runs {
         let request = &run.request;
+        let (model, lora) = ModelSource::split(&request.model);
         let line = RunLine {
             id: run.id.clone(),
             source: run.source.clone(),
             apart: run.apart,
-            model: Value::String(names.get(&request.model).unwrap_or(&request.model).clone()),
+            model: Value::String(names.get(model).map_or(model, String::as_str).to_string()),
+            lora: lora.map(str::to_string),
             cluster: request.cluster.clone(),
             stack: request.stack.clone(),
             gpus: request.gpus.unwrap_or(1),
             seq: request.seq,
             global_batch: request.global_batch,
+            lengths: request.lengths.clone(),
             precision: request.precision.clone(),
             optimizer: Some(request.optimizer.clone()).filter(|optimizer| *optimizer != standard.optimizer),
             parallel: request.parallel.clone(),
@@ -156,6 +167,7 @@ fn run(line: RunLine, models: &BTreeMap<String, Value>, number: usize) -> Result
             (name.to_string(), config.to_string())
         }
     };
+    let model = line.lora.iter().fold(model, |model, lora| format!("{model}{ADAPTERS}{lora}"));
     let tokens = line.global_batch as f64 * line.seq as f64 / line.gpus.max(1) as f64;
     let seconds = line.step_time_s.or(line.tokens_per_s_per_gpu.map(|rate| tokens / rate));
     let seconds = seconds.filter(|seconds| *seconds > 0.0 && seconds.is_finite()).ok_or_else(|| {
@@ -185,6 +197,7 @@ fn run(line: RunLine, models: &BTreeMap<String, Value>, number: usize) -> Result
             gpus: Some(line.gpus),
             seq: line.seq,
             global_batch: line.global_batch,
+            lengths: line.lengths,
             precision: line.precision,
             optimizer: line.optimizer.unwrap_or(standard.optimizer.clone()),
             parallel: line.parallel,
