@@ -76,10 +76,8 @@ fn example() -> ModelSource {
 }
 
 fn example_file() -> File {
-    match example() {
-        ModelSource::Text { file, .. } => *file,
-        ModelSource::Config { .. } | ModelSource::Exported { .. } => panic!("the example is a text"),
-    }
+    let ModelSource::Text { file, .. } = example() else { panic!("the example is a text") };
+    *file
 }
 
 fn use_before_definition() -> Option<Code> {
