@@ -11,13 +11,15 @@ use ir::text::{self, File};
 use ir::types::DType;
 use ir::verify::verify_stated;
 use meshes::compare::differences;
-use meshes::record::Record;
-use meshes::trained::trained;
-use meshes::training::{Recipe, SEED, inputs, model, models, request};
+use meshes::record::{Record, sgd};
+use meshes::trained::{alone, trained};
+use meshes::training::{Recipe, SEED, compiled, inputs, model, models, request};
 use meshwright::ModelSource;
 use meshwright::compiler::pipeline::compile;
 use runtime::exec::{Executor, Options};
 use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
 use transforms::adapt::{Lora, adapt};
 use transforms::differentiate::differentiate;
 
@@ -40,13 +42,13 @@ fn adapted((recipe, lora): &(Recipe, Lora)) -> Model {
     adapt(model(recipe, SEQUENCES), lora).expect("adapters")
 }
 
-fn compiled(model: Model, recipe: &Recipe, mesh: &str) -> File {
-    let compiled = compile(model.into(), &request(recipe, mesh, SEQUENCES), &CPU, &mut |_, _| {});
+fn program(case: &(Recipe, Lora), mesh: &str) -> File {
+    let compiled = compile(adapted(case).into(), &request(&case.0, mesh, SEQUENCES), &CPU, &mut |_, _| {});
     compiled.unwrap_or_else(|why| panic!("{mesh}: {why}"))
 }
 
 fn record(case: &(Recipe, Lora), mesh: &str) -> Record {
-    trained(&compiled(adapted(case), &case.0, mesh), &case.0, mesh)
+    trained(&program(case, mesh), &case.0, mesh)
 }
 
 #[test]
@@ -76,13 +78,20 @@ fn every_mesh_trains_adapters_as_one_device() {
     }
 }
 
+/// B is 0 before the first step.
+#[test]
+fn a_run_begins_with_the_model_itself() {
+    let cases = recipes();
+    for ((_, plain), case) in alone(cases.iter().map(|(recipe, _)| recipe.clone()), SEQUENCES).iter().zip(&cases) {
+        assert_eq!(record(case, "").losses[0], plain.losses[0]);
+    }
+}
+
 /// Nothing but the factors has gradients and states, or changes.
 #[test]
 fn other_parameters_are_frozen() {
     for case in recipes() {
-        let begun = Recipe { steps: 1, lr: 0.0, ..case.0.clone() };
-        let kind = OptimizerKind::adamw(0.0);
-        let begun = Recipe { optimizer: Optimizer { kind, clip: None }, ..begun };
+        let begun = Recipe { steps: 1, lr: 0.0, optimizer: sgd(), ..case.0.clone() };
         let (before, after) = (record(&(begun, case.1.clone()), ""), record(&case, ""));
         assert!(after.gradients.keys().all(|name| is_factor(name)) && !after.gradients.is_empty());
         for (name, values) in &after.params {
@@ -103,8 +112,8 @@ fn other_parameters_are_frozen() {
 fn adapters_equal_merged_weights() {
     let case = &recipes()[0];
     let params = record(case, "").params;
-    let [at, still] = [(adapted(case), None), (model(&case.0, SEQUENCES), Some(&case.1))].map(|(model, merge)| {
-        let file = compiled(model, &case.0, "");
+    let files = [(program(case, ""), None), (compiled(&case.0, "", SEQUENCES), Some(&case.1))];
+    let [at, still] = files.map(|(file, merge)| {
         let options = Options { seed: SEED, ..Options::default() };
         let mut executor = Executor::load(&file.model, file.program.as_ref().expect("a program"), &options).unwrap();
         executor.import_params(own(&params, merge)).expect("its parameters");
@@ -180,4 +189,30 @@ fn names_state_adapters() {
     ] {
         assert!(refused(name).contains(why), "{name}: {}", refused(name));
     }
+}
+
+/// Exported weights have the terms of the adapters in them: a run that begins from them has the loss of the run that was exported.
+#[test]
+fn an_export_is_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text.txt");
+    fs::write(&text, "Sixteen ranks share a layer, and eight of them a node. ".repeat(400)).unwrap();
+    let run = |args: &str| {
+        let args = args.split(' ');
+        let done = Command::new(env!("CARGO_BIN_EXE_meshwright")).args(args).current_dir(&folder).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    let loss = |out: &str| -> f64 {
+        let metrics = fs::read_to_string(folder.path().join(out).join("metrics.jsonl")).unwrap();
+        let lines = metrics.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        lines.filter_map(|line| line["valid_loss"].as_f64()).last().expect("a validation")
+    };
+    let job = "--data text.txt --global-batch 4 --seq 32 --final-eval-batches 2";
+    run(&format!(
+        "train tiny-llama+lora=4,alpha=32 {job} --steps 3 --lr 0.02 --save-every 3 --parallel tp=2,zero=1 --out run"
+    ));
+    run("export-weights run --out merged");
+    run(&format!("train --init-from merged {job} --steps 1 --lr 0 --out again"));
+    let (adapted, merged) = (loss("run"), loss("again"));
+    assert!((adapted - merged).abs() < 1e-5, "{adapted} and {merged}");
 }

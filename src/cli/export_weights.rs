@@ -18,7 +18,7 @@ const LISTED: usize = 8;
 /// parameters are those that the optimizer updates, in f32 for every precision of training. The checkpoint is read tensor by
 /// tensor, without devices; the new folder appears when it is complete. With --shards, torch.distributed.checkpoint loads it
 /// by its HuggingFaceStorageReader, under any sharding. A model in the language of the IR has no class: its tensors have the
-/// names of its parameters, as `layer.3.w1`.
+/// names of its parameters, as `layer.3.w1`. Adapters are merged with the parameters that they adapt.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

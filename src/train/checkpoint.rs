@@ -16,12 +16,11 @@ use std::path::Path;
 /// Returns the options that a resumed run must not change, apart from the seed. A model given as `.ir` text may change
 /// its batch and mesh; its parameters are compared when they are loaded, as are those of an exported model.
 pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -> Value {
-    let model = match source {
+    let model = match source.base() {
         ModelSource::Config { config, .. } => json!(config),
-        ModelSource::Adapted { from, .. } => json!({ "adapted": from }),
-        ModelSource::Exported { .. } | ModelSource::Text { .. } => json!({}),
+        _ => json!({}),
     };
-    json!({
+    let mut fixed = json!({
         "model": model,
         "data": {
             "train_tokens": data.train_tokens(),
@@ -33,7 +32,11 @@ pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -
         "seq": request.seq,
         "global_batch": request.global_batch,
         "optimizer": request.optimizer,
-    })
+    });
+    if let ModelSource::Adapted { lora, .. } = source {
+        fixed["adapters"] = json!({ "rank": lora.rank, "scale": lora.scale, "targets": lora.targets });
+    }
+    fixed
 }
 
 /// Finds the checkpoint to resume from, compares its options with the run's and, if this process `verifies`, its files with their

@@ -59,14 +59,14 @@ fn parameters(model: &Model) -> impl Iterator<Item = (String, Vec<u64>)> {
 
 /// Keys that mean nothing, of the model's `config.json` and of the one next to the weights.
 pub(super) fn unknown_keys(source: &ModelSource, weights: Option<&Weights>) -> Vec<String> {
-    let own = if let ModelSource::Config { unknown, .. } = source { unknown.as_slice() } else { &[] };
+    let own = if let ModelSource::Config { unknown, .. } = source.base() { unknown.as_slice() } else { &[] };
     let all: BTreeSet<&String> = own.iter().chain(weights.iter().flat_map(|weights| &weights.unknown)).collect();
     all.into_iter().cloned().collect()
 }
 
 /// The form of the run's model on the hub: its `config.json`, or one that reads as the same model. None if no class has it.
 pub(super) fn origin(request: &TrainRequest, source: &ModelSource) -> Option<Origin> {
-    let ModelSource::Config { config, from, .. } = source else { return None };
+    let ModelSource::Config { config, from, .. } = source.base() else { return None };
     let config = stated(request, from, config).or_else(|| described(config, request.seq))?;
     let folder = request.init_from.as_deref().map(weights::snapshot);
     Some(Origin { config, folder: folder.map(|folder| fs::canonicalize(&folder).unwrap_or(folder)) })
@@ -74,8 +74,9 @@ pub(super) fn origin(request: &TrainRequest, source: &ModelSource) -> Option<Ori
 
 /// The keys of the file that the model was read from, if it still says the same.
 fn stated(request: &TrainRequest, from: &str, config: &ir::models::ModelConfig) -> Option<Map<String, Value>> {
-    let text = match request.model.starts_with('{') {
-        true => request.model.clone(),
+    let (model, _) = ModelSource::split(&request.model);
+    let text = match model.starts_with('{') {
+        true => model.to_string(),
         false => read_settings(Path::new(from)).ok()?,
     };
     let description = Description::read(&text).ok()?;

@@ -4,11 +4,12 @@
 use crate::description::{Description, normalise};
 use crate::error::Error;
 use crate::layout::Source;
+use crate::merge::Merge;
 use crate::names::Names;
 use crate::shards::{self, Planned, Writer};
-use ir::graph::is_record;
+use ir::graph::{is_factor, is_record};
 use ir::types::DType;
-use runtime::checkpoint::{Checkpoint, Origin, TensorReader};
+use runtime::checkpoint::{Checkpoint, Origin, Shard, TensorReader};
 use runtime::host;
 use runtime::state::MASTER;
 use serde::Serialize;
@@ -110,7 +111,7 @@ pub struct Exported {
     pub files: Vec<String>,
 }
 
-/// Exports a checkpoint. The folder appears when it is complete.
+/// Exports a checkpoint. Adapters are merged with the parameters that they adapt. The folder appears when it is complete.
 ///
 /// # Errors
 /// The checkpoint is missing or damaged, no class of `transformers` has its model, the folder exists, or the system refuses.
@@ -141,7 +142,9 @@ pub fn export(order: &Export<'_>) -> Result<Exported, Error> {
     let parent = order.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let unwritable = |why| Error::file("write", order.out, why);
     let draft = files::draft(parent).map_err(unwritable)?;
-    let (tensors, bytes) = write_weights(&mut reader, &names, format, order, draft.path())?;
+    let merge = Merge::of(&checkpoint.manifest.fixed);
+    let mut weights = Merged { reader: &mut reader, merge };
+    let (tensors, bytes) = write_weights(&mut weights, &names, format, order, draft.path())?;
     if let Some(description) = &description {
         shards::write_json(&draft.path().join("config.json"), &config(description, format))?;
     }
@@ -179,7 +182,7 @@ fn named(
     let manifest = &checkpoint.manifest;
     let is_text = manifest.origin.is_none() && manifest.fixed.get("model") == Some(&json!({}));
     let (description, names) = if is_text && given.is_none() {
-        let params = manifest.parameters.iter().filter(|(name, _)| !is_record(name));
+        let params = manifest.parameters.iter().filter(|(name, _)| !is_record(name) && !is_factor(name));
         (None, Names::own(params.map(|(name, param)| (name.clone(), param.tensor.sizes.clone()))))
     } else {
         let seq = manifest.fixed.get("seq").and_then(Value::as_u64).unwrap_or(1);
@@ -226,10 +229,30 @@ struct Composed<'a> {
     parts: Vec<(&'a str, &'a Source, usize)>,
 }
 
+/// The parameters of a checkpoint, merged with their adapters.
+struct Merged<'r, 'c> {
+    reader: &'r mut TensorReader<'c>,
+    merge: Option<Merge>,
+}
+
+impl Merged<'_, '_> {
+    /// The numbers of a box of a parameter.
+    fn read(&mut self, param: &str, shard: &Shard) -> Result<Vec<f32>, Error> {
+        // Where a parameter has an f32 copy, that is what the optimizer updates.
+        let copy = format!("{param}.{MASTER}");
+        let from = if self.reader.sizes(&copy).is_some() { copy.as_str() } else { param };
+        let mut own = self.reader.read(from, shard)?;
+        if let Some(merge) = self.merge {
+            merge.add(self.reader, param, shard, &mut own)?;
+        }
+        Ok(own)
+    }
+}
+
 /// Writes the files of weights; gives the number of tensors and the bytes of their elements. A tensor is made once, and each
 /// shard gets its rows.
 fn write_weights(
-    reader: &mut TensorReader<'_>,
+    weights: &mut Merged<'_, '_>,
     names: &Names,
     format: OutFormat,
     order: &Export<'_>,
@@ -274,21 +297,18 @@ fn write_weights(
         }
     };
     for tensor in &planned {
-        let bytes = compose(reader, tensor, &composed[tensor.name.as_str()])?;
+        let bytes = compose(weights, tensor, &composed[tensor.name.as_str()])?;
         writers.iter_mut().try_for_each(|writer| writer.take(&tensor.name, &bytes))?;
     }
     Ok((planned.len(), planned.iter().map(Planned::bytes).sum()))
 }
 
 /// The bytes of a tensor.
-fn compose(reader: &mut TensorReader<'_>, tensor: &Planned, composed: &Composed<'_>) -> Result<Vec<u8>, Error> {
+fn compose(weights: &mut Merged<'_, '_>, tensor: &Planned, composed: &Composed<'_>) -> Result<Vec<u8>, Error> {
     let mut numbers = vec![0.0; tensor.elements() as usize];
     for &(param, source, number) in &composed.parts {
-        // Where a parameter has an f32 copy, that is what the optimizer updates.
-        let copy = format!("{param}.{MASTER}");
-        let from = if reader.sizes(&copy).is_some() { copy.as_str() } else { param };
         let shard = source.shard_of(number);
-        let own = reader.read(from, &shard)?;
+        let own = weights.read(param, &shard)?;
         for part in source.parts(&shard) {
             let own = &own[part.at..];
             part.piece.walk(&part.shard, |file, at| numbers[file] = own[at] - source.shift);

@@ -23,6 +23,7 @@ mod export;
 mod folder;
 mod import;
 mod layout;
+mod merge;
 mod names;
 mod shards;
 

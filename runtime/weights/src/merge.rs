@@ -1,0 +1,74 @@
+//! Merging: the term of an adapter is added to the parameter that it adapts.
+
+use crate::error::Error;
+use ir::graph::FACTORS;
+use runtime::checkpoint::{Shard, TensorReader};
+use runtime::state::MASTER;
+use serde_json::Value;
+
+/// Adapters of a checkpoint, by what it fixes.
+#[derive(Clone, Copy)]
+pub(crate) struct Merge {
+    /// The factor of the products of A and B.
+    factor: f64,
+}
+
+impl Merge {
+    /// Those of a run's fixed options; `None` if it has no adapters.
+    pub(crate) fn of(fixed: &Value) -> Option<Merge> {
+        let number = |key: &str| fixed.pointer(&format!("/adapters/{key}")).and_then(Value::as_f64);
+        Some(Merge { factor: number("scale")? / number("rank")? })
+    }
+
+    /// Adds the term of a parameter's adapter, if it has one, to the numbers of a box of it. A has the dims of the parameter that the
+    /// product sums over, first or last, and then the rank.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn add(
+        self,
+        reader: &mut TensorReader<'_>,
+        param: &str,
+        shard: &Shard,
+        own: &mut [f32],
+    ) -> Result<(), Error> {
+        let sizes = reader.sizes(param).cloned().unwrap_or_default();
+        let [a, b] = FACTORS.map(|suffix| factor(reader, &format!("{param}{suffix}")));
+        let (Some((a_sizes, a)), Some((b_sizes, b))) = (a.transpose()?, b.transpose()?) else { return Ok(()) };
+        let rank = b_sizes[0] as usize;
+        let inputs = &a_sizes[..a_sizes.len() - 1];
+        let (columns, leads) = (b.len() / rank, sizes.starts_with(inputs));
+        let split = if leads { inputs.len() } else { sizes.len() - inputs.len() };
+        for (at, number) in own.iter_mut().enumerate() {
+            let place = coordinates(at, shard);
+            let (first, second) = (flat(&place[..split], &sizes[..split]), flat(&place[split..], &sizes[split..]));
+            let (row, column) = if leads { (first, second) } else { (second, first) };
+            let terms = (0..rank).map(|k| f64::from(a[row * rank + k]) * f64::from(b[k * columns + column]));
+            *number = (f64::from(*number) + self.factor * terms.sum::<f64>()) as f32;
+        }
+        Ok(())
+    }
+}
+
+/// A factor with its sizes, or the f32 copy that the optimizer updates.
+fn factor(reader: &mut TensorReader<'_>, name: &str) -> Option<Result<(Vec<u64>, Vec<f32>), Error>> {
+    let copy = format!("{name}.{MASTER}");
+    let name = if reader.sizes(&copy).is_some() { copy.as_str() } else { name };
+    let sizes = reader.sizes(name)?.clone();
+    let whole = Shard { offset: vec![0; sizes.len()], shape: sizes.clone() };
+    Some(reader.read(name, &whole).map(|numbers| (sizes, numbers)).map_err(Error::from))
+}
+
+/// The coordinates in the tensor of an element of a box.
+fn coordinates(mut at: usize, shard: &Shard) -> Vec<u64> {
+    let mut place = shard.offset.clone();
+    for (coordinate, &size) in place.iter_mut().zip(&shard.shape).rev() {
+        *coordinate += at as u64 % size;
+        at /= size as usize;
+    }
+    place
+}
+
+fn flat(place: &[u64], sizes: &[u64]) -> usize {
+    place.iter().zip(sizes).fold(0, |flat, (&at, &size)| flat * size as usize + at as usize)
+}
