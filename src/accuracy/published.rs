@@ -524,7 +524,45 @@ mod tests {
         record["model"] = json!("nemotron4-15b");
         let model = line(&record).unwrap().model;
         assert_eq!((&model["mlp_gate"], &model["hidden_act"]), (&json!(false), &json!("relu2")));
-        record["model_config"]["moe_every"] = json!(2);
+    }
+
+    #[test]
+    fn experts_may_be_in_each_second_layer() {
+        let mut record = record();
+        for (key, value) in
+            [("experts", 128), ("topk", 1), ("moe_ffn", 8192), ("shared_expert_ffn", 8192), ("moe_every", 2)]
+        {
+            record["model_config"][key] = json!(value);
+        }
+        let model = line(&record).unwrap().model;
+        assert_eq!((&model["num_experts"], &model["decoder_sparse_step"]), (&json!(128), &json!(2)));
+    }
+
+    /// A pipeline of torchtitan has as many micro-batches as ranks, and its own line in the tables.
+    #[test]
+    fn a_pipeline_has_the_default_number_of_microbatches() {
+        let mut record = record();
+        (record["tier"], record["micro_batch"], record["pp"], record["dp"]) =
+            (json!("B"), Value::Null, json!(8), json!(4));
+        (record["schedule"], record["vp"]) = (json!("interleaved-1F1B"), Value::Null);
+        let run = line(&record).unwrap();
+        assert!(run.parallel.starts_with("mbs=16,tp=8,pp=8") && run.parallel.contains("vp=2"), "{}", run.parallel);
+        assert_eq!(run.source, "torchtitan, micro-batches by default");
+        record["source_group"] = json!("Megatron-LM README/examples");
+        assert_eq!(line(&record), None);
+    }
+
+    #[test]
+    fn fine_tuning_has_the_adapters_of_its_publisher() {
+        let mut record = record();
+        (record["task"], record["source_group"]) = (json!("lora"), json!("NeMo docs / launcher"));
+        record["notes"] = json!("SQuAD packed to 4096");
+        let run = line(&record).unwrap();
+        assert_eq!((run.lora.as_deref(), run.lengths.len()), (Some("32,alpha=32,q,k,v"), 16));
+        assert_eq!(run.source, "NeMo docs / launcher, fine-tuning");
+        record["task"] = json!("sft");
+        assert_eq!(line(&record).unwrap().lora, None);
+        record["task"] = json!("inference");
         assert_eq!(line(&record), None);
     }
 

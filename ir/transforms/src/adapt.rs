@@ -7,7 +7,7 @@ use ir::catalogue::Code;
 use ir::diag::Coded;
 use ir::graph::{ArgKind, Block, FACTORS, Init, Model, Param, SectionKind, Span, Stmt};
 use ir::ids::{BlockId, Value};
-use ir::ops::{Binary, BinaryKind, Builder, Einsum, KernelOp, Op, Unary, UnaryKind};
+use ir::ops::{Binary, BinaryKind, Builder, Einsum, Unary, UnaryKind};
 use ir::types::{Dim, DimName, Type};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -125,13 +125,12 @@ fn products(block: &Block, rank: &Dim) -> Vec<Adapted> {
 }
 
 fn product(block: &Block, stmt: &Stmt, rank: &Dim) -> Option<Adapted> {
-    let Op::Kernel(KernelOp::Einsum(einsum)) = &stmt.op else { return None };
-    let ([_, weight], [rows, columns]) = (&stmt.operands[..], &einsum.equation.operands[..]) else { return None };
-    let is_plain = einsum.scaled.is_none() && einsum.ragged.is_none();
-    if block.arg_kind(*weight) != Some(ArgKind::Param) || !is_plain {
+    let equation = stmt.op.def()?.contraction()?;
+    let ([_, weight], [rows, columns]) = (&stmt.operands[..], &equation.operands[..]) else { return None };
+    if block.arg_kind(*weight) != Some(ArgKind::Param) {
         return None;
     }
-    let result = &einsum.equation.result;
+    let result = &equation.result;
     let (given, summed): (Vec<&String>, Vec<&String>) = columns.iter().partition(|label| result.contains(label));
     if given.is_empty() || summed.is_empty() || given.iter().any(|label| rows.contains(label)) {
         return None;

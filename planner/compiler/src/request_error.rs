@@ -106,7 +106,7 @@ pub enum RequestError {
     /// Adapters behind a model's name that are not a rank, a scale and names.
     #[error("`+lora={text}` states no adapters")]
     BadAdapters {
-        /// What is behind the sign.
+        /// The text behind the sign.
         text: String,
     },
     /// A stack whose supported schedules include an unknown one.

@@ -115,8 +115,8 @@ impl Platform<'_> {
         self.collective_time_with(kind, bytes, group, |level| level.link.step.unwrap_or(0.0))
     }
 
-    /// Seconds of all-gathers of `bytes` in `messages` equal parts, one after the other, around rings of which each step waits for the one
-    /// before: its message is a rank's part, over as many lanes between nodes as the node has ranks of the group.
+    /// Seconds of all-gathers of `bytes` in `messages` equal parts, one after the other around a ring. Each step waits for the one before.
+    /// Its message is a rank's part, over as many lanes between nodes as the node has ranks of the group.
     pub fn stepwise_gather_time(&self, bytes: f64, messages: f64, group: Group) -> f64 {
         let part = bytes / messages / group.ranks as f64;
         let levels = self.levels(group);

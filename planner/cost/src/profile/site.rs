@@ -26,7 +26,7 @@ pub(super) struct Site<'a> {
     pub(super) later: Vec<Value>,
     /// Values of F that kernels of the backward recompute, with the values that they read for it.
     pub(super) remade: FxHashMap<Value, Vec<Value>>,
-    /// What gated units read, if a stack saves that alone of them.
+    /// The inputs of gated units, if a stack saves these alone of them.
     pub(super) gated: EntitySet<Value>,
     /// Collectives that the stack avoids or merges.
     pub(super) alias: Alias,
@@ -121,7 +121,7 @@ impl<'a> Site<'a> {
 
 /// A product of two values of which one is an activation: `silu(gate) * up`.
 struct GatedUnit {
-    /// What the activation reads, then the other factor.
+    /// The operand of the activation, then the other factor.
     inputs: [Value; 2],
     activation: Value,
     product: Value,
