@@ -205,7 +205,7 @@ fn an_export_is_merged() {
     let loss = |out: &str| -> f64 {
         let metrics = fs::read_to_string(folder.path().join(out).join("metrics.jsonl")).unwrap();
         let lines = metrics.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        lines.filter_map(|line| line["valid_loss"].as_f64()).last().expect("a validation")
+        lines.filter_map(|line| line["valid_loss"].as_f64()).next_back().expect("a validation")
     };
     let job = "--data text.txt --global-batch 4 --seq 32 --final-eval-batches 2";
     run(&format!(

@@ -33,30 +33,40 @@ impl Merge {
         own: &mut [f32],
     ) -> Result<(), Error> {
         let sizes = reader.sizes(param).cloned().unwrap_or_default();
-        let [a, b] = FACTORS.map(|suffix| factor(reader, &format!("{param}{suffix}")));
-        let (Some((a_sizes, a)), Some((b_sizes, b))) = (a.transpose()?, b.transpose()?) else { return Ok(()) };
-        let rank = b_sizes[0] as usize;
-        let inputs = &a_sizes[..a_sizes.len() - 1];
-        let (columns, leads) = (b.len() / rank, sizes.starts_with(inputs));
+        let [a, b] = FACTORS.map(|suffix| Factor::read(reader, &format!("{param}{suffix}")));
+        let (Some(a), Some(b)) = (a?, b?) else { return Ok(()) };
+        let rank = b.sizes[0] as usize;
+        let inputs = &a.sizes[..a.sizes.len() - 1];
+        let (columns, leads) = (b.numbers.len() / rank, sizes.starts_with(inputs));
         let split = if leads { inputs.len() } else { sizes.len() - inputs.len() };
         for (at, number) in own.iter_mut().enumerate() {
             let place = coordinates(at, shard);
             let (first, second) = (flat(&place[..split], &sizes[..split]), flat(&place[split..], &sizes[split..]));
             let (row, column) = if leads { (first, second) } else { (second, first) };
-            let terms = (0..rank).map(|k| f64::from(a[row * rank + k]) * f64::from(b[k * columns + column]));
+            let term = |k: usize| f64::from(a.numbers[row * rank + k]) * f64::from(b.numbers[k * columns + column]);
+            let terms = (0..rank).map(term);
             *number = (f64::from(*number) + self.factor * terms.sum::<f64>()) as f32;
         }
         Ok(())
     }
 }
 
-/// A factor with its sizes, or the f32 copy that the optimizer updates.
-fn factor(reader: &mut TensorReader<'_>, name: &str) -> Option<Result<(Vec<u64>, Vec<f32>), Error>> {
-    let copy = format!("{name}.{MASTER}");
-    let name = if reader.sizes(&copy).is_some() { copy.as_str() } else { name };
-    let sizes = reader.sizes(name)?.clone();
-    let whole = Shard { offset: vec![0; sizes.len()], shape: sizes.clone() };
-    Some(reader.read(name, &whole).map(|numbers| (sizes, numbers)).map_err(Error::from))
+/// A factor of an adapter.
+struct Factor {
+    sizes: Vec<u64>,
+    numbers: Vec<f32>,
+}
+
+impl Factor {
+    /// That of a name, or the f32 copy that the optimizer updates; `None` if there is neither.
+    fn read(reader: &mut TensorReader<'_>, name: &str) -> Result<Option<Factor>, Error> {
+        let copy = format!("{name}.{MASTER}");
+        let name = if reader.sizes(&copy).is_some() { copy.as_str() } else { name };
+        let Some(sizes) = reader.sizes(name).cloned() else { return Ok(None) };
+        let whole = Shard { offset: vec![0; sizes.len()], shape: sizes.clone() };
+        let numbers = reader.read(name, &whole)?;
+        Ok(Some(Factor { sizes, numbers }))
+    }
 }
 
 /// The coordinates in the tensor of an element of a box.
