@@ -54,6 +54,7 @@ fn predictions_stay_as_near_as_they_are() {
     let large: Vec<_> = rank_sets(&scored).into_iter().filter(|set| set.configs >= 6).collect();
     let choice = total(&large);
     assert!(choice.regret < 0.01 && choice.regret < choice.recipe / 2.0, "{choice:?}");
+    assert!(choice.single < 0.02, "{choice:?}");
     assert!(choice.spearman > 0.85 && choice.reach > choice.spearman, "{choice:?}");
 }
 

@@ -2,6 +2,7 @@
 
 use super::fit::FAR;
 use super::score::Scored;
+use estimator::HEADROOM;
 use std::collections::BTreeMap;
 
 /// Ranking quality over the configurations of one job.
@@ -13,6 +14,8 @@ pub struct RankSet {
     pub configs: usize,
     /// Share of the best throughput that is lost with the best of the three that are predicted fastest.
     pub regret: f64,
+    /// Share of the best throughput that is lost with the one predicted fastest of those that keep the headroom of `plan`.
+    pub single: f64,
     /// Share of the best throughput that is lost by the recipe: least tp x pp, then least pp, then the largest
     /// micro-batch.
     pub recipe: f64,
@@ -69,6 +72,8 @@ fn rank_set(name: String, rows: &[&Scored<'_>]) -> Option<RankSet> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by(|a, b| predicted[*a].total_cmp(&predicted[*b]));
     let chosen = order.iter().take(3).map(|row| measured[*row]).fold(f64::INFINITY, f64::min);
+    let keeps = |row: &usize| rows[*row].prediction.as_ref().is_ok_and(|it| it.chance_to_fit >= 1.0 - HEADROOM / 100.0);
+    let single = order.iter().copied().find(keeps).unwrap_or(order[0]);
     let is_far = |row: usize| (predicted[row] / measured[row]).ln().abs() > FAR;
     let known: Vec<f64> = (0..rows.len()).map(|row| if is_far(row) { predicted[row] } else { measured[row] }).collect();
     let (by_measure, by_model) = (ranks(&measured), ranks(&predicted));
@@ -80,6 +85,7 @@ fn rank_set(name: String, rows: &[&Scored<'_>]) -> Option<RankSet> {
         name,
         configs: configs.len(),
         regret: 1.0 - best / chosen,
+        single: 1.0 - best / measured[single],
         recipe: 1.0 - best / measured[plain],
         spearman: correlation(&by_model, &by_measure),
         reach: correlation(&ranks(&known), &by_measure),
@@ -120,11 +126,13 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
     if scale > 0.0 { product(a, mean_a, b, mean_b) / scale } else { 0.0 }
 }
 
-/// Means over jobs.
+/// Means over jobs. Where a single configuration is run, one run that others contradict counts whole: its share is the median.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RankTotal {
     /// Mean share of throughput lost by choosing with predictions.
     pub regret: f64,
+    /// Median share of throughput lost with a single configuration.
+    pub single: f64,
     /// Mean share of throughput lost by choosing with the recipe.
     pub recipe: f64,
     /// Mean of Spearman's correlation.
@@ -133,11 +141,23 @@ pub struct RankTotal {
     pub reach: f64,
 }
 
+/// Median of some shares, or 0 without any.
+fn median(mut shares: Vec<f64>) -> f64 {
+    shares.sort_by(f64::total_cmp);
+    let half = shares.len() / 2;
+    match shares.len() {
+        0 => 0.0,
+        count if count % 2 == 1 => shares[half],
+        _ => f64::midpoint(shares[half - 1], shares[half]),
+    }
+}
+
 /// Returns the means over jobs, or zeros if there are none.
 pub fn total(sets: &[RankSet]) -> RankTotal {
     let mean = |of: fn(&RankSet) -> f64| sets.iter().map(of).sum::<f64>() / sets.len().max(1) as f64;
     RankTotal {
         regret: mean(|set| set.regret),
+        single: median(sets.iter().map(|set| set.single).collect()),
         recipe: mean(|set| set.recipe),
         spearman: mean(|set| set.spearman),
         reach: mean(|set| set.reach),

@@ -75,13 +75,15 @@ const RANKING: &str = "
 The configurations of one job, ranked by throughput.
 
 - `lost`: the share of the best throughput that is lost if the three configurations predicted fastest are run and the best one is used.
+- `single`: the same if the one predicted fastest is run, of those with a chance of 95 % to fit as `plan` asks for. The last row has
+  the median.
 - `recipe`: the same for one configuration, with the least tp x pp, then the least pp, then the largest micro-batch.
 - `Spearman`: rank correlation of predicted and measured throughput.
 - `reach`: the correlation if predictions were exact, except for errors above e^0.35. Repeated runs of one configuration differ by
   as much.
 
-| job | configurations | lost | recipe | Spearman | reach | largest rank error |
-|---|---|---|---|---|---|---|
+| job | configurations | lost | single | recipe | Spearman | reach | largest rank error |
+|---|---|---|---|---|---|---|---|
 ";
 
 const CONSTANTS: &str = "
@@ -146,18 +148,18 @@ fn choices(scored: &[Scored<'_>]) -> String {
     }
     let mut text = String::from(RANKING);
     for set in &sets {
-        let (lost, recipe) = (percent(set.regret), percent(set.recipe));
+        let [lost, single, recipe] = [set.regret, set.single, set.recipe].map(percent);
         let RankSet { name, configs, spearman, reach, farthest, .. } = set;
         let _ = writeln!(
             text,
-            "| {name} | {configs} | {lost} | {recipe} | {spearman:.2} | {reach:.2} | {}: rank {}, predicted {} |",
+            "| {name} | {configs} | {lost} | {single} | {recipe} | {spearman:.2} | {reach:.2} | {}: rank {}, predicted {} |",
             farthest.parallel, farthest.measured, farthest.predicted
         );
     }
     let mean = total(&sets);
-    let (lost, recipe) = (percent(mean.regret), percent(mean.recipe));
+    let [lost, single, recipe] = [mean.regret, mean.single, mean.recipe].map(percent);
     let (count, RankTotal { spearman, reach, .. }) = (sets.len(), mean);
-    let _ = writeln!(text, "| mean of {count} | | {lost} | {recipe} | {spearman:.2} | {reach:.2} | |");
+    let _ = writeln!(text, "| mean of {count} | | {lost} | {single} | {recipe} | {spearman:.2} | {reach:.2} | |");
     text
 }
 

@@ -25,6 +25,8 @@ pub struct Prediction {
     pub memory_gib: f64,
     /// 10th and 90th percentile of that memory, in GiB.
     pub memory_interval_gib: Interval,
+    /// Predicted chance that every device holds it.
+    pub chance_to_fit: f64,
     /// Properties of the request that errors depend on.
     pub job: Job,
 }
@@ -62,6 +64,7 @@ impl Prediction {
             interval_s: predicted.interval_s,
             memory_gib,
             memory_interval_gib: predicted.memory_interval_gib.map(|gib| gib * share),
+            chance_to_fit: predicted.chance_to_fit,
             job: report.job(device),
         }
     }
