@@ -179,6 +179,8 @@ fn names_state_adapters() {
         ]
     );
     assert_eq!(factors("tiny-llama+lora=2").len(), 14);
+    // Neither experts nor the router.
+    assert_eq!(factors("tiny-moe+lora=2").len(), 8);
     let refused = |name: &str| ModelSource::open(name).map(|_| ()).unwrap_err().to_string();
     for (name, why) in [
         ("tiny-llama+lora=0", "states no adapters"),

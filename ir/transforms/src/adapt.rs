@@ -5,10 +5,11 @@ use crate::differentiate::add_arg;
 use crate::rewrite::rewrite;
 use ir::catalogue::Code;
 use ir::diag::Coded;
+use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Block, FACTORS, Init, Model, Param, SectionKind, Span, Stmt};
 use ir::ids::{BlockId, Value};
 use ir::ops::{Binary, BinaryKind, Builder, Einsum, Unary, UnaryKind};
-use ir::types::{Dim, DimName, Type};
+use ir::types::{Dim, DimName, Dims, Type};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -62,11 +63,11 @@ struct Adapted {
     products: [Einsum; 2],
 }
 
-/// Freezes all parameters of a model, and gives products of its layers adapters. A layer is a block that calls repeat, or that has the
-/// parameters of one element of an array. Products of experts get none.
+/// Freezes all parameters of a model, and gives products of its layers adapters. A layer is a block that has the parameters of one
+/// element of an array. Products of experts and of routers get none.
 ///
 /// # Errors
-/// No product of a layer has a parameter of these names, or one is as small as its adapter would be.
+/// No product of a layer has a parameter of one of these names.
 pub fn adapt(mut model: Model, lora: &Lora) -> Result<Model, AdaptError> {
     model.params.values_mut().for_each(|param| param.frozen = true);
     let rank = model.dims.push(DimName::new(RANK, lora.rank, None));
@@ -74,7 +75,7 @@ pub fn adapt(mut model: Model, lora: &Lora) -> Result<Model, AdaptError> {
     let layers = layers(&model);
     let mut known: Vec<String> = Vec::new();
     for (&block, array) in &layers {
-        let found = products(&model.blocks[block], &rank);
+        let found = products(&model.blocks[block], &model.dims, &rank);
         known.extend(found.iter().map(|product| short(&product.name).to_string()));
         let chosen: Vec<Adapted> = found.into_iter().filter(|product| lora.takes(&product.name)).collect();
         declare(&mut model, array, &chosen);
@@ -119,9 +120,10 @@ fn layers(model: &Model) -> BTreeMap<BlockId, String> {
 }
 
 /// The products of a block with a parameter that shares no dim with the result and the other operand.
-fn products(block: &Block, rank: &Dim) -> Vec<Adapted> {
-    let forward = &block[SectionKind::F].stmts;
-    forward.iter().filter_map(|stmt| product(block, stmt, rank)).collect()
+fn products(block: &Block, dims: &Dims, rank: &Dim) -> Vec<Adapted> {
+    let is_routed = |stmt: &Stmt| stmt.operands.iter().any(|&it| block.ty(it).has_role(DimRole::RouterLogits, dims));
+    let forward = block[SectionKind::F].stmts.iter().filter(|stmt| !is_routed(stmt));
+    forward.filter_map(|stmt| product(block, stmt, rank)).collect()
 }
 
 fn product(block: &Block, stmt: &Stmt, rank: &Dim) -> Option<Adapted> {
