@@ -84,6 +84,51 @@ fn activation_memory_is_that_of_the_paper() {
     check(8.0, false, "full", 2.0);
 }
 
+/// Llama 2 7B: a gate of 11,008 elements saves `gate`, `up` and their product in 16 bits; its inputs alone in 16 and in 8 bits.
+#[test]
+fn a_gated_unit_saves_its_inputs_alone_where_a_stack_says_so() {
+    let plain = parallel(1, false);
+    let (model, elements) = (llama(&plain), 2048.0 * 11008.0);
+    let mut stack = found("megatron-core-2025");
+    let whole = of_block(&model, "layer", &plain, &stack).saved;
+    for (bytes, less) in [(2.0, 2.0), (1.0, 4.0)] {
+        stack.facts.saved.insert("gated".into(), bytes);
+        close(whole - of_block(&model, "layer", &plain, &stack).saved, less * elements, 1e-9);
+    }
+}
+
+/// Frozen parameters need no gradient: the backward has half of the FLOPs, and no section W.
+#[test]
+fn a_frozen_layer_has_one_product_in_the_backward() {
+    let plain = parallel(1, false);
+    let trained = preset("llama2-7b").expect("a preset").config.build(&BATCH).expect("a model");
+    let mut frozen = trained.clone();
+    frozen.params.values_mut().for_each(|param| param.frozen = true);
+    assert_eq!((trained.trained_count(), frozen.trained_count()), (trained.parameter_count(), 0));
+    let less = cost::model_flops(&trained) - cost::model_flops(&frozen);
+    let stack = found("megatron-core-2025");
+    let of = |model: Model| of_block(&planned(model, &plain), "layer", &plain, &stack);
+    let [trained, frozen] = [of(trained), of(frozen)];
+    assert_eq!((frozen.w.total(), trained.frozen_flops), (0.0, 0.0));
+    close(trained.executed.products - frozen.executed.products, frozen.frozen_flops, 1e-9);
+    close(3.0 * frozen.frozen_flops, trained.executed.products, 1e-9);
+    assert!(less > 32.0 * frozen.frozen_flops, "{less}");
+}
+
+/// The same pairs piece by piece, and a ring that adds its results.
+#[test]
+fn attention_over_keys_of_other_ranks_takes_longer_in_pieces() {
+    let of = |kind, pieces: f64| {
+        let parallel = ParallelConfig { cp: 4, cp_kind: kind, ..ParallelConfig::default() };
+        let mut stack = found("fsdp-compile");
+        stack.facts.pieces = pieces;
+        of_block(&llama(&parallel), "layer", &parallel, &stack).f.attention
+    };
+    close(of(CpKind::AllGather, 1.5), 1.5 * of(CpKind::AllGather, 1.0), 1e-9);
+    let ring = [1.0, 1.5].map(|pieces| of(CpKind::Ring, pieces));
+    assert!(ring[0] > of(CpKind::AllGather, 1.0) && ring[1] < 1.5 * ring[0], "{ring:?}");
+}
+
 /// Qi et al. 2023, table 1: inputs of products and the gradients of their results, `32 s b h` bytes.
 #[test]
 fn what_waits_for_the_weight_gradient_is_that_of_the_paper() {

@@ -95,6 +95,24 @@ mod tests {
         }
     }
 
+    /// In 8 bits experts gain less where operands are copied transposed first, on Hopper and not on Blackwell.
+    #[test]
+    fn experts_gain_less_where_operands_are_transposed() {
+        let stack = Stack::find("megatron-core-2025").unwrap();
+        let share = |cluster: &str, format: Format| {
+            let cluster = Cluster::find(cluster).unwrap();
+            let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+            let [m, n, k] = [4096.0, 8192.0, 6144.0];
+            platform.matmul(4.0, m, n, k, format, false) / platform.grouped_matmul(4.0, m, n, k, format, false)
+        };
+        let (grouped, transposed) = (stack.facts.grouped, stack.facts.grouped_transposed);
+        for (cluster, format, wanted) in
+            [("h100", Format::F8, grouped * transposed), ("h100", Format::Half, grouped), ("b200", Format::F8, grouped)]
+        {
+            assert!((share(cluster, format) - wanted).abs() < 1e-9, "{cluster} {format:?}");
+        }
+    }
+
     #[test]
     fn the_best_shapes_reach_the_achievable_rates() {
         // ml-engineering (2026), maximum achievable matmul FLOPS: cluster, shape, TFLOP/s.

@@ -364,6 +364,20 @@ mod tests {
         assert_eq!([1, 2].map(|zero| apart(groups(zero))), [4.0 + 2.0 + 2.0, 2.0]);
     }
 
+    /// Groups of 8 micro-batches that run through a stage are scattered together; without interleaving each is scattered.
+    #[test]
+    fn gradients_of_a_run_are_scattered_together() {
+        let stack = Stack::find("llama-2024").unwrap();
+        let cluster = Cluster::find("h100").unwrap();
+        let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+        let run = |schedule: &str, microbatches: u32| {
+            let schedule = schedule.to_string();
+            let parallel = ParallelConfig { dp: 4, pp: 8, zero: 2, schedule, ..ParallelConfig::default() };
+            Replicas::new(&parallel, microbatches, &platform).run
+        };
+        assert_eq!([run("interleaved-1f1b", 32), run("interleaved-1f1b", 4), run("1f1b", 32)], [8.0, 4.0, 1.0]);
+    }
+
     /// Smaller messages take longer for the same bytes, and none is gathered without ZeRO.
     #[test]
     fn parameters_are_gathered_one_by_one() {
