@@ -2,6 +2,7 @@
 
 use super::fit::FAR;
 use super::score::Scored;
+use super::summary::quantile;
 use estimator::HEADROOM;
 use std::collections::BTreeMap;
 
@@ -141,23 +142,13 @@ pub struct RankTotal {
     pub reach: f64,
 }
 
-/// Median of some shares, or 0 without any.
-fn median(mut shares: Vec<f64>) -> f64 {
-    shares.sort_by(f64::total_cmp);
-    let half = shares.len() / 2;
-    match shares.len() {
-        0 => 0.0,
-        count if count % 2 == 1 => shares[half],
-        _ => f64::midpoint(shares[half - 1], shares[half]),
-    }
-}
-
 /// Returns the means over jobs, or zeros if there are none.
 pub fn total(sets: &[RankSet]) -> RankTotal {
     let mean = |of: fn(&RankSet) -> f64| sets.iter().map(of).sum::<f64>() / sets.len().max(1) as f64;
+    let singles: Vec<f64> = sets.iter().map(|set| set.single).collect();
     RankTotal {
         regret: mean(|set| set.regret),
-        single: median(sets.iter().map(|set| set.single).collect()),
+        single: quantile(&singles, 0.5),
         recipe: mean(|set| set.recipe),
         spearman: mean(|set| set.spearman),
         reach: mean(|set| set.reach),
