@@ -4,14 +4,13 @@
 use crate::description::{Description, normalise};
 use crate::error::Error;
 use crate::layout::Source;
-use crate::merge::Merge;
+use crate::merge::{Merge, updated};
 use crate::names::Names;
 use crate::shards::{self, Planned, Writer};
 use ir::graph::{is_factor, is_record};
 use ir::types::DType;
 use runtime::checkpoint::{Checkpoint, Origin, Shard, TensorReader};
 use runtime::host;
-use runtime::state::MASTER;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -238,10 +237,7 @@ struct Merged<'r, 'c> {
 impl Merged<'_, '_> {
     /// The numbers of a box of a parameter.
     fn read(&mut self, param: &str, shard: &Shard) -> Result<Vec<f32>, Error> {
-        // Where a parameter has an f32 copy, that is what the optimizer updates.
-        let copy = format!("{param}.{MASTER}");
-        let from = if self.reader.sizes(&copy).is_some() { copy.as_str() } else { param };
-        let mut own = self.reader.read(from, shard)?;
+        let mut own = self.reader.read(&updated(self.reader, param), shard)?;
         if let Some(merge) = self.merge {
             merge.add(self.reader, param, shard, &mut own)?;
         }

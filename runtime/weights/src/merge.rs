@@ -14,7 +14,7 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// Those of a run's fixed options; `None` if it has no adapters.
+    /// Returns the adapters of a run's fixed options; `None` if it has none.
     pub(crate) fn of(fixed: &Value) -> Option<Merge> {
         let number = |key: &str| fixed.pointer(&format!("/adapters/{key}")).and_then(Value::as_f64);
         Some(Merge { factor: number("scale")? / number("rank")? })
@@ -58,15 +58,20 @@ struct Factor {
 }
 
 impl Factor {
-    /// That of a name, or the f32 copy that the optimizer updates; `None` if there is neither.
+    /// Reads a factor as [`updated`] names it; `None` if the checkpoint has no such tensor.
     fn read(reader: &mut TensorReader<'_>, name: &str) -> Result<Option<Factor>, Error> {
-        let copy = format!("{name}.{MASTER}");
-        let name = if reader.sizes(&copy).is_some() { copy.as_str() } else { name };
-        let Some(sizes) = reader.sizes(name).cloned() else { return Ok(None) };
+        let name = updated(reader, name);
+        let Some(sizes) = reader.sizes(&name).cloned() else { return Ok(None) };
         let whole = Shard { offset: vec![0; sizes.len()], shape: sizes.clone() };
-        let numbers = reader.read(name, &whole)?;
+        let numbers = reader.read(&name, &whole)?;
         Ok(Some(Factor { sizes, numbers }))
     }
+}
+
+/// Returns the name of the tensor that the optimizer updates for a parameter: its f32 copy if it has one, or the parameter.
+pub(crate) fn updated(reader: &TensorReader<'_>, param: &str) -> String {
+    let copy = format!("{param}.{MASTER}");
+    if reader.sizes(&copy).is_some() { copy } else { param.to_string() }
 }
 
 /// The coordinates in the tensor of an element of a box.
