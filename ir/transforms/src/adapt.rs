@@ -74,13 +74,16 @@ pub fn adapt(mut model: Model, lora: &Lora) -> Result<Model, AdaptError> {
     let rank = Dim::named(&model.dims, rank);
     let layers = layers(&model);
     let mut known: Vec<String> = Vec::new();
+    let mut adapted = BTreeMap::new();
     for (&block, array) in &layers {
         let found = products(&model.blocks[block], &model.dims, &rank);
         known.extend(found.iter().map(|product| short(&product.name).to_string()));
         let chosen: Vec<Adapted> = found.into_iter().filter(|product| lora.takes(&product.name)).collect();
         declare(&mut model, array, &chosen);
-        insert(&mut model, block, &chosen, lora)?;
+        add_factors(&mut model.blocks[block], &chosen)?;
+        adapted.insert(model.blocks[block].name.clone(), chosen);
     }
+    add_terms(&mut model, &adapted, lora)?;
     known.sort();
     known.dedup();
     let missing = lora.targets.iter().find(|target| !known.iter().any(|name| short(target) == name));
@@ -180,27 +183,34 @@ fn declare(model: &mut Model, array: &str, chosen: &[Adapted]) {
     }
 }
 
-/// Adds the factors to a block, and their term to its products.
-fn insert(model: &mut Model, block: BlockId, chosen: &[Adapted], lora: &Lora) -> Result<(), AdaptError> {
-    let failed = |message: String| AdaptError { message, help: "name other products".to_string() };
+/// Adds the factors to the parameters of a block.
+fn add_factors(block: &mut Block, chosen: &[Adapted]) -> Result<(), AdaptError> {
     for product in chosen {
         for (name, ty) in names(&product.name).into_iter().zip(&product.factors) {
-            add_arg(&mut model.blocks[block], name, ArgKind::Param, ty.clone()).map_err(failed)?;
+            add_arg(block, name, ArgKind::Param, ty.clone()).map_err(failed)?;
         }
     }
-    let block_name = model.blocks[block].name.clone();
+    Ok(())
+}
+
+/// Adds the terms of the factors to the products, which are by the names of their blocks.
+fn add_terms(model: &mut Model, adapted: &BTreeMap<String, Vec<Adapted>>, lora: &Lora) -> Result<(), AdaptError> {
     let term = |builder: &mut Builder<'_>, stmt: &Stmt| {
-        let found = chosen.iter().find(|product| {
-            builder.block.name == block_name
-                && stmt.operands.get(1).is_some_and(|&weight| builder.block.value_name(weight) == product.name)
-        });
-        found.map(|product| adapted(builder, stmt, product, lora)).transpose()
+        let (Some(products), Some(&weight)) = (adapted.get(&builder.block.name), stmt.operands.get(1)) else {
+            return Ok(None);
+        };
+        let found = products.iter().find(|product| product.name == builder.block.value_name(weight));
+        found.map(|product| with_term(builder, stmt, product, lora)).transpose()
     };
     rewrite(model, term).map(|_| ()).map_err(|why| failed(why.to_string()))
 }
 
+fn failed(message: String) -> AdaptError {
+    AdaptError { message, help: "name other products".to_string() }
+}
+
 /// The values in place of a product's result.
-fn adapted(builder: &mut Builder<'_>, stmt: &Stmt, product: &Adapted, lora: &Lora) -> Result<Vec<Value>, String> {
+fn with_term(builder: &mut Builder<'_>, stmt: &Stmt, product: &Adapted, lora: &Lora) -> Result<Vec<Value>, String> {
     let factor = |builder: &Builder<'_>, name: &str| builder.block.find(name).ok_or_else(|| format!("no `%{name}`"));
     let [a, b] = names(&product.name);
     let (a, b) = (factor(builder, &a)?, factor(builder, &b)?);
