@@ -454,14 +454,18 @@ impl Model {
 
     /// The number of elements of all parameters but the records of delayed scaling.
     pub fn parameter_count(&self) -> u64 {
-        let counted = self.params.values().filter(|param| !is_record(&param.name));
-        counted.map(|param| param.ty.elements() * u64::from(param.instances())).sum()
+        self.elements_of(|_| true)
     }
 
     /// The number of elements of those of them that are trained.
     pub fn trained_count(&self) -> u64 {
-        let trained = self.params.values().filter(|param| !is_record(&param.name) && !param.frozen);
-        trained.map(|param| param.ty.elements() * u64::from(param.instances())).sum()
+        self.elements_of(|param| !param.frozen)
+    }
+
+    /// The number of elements of some parameters, in all their instances. Records are no parameters.
+    fn elements_of(&self, counts: impl Fn(&Param) -> bool) -> u64 {
+        let counted = self.params.values().filter(|param| !is_record(&param.name) && counts(param));
+        counted.map(|param| param.ty.elements() * u64::from(param.instances())).sum()
     }
 
     /// The number of slices of a sequence; 1 if sequences are not sliced.
