@@ -219,8 +219,9 @@ fn read_lora(text: &str) -> Result<Lora, RequestError> {
     let wrong = || RequestError::BadAdapters { text: text.to_string() };
     let mut parts = text.split(',').map(str::trim);
     let rank = parts.next().and_then(|rank| rank.parse().ok()).filter(|rank| (1..=MOST_RANK).contains(rank));
+    let rank: u64 = rank.ok_or_else(wrong)?;
     // PEFT's tutorials have alpha at twice the rank.
-    let mut lora = Lora { rank: rank.ok_or_else(wrong)?, scale: 2.0 * rank.unwrap_or(1) as f64, targets: Vec::new() };
+    let mut lora = Lora { rank, scale: 2.0 * rank as f64, targets: Vec::new() };
     for part in parts {
         match part.split_once('=') {
             Some(("alpha", alpha)) => {
