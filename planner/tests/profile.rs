@@ -115,7 +115,7 @@ fn a_frozen_layer_has_one_product_in_the_backward() {
     assert!(less > 32.0 * frozen.frozen_flops, "{less}");
 }
 
-/// The same pairs piece by piece, and a ring that adds its results.
+/// Pieces score the same pairs, and a ring adds its results.
 #[test]
 fn attention_over_keys_of_other_ranks_takes_longer_in_pieces() {
     let of = |kind, pieces: f64| {

@@ -148,8 +148,8 @@ pub struct StackTraits {
     pub quantise: f64,
     /// Speed of grouped expert products relative to one batch of products of the same shapes.
     pub grouped: f64,
-    /// The same speed in 8 bits over that in 16, in addition, on devices whose products read transposed copies: each expert's operands
-    /// are copied apart.
+    /// Speed of grouped expert products in 8 bits relative to 16, beyond what single products gain. It counts on devices whose
+    /// products read transposed copies, since each expert's operands are copied apart.
     pub grouped_transposed: f64,
     /// True if a token is sent to each node, and to each rank, at most once, for any number of its experts there.
     pub once_per_node: bool,
