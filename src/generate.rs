@@ -15,6 +15,7 @@ use runtime::sampling::Sampling;
 use runtime::state::MASTER;
 use serde::Serialize;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tokenize::TextCodec;
 use transforms::evaluation::evaluation;
@@ -212,12 +213,16 @@ fn source_of(checkpoint: &Checkpoint, named: Option<&str>) -> Result<ModelSource
         return Ok(ModelSource::open(&serde_json::Value::from(origin.config.clone()).to_string())?);
     }
     let run = run_of(&checkpoint.path).join("run.toml");
-    let request = fs::read_to_string(run).ok().and_then(|text| toml::from_str::<TrainRequest>(&text).ok());
-    let request = request.ok_or_else(|| {
-        let what =
-            format!("{} does not name its model, and there is no run.toml next to it", checkpoint.path.display());
+    let unnamed = |why: String| {
+        let what = format!("{} does not name its model, and {why}", checkpoint.path.display());
         option(what).help("name the model with --model: a preset, a config.json, or a .ir file")
+    };
+    let text = fs::read_to_string(&run).map_err(|why| match why.kind() {
+        ErrorKind::NotFound => unnamed("there is no run.toml next to it".into()),
+        _ => unnamed(format!("{} cannot be read: {why}", run.display())),
     })?;
+    let request: TrainRequest = toml::from_str(&text)
+        .map_err(|why| unnamed(format!("{} is not that of a run: {}", run.display(), why.message())))?;
     Ok(ModelSource::open(&request.model)?)
 }
 

@@ -34,6 +34,7 @@
 //! `examples/own_op.rs` of the repository loads the compiled program of the same model into an executor, and compares.
 
 pub mod arena;
+mod at_once;
 pub mod backend;
 pub mod backends;
 pub mod checkpoint;

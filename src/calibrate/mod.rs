@@ -15,9 +15,11 @@
 mod fit;
 mod gpu;
 
-use cost::{Attention, Cluster, Device, Kernel, Link, Matmul, Passes, Table, TablePoint};
+use crate::error::Error;
+use cost::{Attention, Cluster, Device, Kernel, Link, Matmul, Passes, Stack, Table, TablePoint};
 use fit::{Products, Sums, attention, line, products, sums};
 pub use gpu::gpu_cluster;
+use ir::catalogue::Code;
 use runtime::measure::{AttentionTime, Computing, Measured};
 use std::collections::BTreeMap;
 
@@ -69,6 +71,32 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
         shared_memory: Some(memory.saturating_mul(measured.cores)),
         device,
         links: vec![link("memory", sums(&measured.sums, measured.cores), &measured.messages)],
+    }
+}
+
+/// The text of a measured cluster's file.
+///
+/// # Errors
+/// The cluster would not be read: a figure is infinite, no number, or not one of any hardware.
+pub fn cluster_file(cluster: &Cluster) -> Result<String, Error> {
+    let text = toml::to_string(cluster).map_err(|why| Error::fault("calibrate", why))?;
+    match Cluster::parse(&text) {
+        Ok(_) => Ok(text),
+        Err(why) => Err(Error::input(Code::BadCluster, format!("no machine has the measured figures: {why}"))
+            .help("measure again while no other program works on this machine")),
+    }
+}
+
+/// The text of a fitted stack's file.
+///
+/// # Errors
+/// The stack would not be read: a figure is infinite, no number, or not one of any software.
+pub fn stack_file(stack: &Stack) -> Result<String, Error> {
+    let text = toml::to_string(stack).map_err(|why| Error::fault("calibrate", why))?;
+    match Stack::parse(&text) {
+        Ok(_) => Ok(text),
+        Err(why) => Err(Error::input(Code::BadStack, format!("no stack has the fitted figures: {why}"))
+            .help("look at the measured times of the runs: each must be that of one step, in seconds")),
     }
 }
 

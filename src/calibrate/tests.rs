@@ -132,6 +132,23 @@ fn the_file_is_read_as_it_was_written() {
     assert!(text.contains("cores = 2"), "{text}");
 }
 
+/// A measurement without a time is refused: no file has a figure that is no number.
+#[test]
+fn figures_that_are_no_numbers_are_not_written() {
+    let whole = cluster(&ideal(), 1 << 32);
+    assert!(cluster_file(&whole).is_ok());
+    let mut measured = ideal();
+    measured.bf16.attention.iter_mut().for_each(|time| time.forward_s = f64::INFINITY);
+    let why = cluster_file(&cluster(&measured, 1 << 32)).unwrap_err();
+    assert_eq!(why.code(), Some(ir::catalogue::Code::BadCluster));
+    assert!(why.to_string().contains("device.attention.flash2.forward"), "{why}");
+    let mut stack = Stack::find("megatron-2022").unwrap();
+    assert!(stack_file(&stack).is_ok());
+    stack.fitted.matmul.value = f64::NAN;
+    let why = stack_file(&stack).unwrap_err().to_string();
+    assert!(why.contains("fitted.matmul"), "{why}");
+}
+
 /// The rates of a search are those of single predictions, whether devices share cores or not.
 #[test]
 fn fp16_has_the_rates_of_f32_where_kernels_widen_it() {

@@ -413,6 +413,8 @@ def fit_link(sums, sent, cores):
 
 
 def number(value):
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SystemExit("a measurement has failed: its figure is no number, so that there is no cluster file")
     return f"{value:.3e}" if isinstance(value, float) else str(value)
 
 

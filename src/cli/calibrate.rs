@@ -202,8 +202,7 @@ fn fitted(estimator: &Estimator, runs: &[Run], path: &Path) -> Result<String, Er
     let own = usable(estimator, runs, stack)?;
     let FewFit { fit, fitted, narrow } = accuracy::fit_few(estimator, stack, &own);
     let Fit { stack: fit, error, rows, at_end } = fit;
-    let text = toml::to_string(&fit).map_err(|why| Error::fault("calibrate", why))?;
-    write_text(path, &text)?;
+    write_text(path, &calibrate::stack_file(&fit)?)?;
     let folds = accuracy::folds(estimator, std::slice::from_ref(&narrow), runs);
     let mut constants = fit.fitted;
     let rows_of = constants.by_name().map(|(name, constant)| {

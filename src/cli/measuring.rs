@@ -1,12 +1,12 @@
 //! `meshwright calibrate` without runs: this machine as a cluster.
 
-use crate::calibrate::cluster;
+use crate::calibrate::{cluster, cluster_file};
 use crate::error::Error;
 use crate::train::free_memory;
 use compiler::text_files::{check_writable, write_text};
 use cost::Cluster;
 use ir::catalogue::Code;
-use runtime::measure::{AttentionTime, Measured, Sum, measure};
+use runtime::measure::{AttentionTime, MeasureError, Measured, Sum, measure};
 use std::io::Write;
 use std::path::Path;
 use support::table::table;
@@ -18,13 +18,20 @@ const MEMORY: u64 = 4 << 30;
 /// Measures this machine, writes the cluster file if requested, and prints the figures.
 pub(super) fn run(output: Option<&Path>) -> Result<String, Error> {
     output.map_or(Ok(()), check_writable)?;
-    let measured = measure(&mut tell).map_err(|why| {
-        Error::input(Code::TooLittleMemory, format!("this machine cannot be measured: {why}"))
-            .help("stop the processes that use its memory, and try again")
-    })?;
+    let measured = measure(&mut tell).map_err(|why| unmeasured(&why))?;
     let cluster = cluster(&measured, free_memory().map_or(MEMORY, |bytes| bytes / measured.cores));
     let head = "# Measured by `meshwright calibrate`: figures of one core while all of them work.";
     write(&cluster, head, "--stack meshwright-threads --precision f32", told(&measured, &cluster), output)
+}
+
+fn unmeasured(why: &MeasureError) -> Error {
+    match why {
+        MeasureError::TooLittle { .. } => {
+            Error::input(Code::TooLittleMemory, format!("this machine cannot be measured: {why}"))
+                .help("stop the processes that use its memory, and try again")
+        }
+        MeasureError::Failed { .. } => Error::fault("calibrate", why),
+    }
 }
 
 /// Reports what is measured.
@@ -40,10 +47,10 @@ pub(super) fn write(
     told: String,
     output: Option<&Path>,
 ) -> Result<String, Error> {
+    let text = cluster_file(cluster)?;
     let Some(path) = output else {
         return Ok(told + "\n-o FILE.toml writes it as a cluster for `meshwright estimate --cluster FILE.toml`\n");
     };
-    let text = toml::to_string(cluster).map_err(|why| Error::fault("calibrate", why))?;
     write_text(path, &format!("{head}\n{text}"))?;
     let path = path.display();
     Ok(format!("{told}\ncluster   {path}: meshwright estimate MODEL --cluster {path} {options}\n"))

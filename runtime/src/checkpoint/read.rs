@@ -15,6 +15,7 @@ use ir::types::DType;
 use kernels::cpu::shape::{View, copy_strided};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,7 +65,8 @@ impl Checkpoint {
             let more = (1..cores).map_while(|_| thread::Builder::new().spawn_scoped(scope, check).ok());
             let threads: Vec<_> = more.collect();
             let own = check();
-            let others = threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default());
+            let others =
+                threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
             own.into_iter().chain(others).collect::<Vec<_>>()
         });
         match faults.into_iter().min_by(|(a, _), (b, _)| a.name.cmp(&b.name)) {

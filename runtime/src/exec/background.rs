@@ -6,9 +6,9 @@
 use super::cursor::{BodyCursor, PendingOp, ProgressEngine, ThreadContext};
 use super::rank_program::RankProgram;
 use super::recorder::EventRecorder;
+use crate::at_once::panic_message;
 use crate::backend::Backend;
 use crate::comm::{Communicator, ThreadRole, WaitReason};
-use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -287,10 +287,4 @@ impl<B: Backend, C: Communicator> AsyncWorker<B, C> {
         };
         comm.wait(left).is_ok()
     }
-}
-
-/// The message of a panic.
-pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_string())
 }

@@ -1,11 +1,11 @@
 //! A rank's thread, which executes commands and sends answers.
 
-use super::background::panic_message;
 use super::cursor::ThreadContext;
 use super::executor::StepInput;
 use super::mailbox::{Mailbox, TimedOut};
 use super::progress::{Progress, Site};
 use super::worker::Worker;
+use crate::at_once::panic_message;
 use crate::backend::{Backend, Memory};
 use crate::comm::{Communicator, RankFailure};
 use crate::cores::pin_thread;

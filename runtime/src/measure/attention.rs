@@ -4,7 +4,7 @@ use super::{AttentionTime, seconds, turns};
 use crate::timed::{TimedOperand, width};
 use kernels::cpu::Par;
 use kernels::cpu::attention::{Attention, Gradients, Inputs, Saved};
-use kernels::cpu::narrow::Narrow;
+use kernels::cpu::narrow::{FloatsMut, Narrow, round};
 
 /// Sizes of a head.
 const HEADS: [usize; 3] = [32, 64, 128];
@@ -13,12 +13,18 @@ const HEADS: [usize; 3] = [32, 64, 128];
 const LENGTHS: [(usize, usize); 2] = [(128, 4), (512, 1)];
 
 /// All sizes and lengths, in a format.
-pub(super) fn all(cores: usize, format: Option<Narrow>) -> Vec<AttentionTime> {
+pub(super) fn all(cores: usize, format: Option<Narrow>) -> Result<Vec<AttentionTime>, String> {
     let sizes = HEADS.iter().flat_map(|&head| LENGTHS.iter().map(move |&(length, heads)| (heads, length, head)));
     sizes.map(|size| time(cores, size, format)).collect()
 }
 
-fn time(cores: usize, (heads, length, head): (usize, usize, usize), format: Option<Narrow>) -> AttentionTime {
+/// Attention of a number of heads, of a length and a size. Results are written as in a step: in f32 and rounded where the kernel does
+/// not write the format.
+pub(super) fn time(
+    cores: usize,
+    (heads, length, head): (usize, usize, usize),
+    format: Option<Narrow>,
+) -> Result<AttentionTime, String> {
     let shape = Attention {
         b: 1,
         s: length,
@@ -38,28 +44,56 @@ fn time(cores: usize, (heads, length, head): (usize, usize, usize), format: Opti
     let positions: Vec<i32> = (0..).take(length).collect();
     let segments = vec![0; length];
     let tokens = [&positions[..], &segments];
+    let written = format.filter(|format| shape.writes(*format));
     let forward = || {
         let mut all = tensors(elements, format);
         let (mut next, mut lse, mut scratch) = (0, vec![0.0; rows], Vec::new());
+        let mut wide = Wide::new(elements, written != format);
         move || {
             next = (next + 1) % all.len();
             let [q, k, v, out, ..] = &mut all[next];
-            shape.forward(&inputs([q, k, v], tokens), out.write(), &mut lse, Par(1), &mut scratch);
+            let x = inputs([q, k, v], tokens);
+            wide.write([out], |[out]| shape.forward(&x, out, &mut lse, Par(1), &mut scratch));
         }
     };
     let backward = || {
         let mut all = tensors(elements, format);
         let (mut next, lse, mut scratch) = (0, vec![1.0; rows], Vec::new());
+        let mut wide = Wide::new(elements, written != format);
         move || {
             next = (next + 1) % all.len();
             let [q, k, v, out, dout, dq, dk, dv] = &mut all[next];
             let saved = Saved { out: out.read(), lse: &lse, dout: dout.read() };
-            let gradients = Gradients { dq: dq.write(), dk: dk.write(), dv: dv.write() };
-            shape.backward(&inputs([q, k, v], tokens), &saved, gradients, Par(1), &mut scratch);
+            let x = inputs([q, k, v], tokens);
+            wide.write([dq, dk, dv], |[dq, dk, dv]| {
+                shape.backward(&x, &saved, Gradients { dq, dk, dv }, Par(1), &mut scratch);
+            });
         }
     };
-    let (forward_s, backward_s) = (seconds(cores, forward), seconds(cores, backward));
-    AttentionTime { heads, length, head, forward_s, backward_s }
+    let (forward_s, backward_s) = (seconds(cores, forward)?, seconds(cores, backward)?);
+    Ok(AttentionTime { heads, length, head, forward_s, backward_s })
+}
+
+/// Results in f32 that are rounded to narrow operands; none if the kernel writes their format.
+struct Wide(Option<[Vec<f32>; 3]>);
+
+impl Wide {
+    fn new(elements: usize, rounds: bool) -> Wide {
+        Wide(rounds.then(|| [0; 3].map(|_| vec![0.0; elements])))
+    }
+
+    /// Calls a kernel that writes to operands.
+    fn write<const N: usize>(&mut self, to: [&mut TimedOperand; N], kernel: impl FnOnce([FloatsMut<'_>; N])) {
+        let Some(wide) = self.0.as_mut().and_then(|wide| wide.first_chunk_mut::<N>()) else {
+            return kernel(to.map(TimedOperand::write));
+        };
+        kernel(wide.each_mut().map(|wide| FloatsMut::Wide(wide)));
+        for (to, wide) in to.into_iter().zip(wide) {
+            if let FloatsMut::Narrow(format, to) = to.write() {
+                round(format, wide, to, Par(1));
+            }
+        }
+    }
 }
 
 /// Sets of queries, keys, values, results and their gradients that calls take in turn.

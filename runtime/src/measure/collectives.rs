@@ -1,6 +1,7 @@
 //! Measurement of communication between threads: sums over ranks and messages.
 
-use super::{Sum, quartile};
+use super::{MeasureError, Sum, named, quartile};
+use crate::at_once::{join_all, panic_message};
 use crate::backend::{Backend, Span};
 use crate::backends::cpu::Cpu;
 use crate::comm::HostMemory;
@@ -8,6 +9,7 @@ use crate::comm::threads::{Fabric, ThreadCommunicator};
 use crate::comm::{Exchange, FittedExchange, Parking, RankFailure, ThreadRole, Transport};
 use crate::cores::pin_thread;
 use ir::types::DType;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 /// How many ranks take part in a sum.
@@ -24,17 +26,17 @@ const ROUND_BYTES: usize = 1 << 20;
 const MOST: usize = 16;
 
 /// Sums over all numbers of ranks, of all sizes.
-pub(super) fn sums() -> Result<Vec<Sum>, String> {
+pub(super) fn sums() -> Result<Vec<Sum>, MeasureError> {
     let measure = |ranks, bytes| Ok(Sum { ranks: ranks as u64, bytes: bytes as u64, seconds: sum(ranks, bytes)? });
     RANKS.iter().flat_map(|&ranks| BYTES.iter().map(move |&bytes| measure(ranks, bytes))).collect()
 }
 
 /// Messages of all sizes there and back: seconds of each.
-pub(super) fn messages() -> Result<Vec<(u64, f64)>, String> {
+pub(super) fn messages() -> Result<Vec<(u64, f64)>, MeasureError> {
     BYTES.iter().map(|&bytes| Ok((bytes as u64, message(bytes)?))).collect()
 }
 
-fn sum(ranks: usize, bytes: usize) -> Result<f64, String> {
+fn sum(ranks: usize, bytes: usize) -> Result<f64, MeasureError> {
     let span = Span::new(DType::F32, 0, bytes / 4);
     on_ranks(ranks, bytes, &|rank, end| {
         let all: Vec<usize> = (0..ranks).collect();
@@ -51,7 +53,7 @@ fn sum(ranks: usize, bytes: usize) -> Result<f64, String> {
 }
 
 /// Half of a way there and back.
-fn message(bytes: usize) -> Result<f64, String> {
+fn message(bytes: usize) -> Result<f64, MeasureError> {
     let span = Span::new(DType::F32, 0, bytes / 4);
     let seconds = on_ranks(2, bytes, &|rank, end| {
         let peer = 1 - rank;
@@ -73,44 +75,80 @@ fn on_ranks<W>(
     ranks: usize,
     bytes: usize,
     prepare: &(dyn Fn(usize, &mut ThreadCommunicator) -> Result<W, String> + Sync),
-) -> Result<f64, String>
+) -> Result<f64, MeasureError>
 where
     W: Fn(&ThreadCommunicator) -> Result<(), RankFailure>,
 {
     let fabric = Fabric::new(ranks, false);
-    let end = |rank| -> Result<ThreadCommunicator, String> {
+    let end = |rank| -> Result<ThreadCommunicator, MeasureError> {
         let mut cpu = Cpu::new(1);
-        cpu.reserve(bytes)?;
+        cpu.reserve(bytes).map_err(|why| MeasureError::TooLittle { why })?;
         let mut end = fabric.endpoint(rank, cpu.arena().clone(), HostMemory::default());
         end.expect(2, 1);
         Ok(end)
     };
-    let ends = (0..ranks).map(end).collect::<Result<Vec<ThreadCommunicator>, String>>()?;
-    let times = (ROUND_BYTES / bytes).clamp(1, MOST);
+    let ends = (0..ranks).map(end).collect::<Result<Vec<ThreadCommunicator>, MeasureError>>()?;
     fabric.enter(ranks);
-    let timed = |rank: usize, mut end: ThreadCommunicator| -> Result<f64, RankFailure> {
-        let work = prepare(rank, &mut end).map_err(|why| RankFailure::new(rank, why))?;
-        let mut rounds = Vec::with_capacity(ROUNDS);
-        // The first round warms up.
-        for _ in 0..=ROUNDS {
-            let began = Instant::now();
-            (0..times).try_for_each(|_| work(&end))?;
-            rounds.push(began.elapsed().as_secs_f64() / times as f64);
-        }
-        end.leave();
-        Ok(quartile(rounds.split_off(1)))
-    };
-    let timed = &timed;
     let seconds = std::thread::scope(|scope| {
-        let spawn = |(rank, end)| {
+        let spawn = |(rank, mut end)| {
             scope.spawn(move || {
                 pin_thread(rank, ranks);
-                timed(rank, end)
+                let found = catch_unwind(AssertUnwindSafe(|| timed(rank, &mut end, bytes, prepare)));
+                let found = found.unwrap_or_else(|panic| Err(RankFailure::new(rank, panic_message(panic.as_ref()))));
+                // The others do not wait for a rank that is not there.
+                found.inspect_err(|failure| end.fail(failure.why.clone())).map_err(|failure| failure.to_string())
             })
         };
-        let threads: Vec<_> = ends.into_iter().enumerate().map(spawn).collect();
-        let joined = threads.into_iter().map(|thread| thread.join().map_err(|_| "a rank broke".to_string()));
-        joined.map(|given| given?.map_err(|why| why.to_string())).collect::<Result<Vec<f64>, String>>()
-    })?;
-    Ok(quartile(seconds))
+        join_all(ends.into_iter().enumerate().map(spawn).collect())
+    });
+    let seconds = seconds.and_then(|each| each.into_iter().collect());
+    named("communication", seconds).map(quartile)
+}
+
+/// Seconds of what a rank does with its end.
+fn timed<W>(
+    rank: usize,
+    end: &mut ThreadCommunicator,
+    bytes: usize,
+    prepare: &(dyn Fn(usize, &mut ThreadCommunicator) -> Result<W, String> + Sync),
+) -> Result<f64, RankFailure>
+where
+    W: Fn(&ThreadCommunicator) -> Result<(), RankFailure>,
+{
+    let times = (ROUND_BYTES / bytes).clamp(1, MOST);
+    let work = prepare(rank, end).map_err(|why| RankFailure::new(rank, why))?;
+    let mut rounds = Vec::with_capacity(ROUNDS);
+    // The first round warms up.
+    for _ in 0..=ROUNDS {
+        let began = Instant::now();
+        (0..times).try_for_each(|_| work(end))?;
+        rounds.push(began.elapsed().as_secs_f64() / times as f64);
+    }
+    end.leave();
+    Ok(quartile(rounds.split_off(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_fails_is_named_and_ends_the_others() {
+        let failing = on_ranks(4, 256, &|rank, end| {
+            let all: Vec<usize> = (0..4).collect();
+            let group = end.join(&all, ThreadRole::Main)?;
+            let plan = FittedExchange::from(Exchange::sum(all, rank, 64));
+            let span = Span::new(DType::F32, 0, 64);
+            Ok(move |end: &ThreadCommunicator| {
+                assert!(rank != 2, "no kernel");
+                let mut request = end.start(&group, &plan, &[span], &[span]);
+                end.wait(&mut || {
+                    end.advance(&group, &plan, &mut request);
+                    (!request.is_complete()).then(|| end.wait_reason(&group, &plan, request.number()))
+                })
+            })
+        });
+        let why = failing.unwrap_err().to_string();
+        assert!(why.contains("communication has failed") && why.contains("no kernel"), "{why}");
+    }
 }

@@ -10,9 +10,10 @@ pub mod gpu;
 mod pointwise;
 mod products;
 
+use crate::at_once::at_once;
 use crate::cores::check_threads;
 use kernels::cpu::narrow::Narrow;
-use std::sync::Barrier;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// How long each kernel is timed.
@@ -98,39 +99,84 @@ pub struct Sum {
     pub seconds: f64,
 }
 
+/// Failure of a measurement.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MeasureError {
+    /// The system gives too little memory, or too few threads.
+    TooLittle {
+        /// Message of the system.
+        why: String,
+    },
+    /// A kernel or a rank has failed.
+    Failed {
+        /// Measurement, as it was told.
+        what: String,
+        /// Message of the failure.
+        why: String,
+    },
+}
+
+impl fmt::Display for MeasureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MeasureError::TooLittle { why } => f.write_str(why),
+            MeasureError::Failed { what, why } => write!(f, "the measurement of {what} has failed: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for MeasureError {}
+
 /// Takes all measurements, in about fifteen seconds; `tell` receives the name of each.
 ///
 /// # Errors
-/// There is no memory for it, or a kernel cannot be had.
-pub fn measure(tell: &mut dyn FnMut(&str)) -> Result<Measured, String> {
+/// There is no memory for it, there are too few threads, or a kernel fails.
+pub fn measure(tell: &mut dyn FnMut(&str)) -> Result<Measured, MeasureError> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    check_threads(cores)?;
-    let start = products::least(cores)?;
-    let mut computing = |format, name: &str| {
-        tell(&format!("matrix products in {name}"));
-        let products = products::all(cores, format)?;
-        tell(&format!("attention in {name}"));
-        let attention = attention::all(cores, format);
-        tell(&format!("memory in {name}"));
-        let pointwise_bandwidth = pointwise::layer_bandwidth(cores, format);
-        Ok::<_, String>(Computing { products, attention, pointwise_bandwidth })
-    };
-    let (f32, bf16) = (computing(None, "f32")?, computing(Some(Narrow::Bf16), "bf16")?);
-    let sum_bandwidth = pointwise::sum_bandwidth(cores);
+    check_threads(cores).map_err(|why| MeasureError::TooLittle { why })?;
+    let start = named("the start of a kernel", products::least(cores))?;
+    let f32 = computing(cores, None, "f32", tell)?;
+    let bf16 = computing(cores, Some(Narrow::Bf16), "bf16", tell)?;
+    let sum_bandwidth = named("memory", pointwise::sum_bandwidth(cores))?;
     tell("communication");
     let sums = collectives::sums()?;
     let messages = collectives::messages()?;
     Ok(Measured { cores: cores as u64, f32, bf16, sum_bandwidth, start, sums, messages })
 }
 
+/// Kernels that compute on operands of a format, f32 without one.
+fn computing(
+    cores: usize,
+    format: Option<Narrow>,
+    name: &str,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Computing, MeasureError> {
+    let what = ["matrix products", "attention", "memory"].map(|what| format!("{what} in {name}"));
+    tell(&what[0]);
+    let products = named(&what[0], products::all(cores, format))?;
+    tell(&what[1]);
+    let attention = named(&what[1], attention::all(cores, format))?;
+    tell(&what[2]);
+    let pointwise_bandwidth = named(&what[2], pointwise::layer_bandwidth(cores, format))?;
+    Ok(Computing { products, attention, pointwise_bandwidth })
+}
+
+/// The error with the name of the measurement.
+fn named<T>(what: &str, result: Result<T, String>) -> Result<T, MeasureError> {
+    result.map_err(|why| MeasureError::Failed { what: what.to_string(), why })
+}
+
 /// Seconds of a call of what `work` makes, on all cores at the same time.
-fn seconds<W: FnMut()>(cores: usize, work: impl Fn() -> W + Sync) -> f64 {
-    let barrier = Barrier::new(cores);
-    let (barrier, work) = (&barrier, &work);
-    let timed = move || {
+///
+/// # Errors
+/// A call fails on one of them.
+fn seconds<W: FnMut()>(cores: usize, work: impl Fn() -> W + Sync) -> Result<f64, String> {
+    let prepare = || {
         let mut work = work();
         work();
-        barrier.wait();
+        work
+    };
+    let timed = |mut work: W| {
         let (began, mut calls) = (Instant::now(), Vec::new());
         while began.elapsed() < TRY || calls.is_empty() {
             let call = Instant::now();
@@ -139,11 +185,7 @@ fn seconds<W: FnMut()>(cores: usize, work: impl Fn() -> W + Sync) -> f64 {
         }
         quartile(calls)
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(timed)).collect();
-        let all = threads.into_iter().filter_map(|thread| thread.join().ok()).collect();
-        quartile(all)
-    })
+    at_once(cores, prepare, timed).map(quartile)
 }
 
 /// Number of sets of tensors that calls use in turn, by the bytes of a set.
@@ -155,4 +197,26 @@ fn turns(bytes: usize) -> usize {
 fn quartile(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds.get(seconds.len() / 4).copied().unwrap_or(f64::INFINITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_fails_has_no_time() {
+        let fails = || || panic!("no kernel");
+        let found = named("attention in bf16", seconds(2, fails));
+        let why = found.unwrap_err().to_string();
+        assert_eq!(why, "the measurement of attention in bf16 has failed: no kernel");
+    }
+
+    #[test]
+    fn a_kernel_has_a_time_in_every_format() {
+        for format in [None, Some(Narrow::Bf16)] {
+            let time = attention::time(1, (1, 128, 32), format).unwrap();
+            let seconds = [time.forward_s, time.backward_s];
+            assert!(seconds.iter().all(|seconds| *seconds > 0.0 && seconds.is_finite()), "{format:?}: {time:?}");
+        }
+    }
 }

@@ -28,21 +28,21 @@ struct Tensors {
 }
 
 /// Bytes per second of a core that adds tensors of f32.
-pub(super) fn sum_bandwidth(cores: usize) -> f64 {
+pub(super) fn sum_bandwidth(cores: usize) -> Result<f64, String> {
     let sums = || {
         let mut tensors = Tensors::new(None);
         move || tensors.pointwise(Binary::Add)
     };
-    bytes(3, None) as f64 / seconds(cores, sums)
+    Ok(bytes(3, None) as f64 / seconds(cores, sums)?)
 }
 
 /// Bytes per second of a core that runs the kernels of a layer on tensors of a format.
-pub(super) fn layer_bandwidth(cores: usize, format: Option<Narrow>) -> f64 {
+pub(super) fn layer_bandwidth(cores: usize, format: Option<Narrow>) -> Result<f64, String> {
     let layer = || {
         let mut tensors = Tensors::new(format);
         move || tensors.layer()
     };
-    bytes(MOVED, format) as f64 / seconds(cores, layer)
+    Ok(bytes(MOVED, format) as f64 / seconds(cores, layer)?)
 }
 
 fn bytes(tensors: usize, format: Option<Narrow>) -> usize {

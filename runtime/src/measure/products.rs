@@ -68,5 +68,5 @@ fn product(cores: usize, [m, n, k]: [usize; 3], format: Option<Narrow>, adds: bo
             }
         }
     };
-    Ok(Product { m, n, k, seconds: seconds(cores, work) })
+    Ok(Product { m, n, k, seconds: seconds(cores, work)? })
 }

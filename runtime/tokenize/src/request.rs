@@ -9,6 +9,7 @@ use runtime::data::tokens::write::TokenWriter;
 use runtime::data::tokens::{SCHEMA, TokenizerRecord};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -172,7 +173,7 @@ fn encode_all(
         let reader = scope.spawn(move || read(sources, key, &Arc::default(), &mut |batch| give.send(batch).is_ok()));
         // The receiver is gone when this returns, and so the reader ends.
         let written = write_batches(encoder, sources, record, &mut writer, take, progress);
-        let read = reader.join().unwrap_or(Err(Error::Stopped));
+        let read = reader.join().unwrap_or_else(|panic| resume_unwind(panic));
         written.and(read)
     })?;
     writer.finish(index).map_err(|source| unwritable(&record.files[0], source))

@@ -1,5 +1,6 @@
 //! Peak rates of this machine: the best of several large matrix products and additions on all threads that a run uses.
 
+use crate::at_once::at_once;
 use crate::cores::check_threads;
 use crate::host::narrow;
 use crate::timed::TimedOperand;
@@ -8,7 +9,6 @@ use kernels::cpu::Par;
 use kernels::cpu::einsum::Einsum;
 use kernels::cpu::elementwise::{Binary, binary};
 use kernels::cpu::narrow::Narrow;
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use trace::Peak;
 
@@ -24,7 +24,7 @@ const TRY: Duration = Duration::from_millis(250);
 /// Measures for about half a second, on `threads` threads at once, with products of operands of a type.
 ///
 /// # Errors
-/// The system gives no threads.
+/// The system gives no threads, or one of them fails.
 pub fn peak(threads: usize, dtype: DType) -> Result<Peak, String> {
     check_threads(threads)?;
     let plan = product_plan()?;
@@ -33,8 +33,8 @@ pub fn peak(threads: usize, dtype: DType) -> Result<Peak, String> {
         let (a, b, mut out) = (vec![1.0; SUM], vec![0.5; SUM], vec![0.0; SUM]);
         move || binary(Binary::Add, &a[..], &b[..], &mut out, Par(1))
     };
-    let flops = rates(threads, product) * plan.flops() as f64;
-    Ok(Peak { flops, bandwidth: rates(threads, sum) * (12 * SUM) as f64 })
+    let flops = rates(threads, product)? * plan.flops() as f64;
+    Ok(Peak { flops, bandwidth: rates(threads, sum)? * (12 * SUM) as f64 })
 }
 
 fn product_plan() -> Result<Einsum, String> {
@@ -51,11 +51,11 @@ fn product(plan: &Einsum, format: Option<Narrow>) -> impl FnMut() {
 /// Average FLOP/s of products on `threads` threads at once for a time: the machine's speed at the moment, other work included.
 ///
 /// # Errors
-/// The system gives no threads.
+/// The system gives no threads, or one of them fails.
 pub fn product_rate(threads: usize, time: Duration) -> Result<f64, String> {
     check_threads(threads)?;
     let plan = product_plan()?;
-    let repeat = || {
+    let repeat = |()| {
         let mut product = product(&plan, None);
         product();
         let (began, mut products) = (Instant::now(), 0);
@@ -65,17 +65,20 @@ pub fn product_rate(threads: usize, time: Duration) -> Result<f64, String> {
         }
         f64::from(products) / began.elapsed().as_secs_f64()
     };
-    Ok(summed(threads, &repeat) * plan.flops() as f64)
+    Ok(at_once(threads, || (), repeat)?.iter().sum::<f64>() * plan.flops() as f64)
 }
 
 /// The best rates of all threads, which work at the same time, added: calls per second.
-fn rates<W: FnMut()>(threads: usize, work: impl Fn() -> W + Sync) -> f64 {
-    let barrier = Barrier::new(threads);
-    let (barrier, work) = (&barrier, &work);
-    let best = move || {
+///
+/// # Errors
+/// A thread fails.
+fn rates<W: FnMut()>(threads: usize, work: impl Fn() -> W + Sync) -> Result<f64, String> {
+    let prepare = || {
         let mut work = work();
         work();
-        barrier.wait();
+        work
+    };
+    let best = |mut work: W| {
         let (began, mut best) = (Instant::now(), f64::INFINITY);
         while began.elapsed() < TRY {
             let call = Instant::now();
@@ -84,13 +87,16 @@ fn rates<W: FnMut()>(threads: usize, work: impl Fn() -> W + Sync) -> f64 {
         }
         1.0 / best
     };
-    summed(threads, &best)
+    Ok(at_once(threads, prepare, best)?.iter().sum())
 }
 
-/// The sum of what threads find at the same time.
-fn summed(threads: usize, find: &(impl Fn() -> f64 + Sync)) -> f64 {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(find)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(0.0)).sum()
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_fails_has_no_rate() {
+        let fails = || || panic!("no kernel");
+        assert_eq!(rates(2, fails), Err("no kernel".to_string()));
+    }
 }

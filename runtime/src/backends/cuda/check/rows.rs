@@ -1,8 +1,8 @@
 //! Rows of a check in order: those that are chosen run, and each is told as soon as it is found.
 
 use super::{CheckRow, Found, row};
+use crate::at_once::panic_message;
 use crate::backends::cuda::device::Device;
-use std::any::Any;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl<'a> Rows<'a> {
                 let found = catch_unwind(AssertUnwindSafe(run));
                 let found = match found {
                     Ok(found) => found.map_err(|why| why.to_string()),
-                    Err(panic) => Err(message(panic.as_ref())),
+                    Err(panic) => Err(panic_message(panic.as_ref())),
                 };
                 let found = CheckRow { number: self.count, ..row(name.what, name.shape, unit, found) };
                 if !found.right && device.finish().is_err() {
@@ -98,12 +98,6 @@ impl<'a> Rows<'a> {
             How::Run { .. } => {}
         }
     }
-}
-
-/// The message of a panic.
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_string())
 }
 
 #[cfg(test)]
