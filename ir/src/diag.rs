@@ -299,12 +299,46 @@ const LONGEST_NAME: usize = 60;
 
 /// The nearest of some names, if it is near enough to be a typing error.
 pub fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let limit = name.chars().count() / 3;
-    if limit > LONGEST_NAME / 3 {
+    if name.chars().count() > LONGEST_NAME {
         return None;
     }
-    let near = names.into_iter().map(|other| (edit_distance(name, other), other));
-    near.filter(|(distance, _)| *distance <= limit).min_by_key(|(distance, _)| *distance).map(|(_, other)| other)
+    let name = name.to_lowercase();
+    let near = names.into_iter().filter_map(|other| Some((likeness(&name, &other.to_lowercase())?, other)));
+    near.min_by_key(|(likeness, _)| *likeness).map(|(_, other)| other)
+}
+
+/// How a name resembles another one; the first kinds are the closer ones, and numbers order names of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Likeness {
+    /// They differ in capitals alone.
+    Same,
+    /// The other one goes on, by a number of characters.
+    Beginning(usize),
+    /// The other one has all words, and a number of further characters.
+    Words(usize),
+    /// A number of characters must be changed.
+    Letters(usize),
+}
+
+/// A name of fewer characters begins many others.
+const SHORTEST_BEGINNING: usize = 3;
+
+/// The likeness of names without capitals; none of names that are too different.
+fn likeness(name: &str, other: &str) -> Option<Likeness> {
+    let (length, further) = (name.chars().count(), other.chars().count().saturating_sub(name.chars().count()));
+    if name == other {
+        return Some(Likeness::Same);
+    }
+    if length >= SHORTEST_BEGINNING && other.starts_with(name) {
+        return Some(Likeness::Beginning(further));
+    }
+    let is_end = |c: char| !c.is_alphanumeric();
+    let has = |word: &str| other.split(is_end).any(|of_other| of_other == word);
+    if name.contains(is_end) && name.split(is_end).all(has) {
+        return Some(Likeness::Words(further));
+    }
+    let changed = edit_distance(name, other);
+    (changed <= length / 3).then_some(Likeness::Letters(changed))
 }
 
 /// Levenshtein's distance, one row at a time.
@@ -331,6 +365,15 @@ mod tests {
     fn a_slip_is_found_and_a_stranger_is_not() {
         assert_eq!(nearest("einsun", ["softmax", "einsum"]), Some("einsum"));
         assert_eq!(nearest("xyz", ["softmax", "einsum"]), None);
+    }
+
+    #[test]
+    fn beginnings_and_words_come_before_letters() {
+        assert_eq!(nearest("h10", ["h20", "h100"]), Some("h100"));
+        assert_eq!(nearest("llama3-405b", ["llama3-70b", "llama3.1-405b"]), Some("llama3.1-405b"));
+        assert_eq!(nearest("megatron-core", ["megatron-2022", "megatron-core-2025"]), Some("megatron-core-2025"));
+        assert_eq!(nearest("1F1B", ["eager-1f1b", "1f1b"]), Some("1f1b"));
+        assert_eq!(nearest("ab", ["abcdef"]), None);
     }
 
     #[test]
