@@ -3,6 +3,7 @@
 use crate::interpolation::Table;
 use crate::platform::Format;
 use crate::quantities::Passes;
+use crate::whole;
 use ir::mesh::{Axes, Mesh};
 use ir::types::DType;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,7 @@ pub struct Device {
     /// Fraction that a pointwise kernel reaches on bf16 and fp16, which processors widen and round; omitted if equal.
     pub memory_share_half: Option<f64>,
     /// Usable memory in bytes.
+    #[serde(deserialize_with = "whole::number")]
     pub memory: u64,
     /// Bandwidth to host memory in bytes per second, per direction; 0 if unknown.
     #[serde(default)]
@@ -46,7 +48,7 @@ pub struct Device {
     #[serde(default)]
     pub start: f64,
     /// Number of streaming multiprocessors, or other parts with tiles of their own.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "whole::number")]
     pub sms: u64,
     /// Preset cluster whose attention kernels stand for those of the device, of which none is measured; `none` if the device has no
     /// such kernels.
@@ -163,7 +165,7 @@ pub struct Link {
     #[serde(default)]
     pub name: String,
     /// Number of consecutive ranks joined; omitted for all ranks, as on the last level.
-    #[serde(default = "all", skip_serializing_if = "is_all")]
+    #[serde(default = "all", skip_serializing_if = "is_all", deserialize_with = "whole::number")]
     pub joins: u64,
     /// Bytes per second that a device sends while it receives at the same rate.
     pub bandwidth: f64,
@@ -203,9 +205,11 @@ pub struct Cluster {
     pub about: String,
     /// Processor cores that the devices share, each core with one device's compute; 1 for devices that share one GPU. Omitted if
     /// each device has its own.
+    #[serde(default, deserialize_with = "whole::optional")]
     pub cores: Option<u64>,
     /// Bytes of memory that all devices share evenly, as ranks on one GPU do; none has more than `device.memory`. Omitted if each device
     /// has its own.
+    #[serde(default, deserialize_with = "whole::optional")]
     pub shared_memory: Option<u64>,
     /// Parameters of each device.
     pub device: Device,
@@ -222,6 +226,7 @@ pub struct Host {
     /// Capacity in bytes.
     pub memory: f64,
     /// Number of devices that share the memory.
+    #[serde(deserialize_with = "whole::number")]
     pub devices: u64,
     /// Bandwidth in bytes per second, which the devices share; omitted if unknown.
     pub bandwidth: Option<f64>,
@@ -379,6 +384,9 @@ impl Cluster {
 }
 
 impl Link {
+    /// [`Link::joins`] of a level that joins all ranks.
+    pub const ALL: u64 = u64::MAX;
+
     /// Level that joins all ranks, with a bandwidth and a latency only.
     pub fn plain(bandwidth: f64, latency: f64) -> Link {
         let (name, share) = (String::new(), Table::default());
@@ -397,7 +405,7 @@ fn one() -> u64 {
 }
 
 fn all() -> u64 {
-    u64::MAX
+    Link::ALL
 }
 
 /// TOML integers have at most 63 bits.

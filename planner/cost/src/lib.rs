@@ -46,6 +46,7 @@ mod rules;
 mod stack;
 mod stack_file;
 mod supports;
+mod whole;
 
 pub use attention::AttentionShape;
 pub use base_file::BaseFile;

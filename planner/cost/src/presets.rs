@@ -124,6 +124,7 @@ impl Cluster {
             complaints
                 .push("`links` must go from the innermost level outwards, each with a greater `joins`".to_string());
         }
+        complaints.extend(cluster.links.windows(2).enumerate().filter_map(|(at, pair)| uneven(at, &pair[0], &pair[1])));
         none_or(complaints, cluster, Code::BadCluster)
     }
 }
@@ -202,6 +203,18 @@ fn check_link(level: usize, link: &Link, complaints: &mut Vec<String>) {
     if !points.windows(2).all(|pair| pair[0].size < pair[1].size) {
         complaints.push(format!("`links[{level}].share` must go by increasing bytes"));
     }
+}
+
+/// Message on a level that cuts groups of the level inside it.
+fn uneven(at: usize, inner: &Link, outer: &Link) -> Option<String> {
+    let is_whole = outer.joins == Link::ALL || outer.joins.is_multiple_of(inner.joins.max(1));
+    let (next, joins, within) = (at + 1, outer.joins, inner.joins);
+    (!is_whole).then(|| {
+        format!(
+            "`links[{next}].joins` is {joins}, but `links[{at}]` joins {within}: a level joins whole groups of the one before, so \
+             that its number is a multiple"
+        )
+    })
 }
 
 mod similar;

@@ -142,6 +142,28 @@ fn a_short_file_is_enough() {
     assert!(cluster.device.sustained(crate::platform::Format::Half) < 1e14);
 }
 
+#[test]
+fn whole_numbers_may_have_a_power_of_ten() {
+    let text = |memory: &str| preset("h100-dgx-ndr").replace("\nmemory = ", &format!("\nmemory = {memory} #"));
+    assert_eq!(Cluster::parse(&text("48e9")).unwrap().device.memory, 48_000_000_000);
+    for wrong in ["48.5", "-1e9", "\"48\"", "nan"] {
+        let why = Cluster::parse(&text(wrong)).unwrap_err().to_string();
+        assert!(why.contains("a whole number, such as 48e9") && why.contains("memory"), "{wrong}: {why}");
+    }
+}
+
+#[test]
+fn levels_join_whole_groups() {
+    let level = |joins: u64| format!("[[links]]\njoins = {joins}\nbandwidth = 1e10\nlatency = 1e-5\n");
+    let device =
+        "name = \"mine\"\n[device]\nflops_f32 = 1e13\nflops_bf16 = 1e14\nmemory_bandwidth = 1e12\nmemory = 16e9\n";
+    let parse =
+        |joins: &[u64]| Cluster::parse(&(device.to_string() + &joins.iter().map(|&n| level(n)).collect::<String>()));
+    assert!(parse(&[4, 8]).is_ok() && parse(&[2, 8, 72]).is_ok());
+    let why = parse(&[3, 8]).unwrap_err().to_string();
+    assert!(why.contains("`links[1].joins` is 8, but `links[0]` joins 3"), "{why}");
+}
+
 /// Paths to all numbers of a file, from its tables inwards.
 fn numbers(value: &toml::Value, path: &[String], found: &mut Vec<Vec<String>>) {
     let mut within = |key: String, value: &toml::Value| numbers(value, &[path, &[key]].concat(), found);

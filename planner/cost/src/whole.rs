@@ -1,0 +1,28 @@
+//! Whole numbers of files, which TOML may write as `48e9` too.
+
+use serde::de::{Error, Unexpected};
+use serde::{Deserialize, Deserializer};
+
+/// A number of a file.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Whole(u64),
+    Float(f64),
+    Other(toml::Value),
+}
+
+pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let wrong = |what: Unexpected<'_>| D::Error::invalid_value(what, &"a whole number, such as 48e9 or 48_000_000_000");
+    match Number::deserialize(deserializer)? {
+        Number::Whole(number) => Ok(number),
+        Number::Float(number) if number.fract() == 0.0 && (0.0..u64::MAX as f64).contains(&number) => Ok(number as u64),
+        Number::Float(number) => Err(wrong(Unexpected::Float(number))),
+        Number::Other(value) => Err(wrong(Unexpected::Other(&value.to_string()))),
+    }
+}
+
+/// A number that a file may leave out.
+pub(crate) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    number(deserializer).map(Some)
+}
