@@ -4,6 +4,7 @@ use super::{KEYS, names};
 use ir::catalogue::Code;
 use ir::diag::{Coded, nearest};
 use ir::limits;
+use ir::options::{Offload, ParallelConfig, Recompute};
 use ir::zero_groups::UnevenGroups;
 
 /// Error of the text or the values of a parallel configuration.
@@ -192,7 +193,58 @@ impl Coded for ParallelError {
             ParallelError::NoRange { .. } | ParallelError::NoSet { .. } | ParallelError::EmptyRange { .. } => {
                 Some("for example --pin 'tp<=8,zero=1|3'".to_string())
             }
-            _ => Some("for example dp=2,tp=2,pp=2".to_string()),
+            ParallelError::GivenTwice { .. } => Some("give each key once".to_string()),
+            ParallelError::TooManyDevices { .. } => Some("lower the degrees".to_string()),
+            ParallelError::Value { key, value, .. } if value.contains(OTHER_SEPARATORS) => {
+                Some(format!("commas separate items: {key}={}", value.replace(OTHER_SEPARATORS, ",")))
+            }
+            ParallelError::Value { key, .. }
+            | ParallelError::NotOneOf { key, .. }
+            | ParallelError::Choice { key, .. } => Some(meaning(key)),
+            ParallelError::Zero { key } => Some(meaning(key)),
+            ParallelError::ZeroStage { .. } => Some(meaning("zero")),
+            ParallelError::RankOrder { .. } => Some(meaning("rank_order")),
+            ParallelError::Stages { .. } => {
+                Some("list that many blocks, or leave `stages` out to divide the work evenly".into())
+            }
+            ParallelError::EmptyItem { .. } | ParallelError::NoKey { .. } | ParallelError::NoList { .. } => {
+                Some("for example dp=2,tp=2,pp=2".to_string())
+            }
         }
+    }
+}
+
+/// Characters that separate no items here, but do elsewhere.
+const OTHER_SEPARATORS: [char; 4] = [';', '+', ' ', '/'];
+
+/// Text on a key and its values.
+fn meaning(key: &str) -> String {
+    let row = KEYS.iter().find(|row| row.name == key);
+    row.map_or_else(String::new, |row| {
+        format!("`{key}` means {}; for example {key}={}", row.about, (row.text)(&example()))
+    })
+}
+
+/// The configuration whose values are examples.
+fn example() -> ParallelConfig {
+    ParallelConfig {
+        dp: 2,
+        tp: 2,
+        pp: 2,
+        cp: 2,
+        ep: 2,
+        etp: 2,
+        vp: Some(2),
+        group: Some(4),
+        slices: Some(2),
+        shard: Some(8),
+        zero: 1,
+        sp: true,
+        tp_overlap: Some(true),
+        dp_overlap: Some(true),
+        recompute: Recompute::Full(Some(2)),
+        offload: Offload::All(Some(2)),
+        stages: vec![4, 8],
+        ..ParallelConfig::default()
     }
 }
