@@ -10,6 +10,8 @@
 //! the route: `route to G + j x (seconds of G) + route from G`. Tails are analogous, with the W of G where no action need
 //! follow them.
 
+mod area;
+mod counts;
 mod one_rank;
 mod rounding;
 mod route;
@@ -18,7 +20,7 @@ pub use rounding::{meets, rounding};
 
 use crate::costs::StageCosts;
 use crate::placement::{Pipeline, Placement};
-use crate::problem::is_over;
+use crate::problem::{Objective, Problem, is_over};
 use one_rank::{Job, least_end};
 use route::{CriticalRoute, PairShares};
 use std::time::Instant;
@@ -67,6 +69,12 @@ pub fn lower_bound_within(costs: &StageCosts, pipeline: &Pipeline, fused: bool, 
     // Sums are rounded: the bound is reduced so that no order's rounded sum is below it.
     let known = 1.0 - rounding(costs, pipeline);
     Bound { makespan: bound.makespan * known, span: bound.span * known }
+}
+
+/// Computes a bound on the objective that follows from the memory limits; 0 without limits. It may be below [`lower_bound`].
+pub(crate) fn bound_of_memory(problem: &Problem) -> f64 {
+    let counts = if problem.objective == Objective::Makespan { counts::chain(problem) } else { None };
+    area::of(problem).max(counts.unwrap_or(0.0)) * (1.0 - rounding(problem.costs, problem.pipeline))
 }
 
 /// Returns the ranks to evaluate, those with the most work first. If there are too many, half of the chosen ranks have the most

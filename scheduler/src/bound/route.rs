@@ -93,6 +93,11 @@ impl CriticalRoute {
         route
     }
 
+    /// Returns the earliest start of the F of a stage, and the earliest end of its I.
+    pub(super) fn round_trip(&self, stage: usize) -> [f64; 2] {
+        [self.steps[stage].start, self.steps[self.steps.len() - 1 - stage].end]
+    }
+
     /// Returns the steps of a rank, ascending.
     pub(super) fn steps_of(&self, rank: u32) -> &[usize] {
         &self.by_rank[rank as usize]

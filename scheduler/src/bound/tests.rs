@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::brute_force::{Objective, best};
+use crate::problem::Backward;
 
 /// A deterministic random number generator (Knuth, MMIX).
 struct Dice(u64);
@@ -44,6 +45,44 @@ const MORE: [(Placement, u32, u32, u32); 4] = [
     (Placement::V, 2, 2, 2),
     (Placement::Bidirectional, 2, 2, 3),
 ];
+
+/// Bounds under memory limits hold for all orders of small pipelines, and are met in many.
+#[test]
+fn bounds_of_memory_are_never_above_the_optimum() {
+    let mut dice = Dice(7);
+    let (mut limited, mut met) = (0, 0);
+    for round in 0..40 {
+        for &(placement, ranks, chunks, microbatches) in PIPELINES.iter().chain(&MORE) {
+            let pipeline = Pipeline { chunks, ..Pipeline::new(placement, ranks, microbatches) };
+            let mut costs = dice.costs(pipeline.stages());
+            let left = f64::from(dice.roll(5)) / 4.0;
+            costs.mem_w.fill(left);
+            costs.mem_i.fill(1.0 - left);
+            let room = f64::from(2 * chunks + dice.roll(4)) / 2.0;
+            costs.limit = Some(vec![room; ranks as usize]);
+            let fused = round % 2 == 0;
+            let backward = if fused { Backward::Fused } else { Backward::Split };
+            for (objective, brute) in [
+                (Objective::Makespan, crate::problem::Objective::Makespan),
+                (Objective::Span, crate::problem::Objective::Span),
+            ] {
+                let Some(best) = best(&costs, &pipeline, fused, objective) else { continue };
+                let problem =
+                    Problem { costs: &costs, pipeline: &pipeline, objective: brute, backward, deadline: None };
+                let bound = bound_of_memory(&problem);
+                assert!(
+                    bound <= best * (1.0 + 1e-9),
+                    "{placement} {ranks} {microbatches} {room}: {bound} {best} {costs:?}"
+                );
+                let free = lower_bound(&costs, &pipeline, fused);
+                let free = if objective == Objective::Span { free.span } else { free.makespan };
+                limited += usize::from(best > free * (1.0 + 1e-9));
+                met += usize::from(best > free * (1.0 + 1e-9) && bound >= best * (1.0 - 1e-9));
+            }
+        }
+    }
+    assert!(limited > 100 && 4 * met > limited, "{met} of {limited} are met");
+}
 
 /// Returns the number of cases whose optimum equals the bound, and the number of all cases.
 fn met(pipelines: &[(Placement, u32, u32, u32)], seed: u64, rounds: u32, pairs: bool) -> (u32, u32) {

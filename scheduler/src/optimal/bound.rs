@@ -3,7 +3,7 @@
 use super::Instance;
 use super::shop::Shop;
 use super::windows::Windows;
-use crate::bound::{lower_bound_within, meets, rounding};
+use crate::bound::{bound_of_memory, lower_bound_within, meets, rounding};
 use crate::problem::{Backward, Objective, Problem};
 use std::time::Instant;
 
@@ -21,6 +21,7 @@ pub(super) fn of(problem: &Problem, instance: Option<&Instance>, value: f64) -> 
     };
     let rounding = rounding(problem.costs, problem.pipeline);
     let plain = plain.max(super::periodic::memory_bound(problem).unwrap_or(0.0) * (1.0 - rounding));
+    let plain = plain.max(bound_of_memory(problem));
     let operations =
         problem.pipeline.stages() as usize * problem.pipeline.microbatches as usize * if fused { 2 } else { 3 };
     if meets(value, plain, problem.costs, problem.pipeline) || operations > MOST_OPERATIONS {
