@@ -227,7 +227,7 @@ impl From<ModelSource> for ModelInput {
 impl From<ModelConfig> for ModelInput {
     fn from(config: ModelConfig) -> ModelInput {
         let config = Box::new(config);
-        ModelSource::Config { from: "the configuration".to_string(), config, unknown: Vec::new() }.into()
+        ModelSource::Config { from: "the configuration".to_string(), config, unknown: Vec::new(), context: None }.into()
     }
 }
 

@@ -16,12 +16,14 @@ use compiler::compile::{CompileRequest, compile_source_watched};
 use compiler::machine_source;
 use compiler::model_source::ModelSource;
 use compiler::pass_manager::PassManager;
+use cost::Cluster;
 use ir::text;
 use planner::shard::Decided;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
-use support::units::{bytes_of, short};
+use support::quantities::{bytes_of, count_of, finite};
+use support::units::short;
 
 /// Compile a model for a mesh and print its IR
 ///
@@ -79,11 +81,11 @@ struct Flags {
     #[command(flatten)]
     #[serde(flatten)]
     parallel: ParallelFlags,
-    /// Tokens per sequence; a .ir file states its own [default: 128]
-    #[arg(long, value_name = "TOKENS")]
+    /// Tokens per sequence, such as 8k for 8192; a .ir file states its own [default: 128]
+    #[arg(long, value_name = "TOKENS", value_parser = count_of)]
     seq: Option<u64>,
-    /// Sequences per step, over all ranks [default: two micro-batches per pipeline stage]
-    #[arg(long, value_name = "N")]
+    /// Sequences per step, over all ranks, such as 1k for 1024 [default: two micro-batches per pipeline stage]
+    #[arg(long, value_name = "N", value_parser = count_of)]
     global_batch: Option<u64>,
     /// Precision: f32, bf16, f16, fp8-block, fp8-tensor or fp8-delayed [default: f32]
     #[arg(long, value_name = "TYPE")]
@@ -99,7 +101,7 @@ struct Flags {
     #[arg(long, value_name = "BYTES", value_parser = bytes_of)]
     memory: Option<u64>,
     /// With --shard auto: stop after this many seconds with the best shardings found [default: a fixed amount of work]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = finite)]
     deadline: Option<f64>,
 }
 
@@ -127,6 +129,9 @@ impl Compile {
         let (file, written) = (compiled?, written?);
         if self.predict {
             let (step, trace) = predict(&file, &cluster)?;
+            if let Some(note) = unsupported(&cluster, &order.precision) {
+                let _ = writeln!(std::io::stderr().lock(), "note: {note}");
+            }
             self.trace.iter().try_for_each(|path| write_trace(&trace, path))?;
             return prediction::print(&step, self.format);
         }
@@ -142,6 +147,14 @@ impl Compile {
         }
         Ok(written.unwrap_or_else(|| text::print(&file)))
     }
+}
+
+/// A note on a precision that the devices do not compute in; the prediction assumes that they do.
+fn unsupported(cluster: &Cluster, precision: &str) -> Option<String> {
+    let recipe = if precision == "f16" { "fp16" } else { precision };
+    let known = cluster.device.precisions.as_ref().filter(|_| !cluster.device.computes_in(recipe))?;
+    let (name, known) = (&cluster.name, known.join(", "));
+    Some(format!("the devices of {name} compute in {known}; the prediction assumes that they compute in {precision}"))
 }
 
 /// Formats the result of the search for shardings.

@@ -1,6 +1,7 @@
 //! `meshwright diff A B`: two configurations, or two plan files, side by side.
 
 use super::job::{JobFlags, asked_job};
+use super::sizes::ModelSizes;
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
 use autotune::explain::{diff, read_plan};
@@ -8,6 +9,7 @@ use clap::Args;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use support::quantities::count_of;
 
 /// Compare two configurations of a job, or two plan files: options, parts of the step, memory
 ///
@@ -27,6 +29,8 @@ Examples:
 pub(super) struct Diff {
     #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    sizes: ModelSizes,
     /// First configuration, or plan file
     a: Option<String>,
     /// Second configuration
@@ -45,13 +49,22 @@ struct Flags {
     #[serde(flatten)]
     job: JobFlags,
     /// Number of devices; dp follows from it if left out [default: those of each configuration]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count_of)]
     gpus: Option<u64>,
 }
 
 impl Diff {
-    pub(super) fn run(self) -> Result<Answer, Error> {
+    pub(super) fn run(mut self) -> Result<Answer, Error> {
+        if self.sizes.is_given() && self.b.is_none() {
+            // Without a MODEL, the configurations come first.
+            (self.a, self.b) = (self.flags.job.model.take(), self.a.take());
+            self.flags.job.in_numbers(&self.sizes)?;
+        }
         let [a, b] = match (&self.flags.job.model, &self.a, &self.b) {
+            (Some(model), Some(one), None) if one.contains('=') && !Path::new(one).exists() => {
+                let message = format!("`diff {model}` needs two configurations, but `{one}` is alone");
+                return Err(Error::Usage(message));
+            }
             (Some(a), Some(b), None) => self.files([Path::new(a), Path::new(b)])?,
             (Some(_), Some(a), Some(b)) => self.configurations([a, b])?,
             _ => return Err(Error::Usage("`diff` needs a MODEL and two configurations, or two plan files".into())),

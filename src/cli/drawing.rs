@@ -178,9 +178,7 @@ const WIDTH: usize = 120;
 
 fn grid_of(drawn: &Drawn, to_screen: bool) -> String {
     let terminal = to_screen && std::io::stdout().is_terminal();
-    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let seen = || terminal_size::terminal_size().filter(|_| terminal).map(|(columns, _)| usize::from(columns.0));
-    let width = asked.or_else(seen).unwrap_or(WIDTH);
+    let width = super::terminal::width().unwrap_or(WIDTH);
     let colour = terminal && std::env::var_os("NO_COLOR").is_none();
     let answer = &drawn.report;
     let peak = answer.peak_memory.iter().map(|&peak| precise(peak)).collect::<Vec<_>>().join(" ");

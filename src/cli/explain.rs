@@ -1,6 +1,6 @@
 //! `meshwright explain PLAN.json`: explains why a plan was chosen, and why another was not.
 
-use super::plan::{PlanFormat, compared, printed};
+use super::plan::{PlanFormat, compared, printed, text_width};
 use super::request::asked;
 use super::{Answer, json};
 use crate::error::Error;
@@ -14,7 +14,7 @@ use cost::CPU;
 use estimator::Estimator;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use support::units::finite;
+use support::quantities::finite;
 
 /// Explain a plan: its choices, the alternatives, the binding constraints, and what more memory or bandwidth would save
 #[derive(Args)]
@@ -79,10 +79,11 @@ impl Explain {
         }
         let (estimator, deadline) = (Estimator::new(), Deadline::asked(request.deadline)?);
         let plan = explained(&estimator, read_plan(&request.plan)?, deadline.clone())?;
+        let width = text_width(self.output.as_deref());
         let text = match (&request.why_not, self.format) {
-            (Some(pins), format) => compared(format, &estimator, &plan, pins, &deadline)?,
-            (None, PlanFormat::Table) => plan.explanation(),
-            (None, format) => printed(format, &estimator, &plan)?,
+            (Some(pins), format) => compared(format, (&estimator, width), &plan, pins, &deadline)?,
+            (None, PlanFormat::Table) => plan.explanation(width),
+            (None, format) => printed(format, &estimator, &plan, width)?,
         };
         Answer::done(text).put(self.output.as_deref())
     }

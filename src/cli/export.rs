@@ -1,6 +1,7 @@
 //! `meshwright export`: a configuration in the language of another training framework.
 
 use super::job::{ConfigFlags, asked_job};
+use super::sizes::ModelSizes;
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
 use crate::exporting::export;
@@ -33,6 +34,8 @@ Examples:
 pub(super) struct Export {
     #[command(flatten)]
     flags: ConfigFlags,
+    #[command(flatten)]
+    sizes: ModelSizes,
     /// Framework
     #[arg(long, value_name = "FRAMEWORK", value_parser = framework())]
     to: Target,
@@ -58,12 +61,14 @@ fn framework() -> impl TypedValueParser<Value = Target> {
 }
 
 impl Export {
-    pub(super) fn run(self) -> Result<Answer, Error> {
+    pub(super) fn run(mut self) -> Result<Answer, Error> {
+        self.flags.job.in_numbers(&self.sizes)?;
         let estimator = Estimator::new();
         let report = self.report(&estimator)?;
         let written = export(&estimator, &report, self.to)?;
         self.check(&written)?;
-        let notes = written.notes.iter().map(ToString::to_string).collect();
+        let warned = report.warnings().into_iter().map(|warning| format!("note: {warning}"));
+        let notes = written.notes.iter().map(ToString::to_string).chain(warned).collect();
         let text = if self.format == TableFormat::Json { json(&written)? } else { written.text };
         Answer { notes, ..Answer::done(text) }.put(self.output.as_deref())
     }

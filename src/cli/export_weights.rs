@@ -5,7 +5,8 @@ use crate::error::Error;
 use crate::hub::config_keys;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use support::units::{bytes, bytes_of, plural};
+use support::quantities::bytes_of;
+use support::units::{bytes, plural};
 use weights::{Export, Exported, MOST_SHARDS, OutFormat, export};
 
 /// Files that the report lists; the rest are counted.

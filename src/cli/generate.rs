@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use ir::catalogue::Code;
 use runtime::sampling::Sampling;
 use std::path::PathBuf;
-use support::units::finite;
+use support::quantities::finite;
 
 /// Continue a text with the model of a checkpoint, on the processor
 ///

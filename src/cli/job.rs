@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::Path;
-use support::units::{count_of, length_of};
+use support::quantities::{count_of, finite};
 
 /// Position of the devices in the help: after the second flag of a job. `plan` and `estimate` describe them
 /// differently.
@@ -46,10 +46,10 @@ pub(super) struct JobFlags {
     /// the first that runs on the cluster's devices]
     #[arg(long, value_name = "NAME")]
     stack: Option<String>,
-    /// Tokens per sequence; 8k is 8192
-    #[arg(long, value_name = "TOKENS", value_parser = length_of)]
+    /// Tokens per sequence, such as 8k for 8192
+    #[arg(long, value_name = "TOKENS", value_parser = count_of)]
     seq: Option<u64>,
-    /// Sequences per step, over all ranks
+    /// Sequences per step, over all ranks, such as 1k for 1024
     #[arg(long, value_name = "N", value_parser = count_of)]
     global_batch: Option<u64>,
     /// Precision recipe: bf16, fp16, fp8-tensor, fp8-delayed, fp8-row, fp8-block, mxfp8, mxfp4, nvfp4, f32 [default: bf16]
@@ -65,13 +65,13 @@ pub(super) struct JobFlags {
     #[arg(long, value_name = "NAME")]
     optimizer: Option<String>,
     /// Tokens of each document in a sequence, comma-separated; attention does not cross documents
-    #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
+    #[arg(long, value_name = "TOKENS", value_delimiter = ',', value_parser = count_of)]
     lengths: Option<Vec<u64>>,
     /// Largest chance that a device runs out of memory, in percent, by the errors of predictions on measured runs [default: 5]
-    #[arg(long, value_name = "PERCENT OF CHANCE", value_parser = support::units::finite)]
+    #[arg(long, value_name = "PERCENT OF CHANCE", value_parser = finite)]
     headroom: Option<f64>,
     /// Share of device memory to leave free, in place of --headroom
-    #[arg(long, value_name = "SHARE", value_parser = support::units::finite)]
+    #[arg(long, value_name = "SHARE", value_parser = finite)]
     memory_margin: Option<f64>,
     /// Allow configurations with features that the stack does not support (see `meshwright stacks NAME`)
     #[arg(long)]
@@ -117,7 +117,7 @@ pub(super) struct ConfigFlags {
     #[serde(flatten)]
     pub(super) job: JobFlags,
     /// Number of devices; dp follows from it if left out [default: those of the configuration]
-    #[arg(long, value_name = "N", display_order = AFTER_STACK)]
+    #[arg(long, value_name = "N", display_order = AFTER_STACK, value_parser = count_of)]
     pub(super) gpus: Option<u64>,
     #[arg(long, value_name = "CONFIG", help = help("Parallel configuration", ALL_IN_DP), long_help = long_help("Parallel configuration", ALL_IN_DP))]
     pub(super) parallel: Option<String>,

@@ -41,6 +41,7 @@ mod signals;
 mod sizes;
 mod stacks;
 mod status;
+mod terminal;
 mod token_watch;
 mod tokenize;
 mod toml_text;
@@ -49,10 +50,12 @@ mod train;
 use crate::error::Error;
 use crate::json;
 use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use compiler::text_files::write_text;
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
+use std::num::{IntErrorKind, ParseIntError};
 use std::panic;
 use std::path::Path;
 use std::process::ExitCode;
@@ -208,7 +211,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
 /// Parses the command line, runs the subcommand and prints its answer.
 fn print(words: impl IntoIterator<Item = OsString>) -> Result<u8, Error> {
     log::install()?;
-    let cli = match Cli::try_parse_from(words) {
+    let cli = match parsed(words) {
         Ok(cli) => cli,
         Err(told) if told.use_stderr() && told.kind() != MISSING => return Err(Error::Usage(usage(&told))),
         // Help and version are answers. Clap prints them in color where the terminal has it.
@@ -254,7 +257,7 @@ pub struct Reply {
 pub fn reply(args: impl IntoIterator<Item = OsString>) -> Reply {
     let words = std::iter::once("meshwright".into()).chain(args);
     let answered = guarded(|| {
-        let cli = Cli::try_parse_from(words).map_err(|told| Error::Usage(usage(&told)))?;
+        let cli = parsed(words).map_err(|told| Error::Usage(usage(&told)))?;
         cli.command.run()
     });
     match answered {
@@ -264,6 +267,16 @@ pub fn reply(args: impl IntoIterator<Item = OsString>) -> Reply {
             Reply { text, notes, status: status::of_error(&error), error: Some(error) }
         }
     }
+}
+
+/// Reads a command line. A negative number behind an option is its value, so that the option itself says why it cannot be.
+fn parsed(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let takes_numbers = |arg: Arg| match arg.get_action().takes_values() && !arg.is_positional() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    let command = Cli::command().mut_subcommands(|command| command.mut_args(takes_numbers));
+    Cli::from_arg_matches(&command.try_get_matches_from(words)?)
 }
 
 /// The kind of clap's error for an empty command line, which prints the help.
@@ -288,9 +301,21 @@ fn usage(told: &clap::Error) -> String {
             if now.starts_with("--") { format!("`{now}`") } else { (*now).to_string() }
         );
     }
-    let text = told.to_string();
+    let mut text = told.to_string();
+    if let Some(why) = told.source().and_then(|why| why.downcast_ref::<ParseIntError>()) {
+        text = text.replace(&why.to_string(), unread(why));
+    }
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     text.split("\n\nFor more information").next().unwrap_or(text).trim_end().to_string()
+}
+
+/// The message for a text that is no whole number.
+fn unread(why: &ParseIntError) -> &'static str {
+    match why.kind() {
+        IntErrorKind::PosOverflow => "it is too large",
+        IntErrorKind::NegOverflow => "it cannot be below zero",
+        _ => "write a whole number in digits, such as 8",
+    }
 }
 
 /// The last panic of any thread, as `file:line: message`.
@@ -313,7 +338,6 @@ fn guarded<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_well_formed() {

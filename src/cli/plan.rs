@@ -6,8 +6,9 @@ use super::parallel::{help, long_help};
 use super::progress::SearchWatch;
 use super::sizes::ModelSizes;
 use super::status;
-use super::{Answer, NOTHING_FITS, json};
+use super::{Answer, NOTHING_FITS, json, terminal};
 use crate::error::Error;
+use autotune::TEXT_WIDTH;
 use autotune::explain::{self, Planned};
 use autotune::plan::PlanReport;
 use autotune::plan::{PlanRequest, Search, find};
@@ -16,8 +17,9 @@ use compiler::deadline::Deadline;
 use estimator::Estimator;
 use serde::Serialize;
 use std::mem::ManuallyDrop;
-use std::path::PathBuf;
-use support::units::{count, count_of, finite, large};
+use std::path::{Path, PathBuf};
+use support::quantities::{Price, amount_of, count_of, finite};
+use support::units::count;
 
 /// Help of `--pin`.
 const PIN: &str = "Options that the configuration must have, also as sets and ranges (tp<=8,zero=1|3)";
@@ -101,12 +103,12 @@ struct Flags {
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     exhaustive: bool,
-    /// Number of tokens to train on, such as 15T, to report the days and device hours this takes
-    #[arg(long, value_name = "N", value_parser = large)]
+    /// Number of tokens to train on, such as 15T for 15e12, to report the days and device hours this takes
+    #[arg(long, value_name = "N", value_parser = amount_of)]
     tokens: Option<f64>,
-    /// Price of an hour of a device, to report the price of training on --tokens
-    #[arg(long, value_name = "PRICE", value_parser = finite)]
-    price: Option<f64>,
+    /// Price of an hour of a device, such as $2.5, to report the price of tokens, and of training on --tokens
+    #[arg(long, value_name = "PRICE", value_parser = price)]
+    price: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum, Serialize)]
@@ -126,15 +128,18 @@ impl Plan {
         say_ignored(&request.model)?;
         // The process ends after the answer, so that freeing the search's memory would only take time.
         let estimator = ManuallyDrop::new(Estimator::new());
+        let width = text_width(self.output.as_deref());
         let answer = match planned(&estimator, &request)? {
             Planned::Best(plan) => Answer::done(match &self.why_not {
-                Some(pins) => compared(self.format, &estimator, &plan, pins, &Deadline::asked(request.deadline)?)?,
-                None => printed(self.format, &estimator, &plan)?,
+                Some(pins) => {
+                    compared(self.format, (&estimator, width), &plan, pins, &Deadline::asked(request.deadline)?)?
+                }
+                None => printed(self.format, &estimator, &plan, width)?,
             }),
             Planned::Infeasible(answer) => {
                 let complaint = Error::from(answer.error());
                 let text = match self.format {
-                    PlanFormat::Table => answer.to_string(),
+                    PlanFormat::Table => format!("{answer:width$}"),
                     PlanFormat::Json => json(&answer)?,
                     PlanFormat::Ir => explain::annotated_closest(&answer)?,
                     PlanFormat::Html => explain::page_of_conflict(&estimator, &answer)?,
@@ -147,6 +152,11 @@ impl Plan {
     }
 }
 
+/// The text of a price.
+fn price(text: &str) -> Result<String, String> {
+    text.parse::<Price>().map(|_| text.to_string())
+}
+
 /// The answer to a request. The search's progress goes to standard error.
 pub(super) fn planned(estimator: &Estimator, request: &PlanRequest) -> Result<Planned, Error> {
     let watch = SearchWatch::new();
@@ -155,20 +165,31 @@ pub(super) fn planned(estimator: &Estimator, request: &PlanRequest) -> Result<Pl
     Ok(explain::plan(estimator, request, found?)?)
 }
 
+/// Columns of running text: those of the terminal, unless the answer goes to a file, and no more than are easy to read.
+pub(super) fn text_width(output: Option<&Path>) -> usize {
+    let wide = terminal::width().filter(|_| output.is_none());
+    wide.map_or(TEXT_WIDTH, |width| width.min(TEXT_WIDTH))
+}
+
 /// A plan as it is asked for.
-pub(super) fn printed(format: PlanFormat, estimator: &Estimator, plan: &PlanReport) -> Result<String, Error> {
+pub(super) fn printed(
+    format: PlanFormat,
+    estimator: &Estimator,
+    plan: &PlanReport,
+    width: usize,
+) -> Result<String, Error> {
     match format {
-        PlanFormat::Table => Ok(plan.to_string()),
+        PlanFormat::Table => Ok(format!("{plan:width$}")),
         PlanFormat::Json => json(plan),
         PlanFormat::Ir => Ok(explain::annotated(&plan.chosen)?),
         PlanFormat::Html => Ok(explain::page(estimator, plan)?),
     }
 }
 
-/// The answer to `--why-not`.
+/// The answer to `--why-not`, in a number of columns.
 pub(super) fn compared(
     format: PlanFormat,
-    estimator: &Estimator,
+    (estimator, width): (&Estimator, usize),
     plan: &PlanReport,
     pins: &str,
     deadline: &Deadline,
@@ -178,7 +199,7 @@ pub(super) fn compared(
     }
     let find = |estimator: &Estimator, request: &PlanRequest| find(estimator, request, &|_| ());
     let answer = explain::why_not(estimator, plan, pins, (&find, deadline))?;
-    if format == PlanFormat::Json { json(&answer) } else { Ok(answer.text(plan)) }
+    if format == PlanFormat::Json { json(&answer) } else { Ok(answer.text(plan, width)) }
 }
 
 /// Formats the progress of a search.

@@ -11,7 +11,7 @@ use scheduler::costs::{CostsFile, PerStage};
 use scheduler::decimal::precise;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use support::units::finite;
+use support::quantities::finite;
 use view::draw::{html, svg, trace};
 use view::interop::write_csv;
 use view::report::{ScheduleReport, ScheduleRequest};

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use clap::Args;
 use serde_json::{Map, Value};
-use support::units::count_of;
+use support::quantities::count_of;
 
 /// The heading of these flags in the help.
 const HEADING: &str = "A model in numbers, instead of MODEL";
@@ -44,6 +44,13 @@ pub(super) struct ModelSizes {
 }
 
 impl ModelSizes {
+    /// Returns whether there is any size.
+    pub(super) fn is_given(&self) -> bool {
+        let sizes = [self.layers, self.hidden, self.heads, self.kv_heads, self.head_dim, self.ffn, self.vocab];
+        let others = [self.experts, self.experts_per_token, self.window];
+        sizes.iter().chain(&others).any(Option::is_some)
+    }
+
     /// The text of a `config.json` with these sizes; `None` if no size is given.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
-use support::units::finite;
+use support::quantities::{count_of, finite};
 
 /// Train a model on text or tokens, on virtual devices: one thread each, in this process
 ///
@@ -101,11 +101,11 @@ struct Flags {
     /// Optimizer steps
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
-    /// Tokens per sequence [default: 128]
-    #[arg(long, value_name = "TOKENS")]
+    /// Tokens per sequence, such as 1k for 1024 [default: 128]
+    #[arg(long, value_name = "TOKENS", value_parser = count_of)]
     seq: Option<u64>,
     /// Sequences per step, over all ranks [default: 16]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count_of)]
     global_batch: Option<u64>,
     /// Learning rate after warm-up
     #[arg(long, value_name = "X", value_parser = finite)]

@@ -6,15 +6,16 @@
 //! - [`mapped`]: files that are read in place.
 //! - [`parallel`]: a parallel map over all cores.
 //! - [`query`]: computations that are cached by their keys.
-//! - [`units`] and [`table`]: numbers as people read and write them, and aligned columns.
+//! - [`quantities`] and [`units`]: numbers as people write and read them. [`table`]: aligned columns.
 //!
 //! ```
 //! use meshwright_support::query::Query;
 //! use meshwright_support::table::table;
-//! use meshwright_support::units::{bytes_of, count, time};
+//! use meshwright_support::quantities::{bytes_of, count_of};
+//! use meshwright_support::units::{count, time};
 //!
 //! assert_eq!((count(8.03e9).as_str(), time(2.41e-3).as_str()), ("8.03B", "2.41 ms"));
-//! assert_eq!(bytes_of("8GiB"), Ok(8 << 30));
+//! assert_eq!((count_of("8k"), bytes_of("8GiB")), (Ok(8192), Ok(8 << 30)));
 //! assert_eq!(table(["model", "size"], &[["gpt2".to_string(), count(124e6)]]), "model  size\ngpt2   124M\n");
 //!
 //! // A query computes the answer of each key once, from its database and the key.
@@ -25,6 +26,7 @@
 pub mod files;
 pub mod mapped;
 pub mod parallel;
+pub mod quantities;
 pub mod query;
 pub mod table;
 pub mod units;

@@ -9,6 +9,16 @@ pub fn count(n: f64) -> String {
     }
 }
 
+/// `0.00123`, `12.3`, `123`, `12.3k`: three digits.
+pub fn significant(n: f64) -> String {
+    let size = n.abs();
+    if size >= 999.5 || size == 0.0 {
+        return count(n);
+    }
+    let decimals = 2.0 - size.log10().floor();
+    if decimals > 12.0 { format!("{n:.2e}") } else { format!("{n:.*}", decimals.max(0.0) as usize) }
+}
+
 /// `950 B`, `1.50 TB/s`, `989 TFLOP/s`: three digits and a unit with a prefix of the SI.
 pub fn with_unit(n: f64, unit: &str) -> String {
     let prefixes = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
@@ -43,66 +53,6 @@ pub fn time(seconds: f64) -> String {
         Some((unit, name)) => format!("{} {name}", three_digits(seconds / unit)),
         None if seconds > 0.0 => format!("{} ns", three_digits(seconds / 1e-9)),
         None => "0".to_string(),
-    }
-}
-
-/// Reads a number. Infinite numbers and `nan` are refused, as no request can have them.
-pub fn finite(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|why| format!("{why}"))?;
-    if number.is_finite() { Ok(number) } else { Err("it must be a finite number".to_string()) }
-}
-
-/// Reads `950`, `1.5k`, `2.4M`, `8B`, `14.8T`: a number with a power of 1000.
-pub fn large(text: &str) -> Result<f64, String> {
-    let (number, power) = with_power(text)?;
-    finite(number).map(|number| number * 1000_f64.powi(power))
-}
-
-/// Reads a whole number as [`large`] does: `64`, `1k`.
-pub fn count_of(text: &str) -> Result<u64, String> {
-    whole(text, 1000.0)
-}
-
-/// Reads a number of tokens: `4096`, `8k` for 8192, `1M` for 1048576.
-pub fn length_of(text: &str) -> Result<u64, String> {
-    whole(text, 1024.0)
-}
-
-/// A whole number with a power of `base`.
-fn whole(text: &str, base: f64) -> Result<u64, String> {
-    let (number, power) = with_power(text)?;
-    if power == 0 {
-        return number.parse().map_err(|why| format!("{why}"));
-    }
-    let product = finite(number)? * base.powi(power);
-    // Above this, an f64 skips whole numbers.
-    let is_whole = product.fract() == 0.0 && (0.0..=2f64.powi(53)).contains(&product);
-    if is_whole { Ok(product as u64) } else { Err("it must be a whole number".to_string()) }
-}
-
-/// The digits of a number, and the power that its letter stands for.
-fn with_power(text: &str) -> Result<(&str, i32), String> {
-    let letter = |letter: char| "kMBT".find(letter).map(|at| at as i32 + 1);
-    match text.chars().last().and_then(letter) {
-        Some(power) => Ok((&text[..text.len() - 1], power)),
-        None => Ok((text, 0)),
-    }
-}
-
-/// More bytes no device has.
-const MOST_BYTES: f64 = 1e15;
-
-/// Reads `8GiB`, `80GB`, `512MiB`, `4096`: bytes, with a power of 1024 or of 1000.
-pub fn bytes_of(text: &str) -> Result<u64, String> {
-    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = (finite(&text[..at])?, text[at..].trim_end_matches(['b', 'B']));
-    let (letter, base) = unit.strip_suffix('i').map_or((unit, 1000.0), |letter| (letter, 1024.0));
-    let power = ["", "k", "m", "g", "t"].iter().position(|known| letter.eq_ignore_ascii_case(known));
-    match power {
-        Some(power) if number > 0.0 && number * f64::powi(base, power as i32) <= MOST_BYTES => {
-            Ok((number * f64::powi(base, power as i32)) as u64)
-        }
-        _ => Err("it must be a number of bytes, such as 8GiB, 80GB or 4096, and at most 1e15".to_string()),
     }
 }
 
@@ -174,31 +124,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_stand_for_powers() {
-        assert_eq!([large("14.8T"), large("1e3"), large("2M")], [Ok(14.8e12), Ok(1e3), Ok(2e6)]);
-        assert_eq!([count_of("64"), count_of("1k"), count_of("1.5k")], [Ok(64), Ok(1000), Ok(1500)]);
-        assert_eq!([length_of("8k"), length_of("1M"), length_of("4096")], [Ok(8192), Ok(1 << 20), Ok(4096)]);
-        assert!(["", "k", "1.5", "1.0001k", "-1k", "9kk", "1e30T"].iter().all(|text| count_of(text).is_err()));
-    }
-
-    #[test]
-    fn a_number_of_the_command_line_is_finite() {
-        assert_eq!(finite("-1e-3"), Ok(-0.001));
-        assert!(["nan", "inf", "1e400", "much", ""].iter().all(|text| finite(text).is_err()));
-    }
-
-    #[test]
-    fn bytes_have_units() {
-        let read = ["8GiB", "80GB", "1.5MiB", "4096", "2kb"].map(|text| bytes_of(text).unwrap());
-        assert_eq!(read, [8 << 30, 80_000_000_000, 3 << 19, 4096, 2000]);
-        assert!(["", "GiB", "8XB", "-1GB", "8G8", "1e300TB"].iter().all(|text| bytes_of(text).is_err()));
-    }
-
-    #[test]
     fn numbers_are_short() {
         assert_eq!(
             [0.0, 950.0, 12_345.0, 2_412_096.0, 8_030_261_248.0].map(count),
             ["0", "950", "12.3k", "2.41M", "8.03B"]
+        );
+        assert_eq!(
+            [0.0, 0.001234, 1.25, 99.96, 512.0, 999.7, 133_210.0].map(significant),
+            ["0", "0.00123", "1.25", "100.0", "512", "1.00k", "133k"]
         );
         assert_eq!([0.0, 2e-10, 8.3e-8, 1.1e-5, 2.412e-3].map(time), ["0", "0.20 ns", "83.0 ns", "11.0 us", "2.41 ms"]);
         assert_eq!(

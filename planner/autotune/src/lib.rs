@@ -24,3 +24,5 @@ pub mod explain;
 pub mod plan;
 mod report_text;
 pub mod search;
+
+pub use report_text::TEXT_WIDTH;

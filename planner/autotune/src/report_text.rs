@@ -1,29 +1,34 @@
-//! Reports of plans as text, in 100 columns.
+//! Reports of plans as text, whose width is that of the formatter: `format!("{plan:80}")`.
 
 use crate::explain::{Planned, WhyNot, brief, differences, signed};
 use crate::plan::{Alternative, Faster, Infeasible, PlanReport, Relaxation, Search, WhatIf, Why, saved};
 use compiler::parallel;
+use estimator::EstimateRequest;
 use std::fmt;
+use support::quantities::{Price, grouped};
 use support::table::table;
-use support::units::{count, gib, seconds, share, small_share, tenths, time};
+use support::units::{count, gib, seconds, share, significant, small_share, tenths, time};
 
 /// Width of a choice, in columns.
 const LABEL: usize = 15;
 
-/// Width of running text, in columns.
-const WIDTH: usize = 100;
+/// Width of running text, in columns, where the formatter has none.
+pub const TEXT_WIDTH: usize = 100;
+
+/// The narrowest running text, in columns.
+const NARROWEST: usize = 50;
 
 /// Text of the prediction, then the [explanation](PlanReport::explanation); ends in a newline.
 impl fmt::Display for PlanReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n{}", self.chosen, self.explanation())
+        write!(f, "{}\n{}", self.chosen, self.explanation(f.width().unwrap_or(TEXT_WIDTH)))
     }
 }
 
 /// Text of the conflict and its fixes, or of the progress of an unfinished search; ends in a newline.
 impl fmt::Display for Infeasible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&infeasible(self))
+        f.write_str(&infeasible(self, f.width().unwrap_or(TEXT_WIDTH)))
     }
 }
 
@@ -38,26 +43,26 @@ impl fmt::Display for Planned {
 }
 
 impl PlanReport {
-    /// Text of the explanation, without the prediction: choices, binding constraints, alternatives, what-ifs, and
-    /// the line on the search.
-    pub fn explanation(&self) -> String {
-        explanation(self)
+    /// Text of the explanation, without the prediction, in a number of columns: choices, binding constraints, alternatives,
+    /// what-ifs, and the line on the search.
+    pub fn explanation(&self, width: usize) -> String {
+        explanation(self, width)
     }
 }
 
 impl WhyNot {
-    /// Text of the comparison with `plan`; ends in a newline.
-    pub fn text(&self, plan: &PlanReport) -> String {
-        why_not(plan, self)
+    /// Text of the comparison with `plan`, in a number of columns; ends in a newline.
+    pub fn text(&self, plan: &PlanReport, width: usize) -> String {
+        why_not(plan, self, width)
     }
 }
 
-fn explanation(report: &PlanReport) -> String {
+fn explanation(report: &PlanReport, width: usize) -> String {
     let mut parts = Vec::new();
     match &report.why {
         Some(why) => {
-            parts.push(choices(why));
-            parts.push(constraints(why));
+            parts.push(choices(why, width));
+            parts.push(constraints(why, width));
         }
         None => parts.push(
             "WHY THIS CONFIGURATION: no time was left before the deadline to compare it with others\n".to_string(),
@@ -74,7 +79,7 @@ fn explanation(report: &PlanReport) -> String {
 }
 
 /// Table of the choices, each compared with others.
-fn choices(why: &Why) -> String {
+fn choices(why: &Why, width: usize) -> String {
     let mut text = "WHY THIS CONFIGURATION\n".to_string();
     let mut last = "";
     for note in &why.choices {
@@ -82,18 +87,19 @@ fn choices(why: &Why) -> String {
             // A long choice has a line of its own.
             let long = note.choice.len() >= LABEL;
             text += &if long { format!("  {}\n", note.choice) } else { String::new() };
-            text += &hung(&format!("{:<LABEL$}", if long { "" } else { &note.choice }), &note.meaning);
+            text += &hung(&format!("{:<LABEL$}", if long { "" } else { &note.choice }), &note.meaning, width);
             last = &note.choice;
         }
         if !note.comparison.is_empty() {
-            text += &hung(&format!("{:17}", ""), &format!("{}: {}", shortened(&note.against), note.comparison));
+            let comparison = format!("{}: {}", shortened(&note.against), note.comparison);
+            text += &hung(&format!("{:17}", ""), &comparison, width);
         }
     }
     text
 }
 
-fn constraints(why: &Why) -> String {
-    let constraints = why.constraints.iter().map(|bind| hung(&format!("{:<15}", bind.limit), &bind.message));
+fn constraints(why: &Why, width: usize) -> String {
+    let constraints = why.constraints.iter().map(|bind| hung(&format!("{:<15}", bind.limit), &bind.message, width));
     "BINDING CONSTRAINTS\n".to_string() + &constraints.collect::<String>()
 }
 
@@ -150,7 +156,7 @@ fn what_ifs(why: &Why, fastest: Option<&Faster>) -> String {
 
 /// Line on how the search found the configuration.
 fn search(search: &Search) -> String {
-    let Search { space, has_more, candidates, pruned, seconds: took, optimal_under, ref pin, days, .. } = *search;
+    let Search { space, has_more, candidates, pruned, seconds: took, optimal_under, ref pin, .. } = *search;
     let given = if pin.is_empty() { String::new() } else { format!(" with {pin}") };
     let verdict = match (optimal_under, &search.fastest) {
         (Some(basis), None) => format!("optimal{given} under {}", basis.text()),
@@ -162,21 +168,33 @@ fn search(search: &Search) -> String {
         ),
         (None, _) => "stopped by the deadline".to_string(),
     };
-    let hours = search.device_hours.map_or_else(String::new, |hours| format!(": {} device hours", count(hours)));
-    let price = search.price.map_or_else(String::new, |price| format!(", which cost {}", count(price)));
-    let days = days.map_or_else(String::new, |days| {
-        format!("\ndays      {} for the requested tokens{hours}{price}", tenths(days))
-    });
     // Configurations that an unfinished search did not predict are not ruled out.
     let rest =
         if optimal_under.is_some() { format!(", {} pruned by bounds", count(pruned as f64)) } else { String::new() };
     format!(
-        "search    {}{} configurations: {} predicted{rest}, in {}; {verdict}{days}\n",
+        "search    {}{} configurations: {} predicted{rest}, in {}; {verdict}\n{}",
         if has_more { "more than " } else { "" },
         count(space as f64),
         count(candidates as f64),
-        seconds(took)
+        seconds(took),
+        training(search)
     )
+}
+
+/// Lines on the time and the price of a training.
+fn training(search: &Search) -> String {
+    let unit = search.price_unit.as_deref().unwrap_or_default();
+    let in_unit = |amount: f64| Price { amount, unit: unit.to_string() }.text(significant);
+    let unnamed = if unit.is_empty() { ", in the unit of --price" } else { "" };
+    let days = search.days.zip(search.tokens).map_or_else(String::new, |(days, tokens)| {
+        let hours = search.device_hours.map_or_else(String::new, |hours| format!(": {} device hours", count(hours)));
+        let cost = search.price.map_or_else(String::new, |price| format!(", which cost {}{unnamed}", in_unit(price)));
+        format!("days      {} for {} tokens{hours}{cost}\n", tenths(days), count(tokens))
+    });
+    let price = search
+        .price_per_million
+        .map_or_else(String::new, |price| format!("price     {} for a million tokens{unnamed}\n", in_unit(price)));
+    days + &price
 }
 
 /// Line on a faster configuration that the stack does not support.
@@ -191,21 +209,20 @@ fn beyond(report: &PlanReport, search: &Search) -> String {
 }
 
 /// Formats the conflict and its fixes, or the progress of an unfinished search.
-fn infeasible(answer: &Infeasible) -> String {
+fn infeasible(answer: &Infeasible, columns: usize) -> String {
     let Infeasible { inputs, conflict, relaxations, .. } = answer;
     if !answer.is_known() {
         return unknown(answer);
     }
     let mut text =
-        format!("{} does not fit on {}: no configuration satisfies the request\n\n", inputs.model, inputs.cluster);
+        format!("{} does not fit on {}: no configuration satisfies the request\n", inputs.model, inputs.cluster);
+    text += &asked(inputs);
     if conflict.is_empty() {
         text += "CONFLICT: not determined before the deadline\n\n";
     } else {
         text += "CONFLICT: dropping any one of these makes the request feasible\n";
         let width = conflict.iter().map(|conflict| conflict.constraint.len() + 2).fold(17, usize::max);
-        text.extend(
-            conflict.iter().map(|conflict| hung(&format!("{:<width$}", conflict.constraint), &conflict.message)),
-        );
+        text.extend(conflict.iter().map(|it| hung(&format!("{:<width$}", it.constraint), &it.message, columns)));
         text.push('\n');
     }
     if relaxations.is_empty() {
@@ -215,10 +232,17 @@ fn infeasible(answer: &Infeasible) -> String {
     text + &table(["FIX", "STEP", "CONFIG"], &relaxations.iter().map(row).collect::<Vec<_>>())
 }
 
+/// Lines on the job as it was understood.
+fn asked(inputs: &EstimateRequest) -> String {
+    let gpus = inputs.gpus.map_or_else(String::new, |gpus| format!("devices   {}\n", grouped(gpus)));
+    format!("{gpus}batch     {}\n\n", inputs.batch())
+}
+
 /// Formats the progress of a search that found nothing that fits before its deadline.
 fn unknown(answer: &Infeasible) -> String {
     let Infeasible { inputs, closest, search: found, .. } = answer;
-    let mut text = format!("not known yet whether {} fits on {}\n\n", inputs.model, inputs.cluster);
+    let mut text = format!("not known yet whether {} fits on {}\n", inputs.model, inputs.cluster);
+    text += &asked(inputs);
     if let Some(closest) = closest {
         let needs = gib(closest.predicted.fullest().device);
         text += &format!("closest   {}: {needs} on its worst rank\n", brief(&closest.parallel));
@@ -227,14 +251,16 @@ fn unknown(answer: &Infeasible) -> String {
 }
 
 /// Text of the answer to `--why-not`.
-fn why_not(plan: &PlanReport, answer: &WhyNot) -> String {
-    let mut text = format!("plan      {}: {}\n", brief(&plan.chosen.parallel), time(plan.chosen.predicted.step_time_s));
+fn why_not(plan: &PlanReport, answer: &WhyNot, width: usize) -> String {
+    let chosen = &plan.chosen;
+    let mut text = format!("batch     {}\n", chosen.inputs.batch());
+    text += &format!("plan      {}: {}\n", brief(&chosen.parallel), time(chosen.predicted.step_time_s));
     let found = match (&answer.parallel, &answer.predicted) {
         (Some(parallel), Some(predicted)) => format!("{parallel}: {}", time(predicted.step_time_s)),
         _ => "no configuration".to_string(),
     };
     text += &format!("{:<9} {found}\n", answer.asked);
-    text += &hung(&format!("{:<9} ", answer.verdict), &answer.message);
+    text += &hung(&format!("{:<9} ", answer.verdict), &answer.message, width);
     if answer.difference.as_ref().is_some_and(|difference| difference.tie) && answer.verdict == "slower" {
         text += &format!("          {TIE}\n");
     }
@@ -253,14 +279,14 @@ fn why_not(plan: &PlanReport, answer: &WhyNot) -> String {
     text
 }
 
-/// Formats a label and a text that is wrapped below its own start.
-fn hung(label: &str, text: &str) -> String {
+/// Formats a label and a text that is wrapped below its own start, at a number of columns.
+fn hung(label: &str, text: &str, columns: usize) -> String {
     let indent = label.chars().count() + 2;
     let mut lines = vec![format!("  {label}")];
     for word in text.split(' ') {
         let line = &mut lines.last_mut().expect("there is a first line");
         let width = line.chars().count();
-        if width > indent && width + 1 + word.chars().count() > WIDTH {
+        if width > indent && width + 1 + word.chars().count() > columns.max(NARROWEST) {
             lines.push(format!("{:indent$}{word}", ""));
         } else if width > indent {
             **line += &format!(" {word}");
@@ -277,12 +303,15 @@ mod tests {
 
     #[test]
     fn text_hangs_behind_its_label() {
-        let text = hung("tp=4 ", &"word ".repeat(30));
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        for width in [60, 100] {
+            let text = hung("tp=4 ", &"word ".repeat(30), width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        }
+        let text = hung("tp=4 ", &"word ".repeat(30), TEXT_WIDTH);
         assert!(
             text.starts_with("  tp=4 word word") && text.lines().nth(1).unwrap().starts_with("       word"),
             "{text}"
         );
-        assert_eq!(hung("a", "b"), "  ab\n");
+        assert_eq!(hung("a", "b", TEXT_WIDTH), "  ab\n");
     }
 }

@@ -25,6 +25,8 @@ pub enum ModelSource {
         config: Box<ModelConfig>,
         /// Keys of its file that are ignored.
         unknown: Vec<String>,
+        /// The longest sequence that it was trained on, in tokens; none if it does not say.
+        context: Option<u64>,
     },
     /// An exported graph, whose blocks are built for any batch.
     Exported {
@@ -68,11 +70,10 @@ impl ModelSource {
         }
         if let Some(preset) = preset(name) {
             let (from, config) = (name.to_string(), Box::new(preset.config.clone()));
-            return Ok(ModelSource::Config { from, config, unknown: Vec::new() });
+            return Ok(ModelSource::Config { from, config, unknown: Vec::new(), context: Some(preset.context) });
         }
         if name.starts_with('{') {
-            let (config, unknown) = read_config(name)?;
-            return Ok(ModelSource::Config { from: "the configuration".into(), config: Box::new(config), unknown });
+            return ModelSource::of_config("the configuration".into(), name);
         }
         let path = file_of(name)?;
         let from = path.display().to_string();
@@ -83,8 +84,14 @@ impl ModelSource {
             let template = Export::open(&path).and_then(|export| export.template()).map_err(Error::of)?;
             return Ok(ModelSource::Exported { from, template: Arc::new(template) });
         }
-        let (config, unknown) = read_config(&read_settings(&path)?).map_err(|why| Error::from(why).within(&from))?;
-        Ok(ModelSource::Config { from, config: Box::new(config), unknown })
+        let text = read_settings(&path)?;
+        ModelSource::of_config(from.clone(), &text).map_err(|why| why.within(&from))
+    }
+
+    /// The model of a text of `config.json`; `from` is its name in messages.
+    fn of_config(from: String, text: &str) -> Result<ModelSource, Error> {
+        let (config, unknown) = read_config(text)?;
+        Ok(ModelSource::Config { from, config: Box::new(config), unknown, context: context_of(text) })
     }
 
     /// A model's name without its adapters, and these if there are any: what is behind `+lora=`.
@@ -133,6 +140,11 @@ impl ModelSource {
         if let ModelSource::Adapted { base, .. } = self { base.base() } else { self }
     }
 
+    /// The longest sequence that the model was trained on, in tokens; none if it does not say.
+    pub fn context(&self) -> Option<u64> {
+        if let ModelSource::Config { context, .. } = self.base() { *context } else { None }
+    }
+
     /// True if experts drop no token.
     pub fn is_dropless(&self) -> bool {
         matches!(self.base(), ModelSource::Config { config, .. } if config.is_dropless())
@@ -142,10 +154,11 @@ impl ModelSource {
     #[must_use]
     pub fn routed_in(&self, groups: u64, seq: u64) -> ModelSource {
         match self {
-            ModelSource::Config { from, config, unknown } => ModelSource::Config {
+            ModelSource::Config { from, config, unknown, context } => ModelSource::Config {
                 from: from.clone(),
                 config: Box::new(config.routed_in(groups, seq)),
                 unknown: unknown.clone(),
+                context: *context,
             },
             ModelSource::Adapted { from, base, lora } => {
                 let base = Box::new(base.routed_in(groups, seq));
@@ -236,6 +249,13 @@ fn read_lora(text: &str) -> Result<Lora, RequestError> {
 
 /// Largest rank of adapters.
 const MOST_RANK: u64 = 1 << 16;
+
+/// The positions that the text of a `config.json` states, at its top or in the part on text.
+fn context_of(text: &str) -> Option<u64> {
+    let file: serde_json::Value = serde_json::from_str(text).ok()?;
+    let stated = |part: &serde_json::Value| part.get("max_position_embeddings")?.as_u64();
+    stated(&file).or_else(|| stated(file.get("text_config")?))
+}
 
 /// The file that a path means: itself, or the `config.json` in it.
 fn file_of(name: &str) -> Result<PathBuf, RequestError> {

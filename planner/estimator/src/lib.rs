@@ -48,6 +48,7 @@ mod memory;
 mod memory_fit;
 mod model_plans;
 mod model_work;
+mod notes;
 mod offload_choice;
 mod ordered_stages;
 mod pipeline;

@@ -25,12 +25,14 @@ pub(super) struct ModelTraits {
     pub(super) trained: f64,
     /// `true` if some layer has experts.
     pub(super) has_experts: bool,
+    /// The longest sequence that it was trained on, in tokens; `None` if that is unknown.
+    pub(super) context: Option<u64>,
     /// Numbers of the model that rules name.
     pub(super) numbers: RuleNumbers,
 }
 
 impl ModelTraits {
-    fn of(model: &Model) -> ModelTraits {
+    fn of(model: &Model, context: Option<u64>) -> ModelTraits {
         let has_experts = model.blocks.values().any(|block| Routing::of(block).is_some());
         let size = |role| model.dim_of(role).map(|dim| dim.size);
         let outline = Outline::of(model);
@@ -42,7 +44,7 @@ impl ModelTraits {
         });
         let parameters = model.parameter_count();
         let trained = model.trained_count() as f64 / parameters.max(1) as f64;
-        ModelTraits { parameters, trained, has_experts, numbers }
+        ModelTraits { parameters, trained, has_experts, context, numbers }
     }
 }
 
@@ -81,7 +83,7 @@ impl ModelPlans {
     /// The model cannot have these sequences.
     pub(super) fn traits(&self, seq: u64) -> Result<ModelTraits, Error> {
         let model = Unplanned::of(&ParallelConfig::default(), seq, DType::F32).model(&self.source)?;
-        Ok(ModelTraits::of(&model))
+        Ok(ModelTraits::of(&model, self.source.context()))
     }
 
     /// Calls `then` with a part of the model in the sizes of `key`, planned for another configuration of the same shape if

@@ -1,12 +1,13 @@
 //! Prediction of one request: its candidate, and the report of the candidate's step.
 
 use super::blocks::{Blocks, Planned};
-use super::candidate::{Candidate, Stepped};
+use super::candidate::{Candidate, Staged, Stepped};
 use super::cost_database::CostDatabase;
 use super::error::Error;
 use super::headroom::job;
 use super::least_bytes::communicators;
 use super::memory::{GIB, fullest_device, holds};
+use super::notes::{Limits, notes};
 use super::offload_choice::as_needed;
 use super::place::check_slices;
 use super::report::{
@@ -108,6 +109,7 @@ impl Prediction<'_> {
             parallel: parallel.clone(),
             beyond_stack: self.beyond()?,
             assumed: self.assumed(),
+            notes: self.notes(&blocks, &staged),
             recomputed: self.recomputed(planned)?,
             stages: staged.loads.iter().map(|load| self.stage(&blocks, load)).collect(),
             predicted: Predicted {
@@ -158,6 +160,17 @@ impl Prediction<'_> {
             found.push(Beyond { item: format!("precision={}", request.precision), source });
         }
         Ok(found)
+    }
+
+    /// Notes on values that change nothing, or that go beyond what the model has.
+    fn notes(&self, blocks: &Blocks, staged: &Staged) -> Vec<String> {
+        let layers = &blocks.outline.layers;
+        let of_stage = |load: &StageCost| load.runs.clone().filter(|run| layers.contains(run)).count();
+        let limits = Limits {
+            context: self.database.traits.context,
+            layers: staged.loads.iter().map(of_stage).max().unwrap_or(0),
+        };
+        notes(self.request, &self.candidate.parallel, &limits)
     }
 
     /// Figures of the hardware that are those of other hardware, as text.

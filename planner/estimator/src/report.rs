@@ -30,6 +30,9 @@ pub struct EstimateReport {
     /// Figures of the hardware that are those of other hardware, as text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assumed: Vec<String>,
+    /// Values of the request that change nothing, or that go beyond what the model has, as text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Recomputed values, in forward order.
     #[serde(default)]
     pub recomputed: Vec<Recomputed>,

@@ -22,6 +22,7 @@ fn text(report: &EstimateReport) -> String {
     let text = format!(
         "model     {}, {} parameters, {:.0} bytes each\n\
          cluster   {}, {}, stack {}, {}\n\
+         batch     {}\n\
          config    {}\n\
          step      {} (80 % interval {low} to {high}), {} tokens/s per device\n\
          mfu       {} of {}, hfu {}, bubble {}\n\n",
@@ -32,6 +33,7 @@ fn text(report: &EstimateReport) -> String {
         plural(report.mesh.devices, "device"),
         inputs.stack,
         inputs.precision,
+        inputs.batch(),
         parallel::print(parallel),
         short(predicted.step_time_s),
         count(predicted.tokens_per_s_per_gpu),
@@ -41,6 +43,7 @@ fn text(report: &EstimateReport) -> String {
         percent(predicted.bubble).trim(),
     );
     text + &assumed(report)
+        + &noted(report)
         + &beyond(report)
         + &dropped(predicted.dropped)
         + &times(report)
@@ -55,18 +58,36 @@ fn assumed(report: &EstimateReport) -> String {
     if lines.is_empty() { lines } else { lines + "\n" }
 }
 
+/// Lines of the notes.
+fn noted(report: &EstimateReport) -> String {
+    let lines: String = report.notes.iter().map(|line| format!("note      {line}\n")).collect();
+    if lines.is_empty() { lines } else { lines + "\n" }
+}
+
+impl EstimateReport {
+    /// What the stack or the devices do not support, and the notes: a text on each.
+    pub fn warnings(&self) -> Vec<String> {
+        self.beyond_stack.iter().map(|beyond| unsupported(self, beyond)).chain(self.notes.clone()).collect()
+    }
+}
+
+/// Text on an item that the stack or the devices do not support.
+fn unsupported(report: &EstimateReport, Beyond { item, .. }: &Beyond) -> String {
+    let says = if item.contains(' ') { "needs" } else { "does not support" };
+    // A precision is the devices' own.
+    let subject = if item.starts_with("precision=") { &report.inputs.cluster } else { &report.inputs.stack };
+    format!("{subject} {says} {item}")
+}
+
 /// Lines on what the stack does not support, unless `--beyond-stack` is given.
 fn beyond(report: &EstimateReport) -> String {
     if report.beyond_stack.is_empty() {
         return String::new();
     }
-    let stack = &report.inputs.stack;
-    let line = |Beyond { item, source }: &Beyond| {
-        let says = if item.contains(' ') { "needs" } else { "does not support" };
+    let line = |beyond: &Beyond| {
+        let source = &beyond.source;
         let source = if source.is_empty() { String::new() } else { format!("\n          source: {source}") };
-        // A precision is the devices' own.
-        let subject = if item.starts_with("precision=") { &report.inputs.cluster } else { stack };
-        format!("warning   {subject} {says} {item}{source}\n")
+        format!("warning   {}{source}\n", unsupported(report, beyond))
     };
     let lines: String = report.beyond_stack.iter().map(line).collect();
     format!("{lines}          the figures assume that the configuration runs (--beyond-stack hides this warning)\n\n")

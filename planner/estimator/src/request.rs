@@ -7,6 +7,7 @@ use super::model_plans::ModelTraits;
 use cost::MemoryBudget;
 use ir::limits;
 use serde::{Deserialize, Serialize};
+use support::quantities::grouped;
 
 /// A model under a configuration on a cluster. Missing fields have their defaults.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -74,6 +75,14 @@ impl Default for EstimateRequest {
 }
 
 impl EstimateRequest {
+    /// The batch of a step as text: `128 sequences of 8,192 tokens, 1,048,576 tokens a step`.
+    pub fn batch(&self) -> String {
+        let [sequences, seq] = [self.global_batch, self.seq].map(grouped);
+        let tokens = grouped(self.global_batch.saturating_mul(self.seq));
+        let noun = if self.global_batch == 1 { "sequence" } else { "sequences" };
+        format!("{sequences} {noun} of {seq} tokens, {tokens} tokens a step")
+    }
+
     /// Numbers of the job that rules name, with those of its model.
     pub(super) fn job_numbers(&self, traits: ModelTraits) -> JobNumbers {
         JobNumbers { seq: Some(self.seq), global_batch: Some(self.global_batch), model: traits.numbers }

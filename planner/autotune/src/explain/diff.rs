@@ -67,6 +67,10 @@ pub struct Side {
     pub parallel: String,
     /// Number of devices.
     pub devices: u64,
+    /// What the stack or the devices do not support, and notes on the request.
+    pub warnings: Vec<String>,
+    /// Batch of a step, in words.
+    pub batch: String,
     /// Time and memory.
     pub predicted: Predicted,
 }
@@ -98,6 +102,8 @@ pub fn diff(a: &EstimateReport, b: &EstimateReport) -> Diff {
     let side = |report: &EstimateReport| Side {
         parallel: brief(&report.parallel),
         devices: report.mesh.devices,
+        warnings: report.warnings(),
+        batch: report.inputs.batch(),
         predicted: report.predicted.clone(),
     };
     Diff {
@@ -154,9 +160,18 @@ impl fmt::Display for Diff {
         for (name, side) in [("A", &self.a), ("B", &self.b)] {
             writeln!(f, "{name}         {}, {} devices", side.parallel, side.devices)?;
         }
+        if self.a.batch == self.b.batch {
+            writeln!(f, "batch     {}", self.a.batch)?;
+        }
         writeln!(f, "verdict   {}", self.message)?;
         if self.tie {
             writeln!(f, "          within the error of predictions: measure both")?;
+        }
+        let warned = [("A", &self.a), ("B", &self.b)]
+            .into_iter()
+            .flat_map(|(name, side)| side.warnings.iter().map(move |warning| format!("warning   {name}: {warning}")));
+        for line in warned {
+            writeln!(f, "{line}")?;
         }
         let options = self.job.iter().chain(&self.parallel);
         let rows: Vec<_> = options.map(|it| [it.name.clone(), it.a.clone(), it.b.clone()]).collect();

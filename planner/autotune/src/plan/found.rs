@@ -167,9 +167,12 @@ impl Scope<'_> {
             pin: request.pin.clone(),
             objective: request.objective,
             tie: request.tie,
+            tokens: None,
             days: None,
             device_hours: None,
             price: None,
+            price_per_million: None,
+            price_unit: None,
             fastest: None,
             beyond: None,
         };
@@ -254,8 +257,8 @@ fn check(request: &PlanRequest) -> Result<(), Error> {
     if !(0.0..1.0).contains(&request.tie) {
         return Err(Error::Tie { tie: request.tie });
     }
-    if let Some(price) = request.price.filter(|price| !(*price >= 0.0 && *price <= MOST_PRICE)) {
-        return Err(Error::Price { price });
+    if let Some(price) = request.price.as_ref().filter(|price| !(0.0..=MOST_PRICE).contains(&price.amount)) {
+        return Err(Error::Price { price: price.amount });
     }
     match request.tokens.filter(|tokens| !(*tokens > 0.0 && *tokens <= MOST_TOKENS)) {
         Some(tokens) => Err(Error::Tokens { tokens }),

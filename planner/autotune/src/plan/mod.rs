@@ -11,6 +11,7 @@ mod explore;
 mod found;
 mod large_microbatch;
 mod oracle;
+mod price;
 mod report;
 mod request;
 mod simplest;

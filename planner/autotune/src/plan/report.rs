@@ -56,6 +56,9 @@ pub struct Search {
     /// Share of the step by which the plan may be slower than the nominally fastest configuration.
     #[serde(default)]
     pub tie: f64,
+    /// Requested number of tokens to train on.
+    #[serde(default)]
+    pub tokens: Option<f64>,
     /// Days to train on the requested tokens.
     pub days: Option<f64>,
     /// Hours of all devices together in these days.
@@ -64,6 +67,12 @@ pub struct Search {
     /// Price of these hours, in the unit of the requested price.
     #[serde(default)]
     pub price: Option<f64>,
+    /// Price of a million tokens, in the unit of the requested price.
+    #[serde(default)]
+    pub price_per_million: Option<f64>,
+    /// Unit of the requested price, as it was given; empty if the price has none.
+    #[serde(default)]
+    pub price_unit: Option<String>,
     /// The nominally fastest configuration; `None` if it is the plan. The plan is then simpler, and slower by less than the
     /// prediction error.
     #[serde(default)]
@@ -89,9 +98,13 @@ impl Search {
     pub(crate) fn take(&mut self, plan: &EstimateReport, request: &PlanRequest) {
         let devices = plan.parallel.devices() as f64;
         let speed = plan.predicted.tokens_per_s_per_gpu * devices;
+        let hourly = request.price.as_ref();
+        self.tokens = request.tokens;
         self.days = request.tokens.map(|tokens| tokens / speed / 86400.0);
         self.device_hours = self.days.map(|days| 24.0 * days * devices);
-        self.price = self.device_hours.zip(request.price).map(|(hours, price)| hours * price);
+        self.price = self.device_hours.zip(hourly).map(|(hours, hourly)| hours * hourly.amount);
+        self.price_per_million = hourly.map(|hourly| hourly.amount * devices / 3600.0 / speed * 1e6);
+        self.price_unit = hourly.map(|hourly| hourly.unit.clone());
     }
 }
 

@@ -2,6 +2,7 @@
 
 use estimator::EstimateRequest;
 use serde::{Deserialize, Serialize};
+use support::quantities::Price;
 
 /// Objective to minimise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -54,8 +55,9 @@ pub struct PlanRequest {
     pub exhaustive: bool,
     /// Number of tokens to train on; the plan then has the number of days and of device hours.
     pub tokens: Option<f64>,
-    /// Price of an hour of a device, in any unit; with `tokens` the plan then has the price of the training.
-    pub price: Option<f64>,
+    /// Price of an hour of a device, in any unit: the plan then has the price of tokens, and with `tokens` that of the training.
+    #[serde(with = "super::price")]
+    pub price: Option<Price>,
     /// Largest chance that a device runs out of memory, in percent.
     pub headroom: f64,
     /// Fraction of a device's memory that stays free, in place of the headroom.

@@ -74,7 +74,7 @@ fn tiles(report: &PlanReport, limit: f64) -> String {
     let Interval { low, high } = predicted.interval_s;
     let (low, high) = (time(low), time(high));
     let device = predicted.memory_gib.per_stage.iter().map(|stage| stage.device).fold(0.0, f64::max);
-    let days = report.search.as_ref().and_then(|search| search.days);
+    let days = report.search.as_ref().and_then(|search| search.days.zip(search.tokens));
     let mut tiles = vec![
         ("step", time(predicted.step_time_s), format!("80 % interval {low} to {high}")),
         (
@@ -94,7 +94,7 @@ fn tiles(report: &PlanReport, limit: f64) -> String {
             "average idle share of the ranks".to_string(),
         ),
     ];
-    tiles.extend(days.map(|days| ("days", tenths(days), "for the requested tokens".to_string())));
+    tiles.extend(days.map(|(days, tokens)| ("days", tenths(days), format!("for {} tokens", count(tokens)))));
     let tile = |(name, value, more): (&str, String, String)| {
         format!(
             "<div class=\"tile\"><span>{name}</span><b>{}</b><small>{}</small></div>\n",
