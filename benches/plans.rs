@@ -192,7 +192,7 @@ fn times() {
             found.search.space as f64,
             found.search.candidates,
             began.elapsed().as_secs_f64(),
-            found.search.proved_optimal
+            found.search.complete
         );
     }
 }

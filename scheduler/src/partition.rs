@@ -8,8 +8,11 @@ use ir::staged::{Stage, StageCost, StagePart, Staged};
 use std::ops::Range;
 
 mod balance;
+mod chain;
+mod regular;
 
 pub use balance::MemoryBudget;
+pub use chain::{Chain, RunSeconds};
 
 /// An error of a partition into stages.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -87,6 +90,12 @@ pub fn balanced(
     }
     let starts = balance::starts(&weights, &pipeline.owners(), pipeline.ranks, budget);
     Ok(starts.into_iter().map(|start| start * slices).collect())
+}
+
+/// Returns the most promising partitions of pipelines that no chain is, from the class that `regular.rs` describes. `layers` are
+/// the block instances between the ends of the model.
+pub fn regular(runs: &[RunSeconds], layers: &Range<usize>, pipeline: &Pipeline) -> Vec<Vec<usize>> {
+    regular::regular(runs, layers, pipeline)
 }
 
 /// Converts the starts of a configuration (all stages but the first) to block instances. A configuration counts all slices of

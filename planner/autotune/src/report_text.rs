@@ -1,7 +1,7 @@
 //! Reports of plans as text, whose width is that of the formatter: `format!("{plan:80}")`.
 
 use crate::explain::{Planned, WhyNot, brief, differences, signed};
-use crate::plan::{Alternative, Faster, Infeasible, PlanReport, Relaxation, Search, WhatIf, Why, saved};
+use crate::plan::{Alternative, Faster, Infeasible, PlanReport, Relaxation, Search, StageCover, WhatIf, Why, saved};
 use compiler::parallel;
 use estimator::EstimateRequest;
 use std::fmt;
@@ -158,21 +158,27 @@ fn what_ifs(why: &Why, fastest: Option<&Faster>) -> String {
 fn search(search: &Search) -> String {
     let Search { space, has_more, candidates, pruned, seconds: took, optimal_under, ref pin, .. } = *search;
     let given = if pin.is_empty() { String::new() } else { format!(" with {pin}") };
+    let among = if search.covers.stages == StageCover::Listed { " among the stages below" } else { "" };
     let verdict = match (optimal_under, &search.fastest) {
-        (Some(basis), None) => format!("optimal{given} under {}", basis.text()),
+        (Some(basis), None) => format!("optimal{given}{among} under {}", basis.text()),
         (Some(basis), Some(fastest)) => format!(
-            "the simplest{given} within {} of the optimum under {}, {} away",
+            "the simplest{given} within {} of the optimum{among} under {}, {} away",
             share(search.tie),
             basis.text(),
             small_share(fastest.gain)
         ),
         (None, _) => "stopped by the deadline".to_string(),
     };
+    let stages = if among.is_empty() || optimal_under.is_none() {
+        String::new()
+    } else {
+        format!("\nstages    {}", search.stages_covered())
+    };
     // Configurations that an unfinished search did not predict are not ruled out.
     let rest =
         if optimal_under.is_some() { format!(", {} pruned by bounds", count(pruned as f64)) } else { String::new() };
     format!(
-        "search    {}{} configurations: {} predicted{rest}, in {}; {verdict}\n{}",
+        "search    {}{} configurations: {} predicted{rest}, in {}; {verdict}{stages}\n{}",
         if has_more { "more than " } else { "" },
         count(space as f64),
         count(candidates as f64),
@@ -208,6 +214,23 @@ fn beyond(report: &PlanReport, search: &Search) -> String {
     )
 }
 
+impl Search {
+    /// Boundaries between stages that a complete search has compared, as text.
+    pub(crate) fn stages_covered(&self) -> String {
+        match (self.covers.stages, self.covers.gap) {
+            (StageCover::All, _) => "all".to_string(),
+            (StageCover::Pinned, _) => "pinned".to_string(),
+            (StageCover::Listed, gap) => {
+                let others = gap.map_or_else(
+                    || "others were not searched".to_string(),
+                    |gap| format!("others would save at most {}", small_share(gap)),
+                );
+                format!("equal, with fewer layers at the ends, or balanced by predicted time; {others}")
+            }
+        }
+    }
+}
+
 /// Formats the conflict and its fixes, or the progress of an unfinished search.
 fn infeasible(answer: &Infeasible, columns: usize) -> String {
     let Infeasible { inputs, conflict, relaxations, .. } = answer;
@@ -217,6 +240,10 @@ fn infeasible(answer: &Infeasible, columns: usize) -> String {
     let mut text =
         format!("{} does not fit on {}: no configuration satisfies the request\n", inputs.model, inputs.cluster);
     text += &asked(inputs);
+    if answer.search.covers.stages == StageCover::Listed {
+        text += &format!("stages    {}\n", answer.search.stages_covered());
+    }
+    text.push('\n');
     if conflict.is_empty() {
         text += "CONFLICT: not determined before the deadline\n\n";
     } else {
@@ -235,7 +262,7 @@ fn infeasible(answer: &Infeasible, columns: usize) -> String {
 /// Lines on the job as it was understood.
 fn asked(inputs: &EstimateRequest) -> String {
     let gpus = inputs.gpus.map_or_else(String::new, |gpus| format!("devices   {}\n", grouped(gpus)));
-    format!("{gpus}batch     {}\n\n", inputs.batch())
+    format!("{gpus}batch     {}\n", inputs.batch())
 }
 
 /// Formats the progress of a search that found nothing that fits before its deadline.
@@ -243,6 +270,7 @@ fn unknown(answer: &Infeasible) -> String {
     let Infeasible { inputs, closest, search: found, .. } = answer;
     let mut text = format!("not known yet whether {} fits on {}\n", inputs.model, inputs.cluster);
     text += &asked(inputs);
+    text.push('\n');
     if let Some(closest) = closest {
         let needs = gib(closest.predicted.fullest().device);
         text += &format!("closest   {}: {needs} on its worst rank\n", brief(&closest.parallel));

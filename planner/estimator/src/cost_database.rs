@@ -7,6 +7,7 @@
 //! | `dense_costs` | [`BlockConfig`] | costs of the blocks without experts |
 //! | `partitions` | [`PartitionConfig`] | first block instance of each stage |
 //! | `timelines` | [`PipelineConfig`] | stages in their order |
+//! | `faster_stages` | [`PipelineConfig`] | boundaries that are faster than the default ones |
 //! | `frontiers` | [`BlockConfig`], instances of each block | choices of values to recompute |
 //! | `block_frontiers` | [`BlockConfig`] | the same for one instance of each block |
 //! | `offload_choices` | [`BlockConfig`] | values to recompute if the rest is offloaded |
@@ -19,6 +20,7 @@ use super::action_order::OrderCache;
 use super::blocks::{BlockFilter, Blocks, Outline, Planned, check};
 use super::candidate::{Candidate, Staged, Stepped};
 use super::error::Error;
+use super::faster_stages::faster_stages;
 use super::memory_fit::{RecomputeOptions, offloaded};
 use super::model_plans::{ModelPlans, ModelTraits};
 use super::pipeline::ScheduledPipeline;
@@ -68,6 +70,7 @@ pub(super) struct CostDatabase {
     dense_costs: CostQuery<BlockConfig, Answer<Blocks>>,
     partitions: CostQuery<PartitionConfig, Answer<Vec<usize>>>,
     timelines: CostQuery<PipelineConfig, Answer<Staged>>,
+    faster_stages: CostQuery<PipelineConfig, Answer<Vec<u32>>>,
     frontiers: CostQuery<(BlockConfig, Vec<u64>), Answer<Frontier>>,
     block_frontiers: CostQuery<BlockConfig, Answer<Vec<Vec<RecomputeChoice>>>>,
     offload_choices: CostQuery<BlockConfig, Answer<Vec<String>>>,
@@ -116,6 +119,7 @@ impl CostDatabase {
             dense_costs: Query::new(dense_costs),
             partitions: Query::new(partition),
             timelines: Query::new(timeline),
+            faster_stages: Query::new(faster_stages),
             frontiers: Query::new(frontier_of),
             block_frontiers: Query::new(block_frontiers),
             offload_choices: Query::new(offload_choice),
@@ -178,6 +182,22 @@ impl CostDatabase {
     /// The configuration does not fit the model, or its schedule does not suit it.
     pub(super) fn timeline(&self, config: &PipelineConfig) -> Answer<Staged> {
         self.timelines.get(self, config)
+    }
+
+    /// Boundaries with which the step is shorter than with the default ones, for all stages but the first; empty if none are known.
+    ///
+    /// # Errors
+    /// As [`CostDatabase::timeline`].
+    pub(super) fn faster_stages(&self, config: &PipelineConfig) -> Answer<Vec<u32>> {
+        self.faster_stages.get(self, config)
+    }
+
+    /// Calls `then` with the configuration on its platform.
+    pub(super) fn in_candidate<T>(&self, config: &PipelineConfig, then: impl FnOnce(Candidate<'_>) -> T) -> T {
+        let PipelineConfig { ref parallel, microbatches, cores_each } = *config;
+        let cluster = self.clusters.get(self, &cores_each);
+        let platform = self.platform(&cluster);
+        then(Candidate { parallel: parallel.clone(), platform, microbatches, cores_each, budget: 0.0 })
     }
 
     /// The step of a candidate, and the memory of each pipeline rank.
@@ -311,15 +331,14 @@ fn partition(database: &CostDatabase, config: &PartitionConfig) -> Answer<Vec<us
 }
 
 fn timeline(database: &CostDatabase, config: &PipelineConfig) -> Answer<Staged> {
-    let PipelineConfig { ref parallel, microbatches, cores_each } = *config;
-    let cluster = database.clusters.get(database, &cores_each);
-    let platform = database.platform(&cluster);
-    let candidate = Candidate { parallel: parallel.clone(), platform, microbatches, cores_each, budget: 0.0 };
-    let config = candidate.block_config()?;
-    let blocks = database.costs_of_layers(&config, parallel.offload)?;
-    let schedule = ScheduledPipeline::of(parallel, microbatches)?;
-    let starts = database.stage_starts(&parallel.stages, &config, &blocks, &schedule.pipeline)?;
-    candidate.staged(&blocks, &starts, &schedule, &database.orders).map(Arc::new)
+    database.in_candidate(config, |candidate| {
+        let parallel = &candidate.parallel;
+        let config = candidate.block_config()?;
+        let blocks = database.costs_of_layers(&config, parallel.offload)?;
+        let schedule = ScheduledPipeline::of(parallel, candidate.microbatches)?;
+        let starts = database.stage_starts(&parallel.stages, &config, &blocks, &schedule.pipeline)?;
+        candidate.staged(&blocks, &starts, &schedule, &database.orders).map(Arc::new)
+    })
 }
 
 fn frontier_of(database: &CostDatabase, (config, runs): &(BlockConfig, Vec<u64>)) -> Answer<Frontier> {

@@ -41,6 +41,7 @@ mod error;
 mod estimate_all;
 mod estimator;
 mod evaluator;
+mod faster_stages;
 mod headroom;
 mod job_numbers;
 mod least_bytes;

@@ -51,7 +51,7 @@ pub(super) fn explain(
 ) -> Result<Infeasible, Error> {
     let cluster = estimator.cluster(&request.cluster)?;
     let trials = Trials { estimator, request, cluster, deadline };
-    let is_known = search.proved_optimal;
+    let is_known = search.complete;
     let conflict = if is_known { trials.conflict().unwrap_or_default() } else { Vec::new() };
     let mut relaxations = Vec::new();
     if is_known {

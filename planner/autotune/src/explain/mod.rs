@@ -69,7 +69,7 @@ fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resu
     let Found { best, closest, closest_is_least, mut search, deadline } = found;
     let mut ranked = best.into_iter();
     // A search stopped before it found anything is no proof that nothing fits.
-    let stopped = || if search.proved_optimal { None } else { least::any(estimator, request, &deadline) };
+    let stopped = || if search.complete { None } else { least::any(estimator, request, &deadline) };
     let Some(best) = ranked.next().or_else(stopped) else {
         let closest = infeasible::Closest { report: closest, is_least: closest_is_least };
         let answer = infeasible::explain(estimator, request, closest, search, &deadline)?;
@@ -77,7 +77,7 @@ fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resu
     };
     let mut others: Vec<EstimateReport> = ranked.collect();
     let mut best = best;
-    let is_explored = search.proved_optimal && search.objective == Objective::Time;
+    let is_explored = search.complete && search.objective == Objective::Time;
     let explorer = is_explored.then(|| Explorer::new(estimator, request, &best.parallel, deadline.clone()));
     let explorer = explorer.transpose()?;
     if let Some(explorer) = explorer.as_ref().filter(|_| request.tie > 0.0) {
@@ -90,7 +90,7 @@ fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resu
         }
     }
     let why = why(estimator, request, &best, &others, (&search, explorer.as_ref(), &deadline))?;
-    if search.proved_optimal && search.objective == Objective::Time {
+    if search.complete && search.objective == Objective::Time {
         search.beyond = plan::beyond(estimator, request, &best, deadline.clone())?;
     }
     let alternatives = difference::alternatives(&best, others, search.objective);

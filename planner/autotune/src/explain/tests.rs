@@ -29,7 +29,7 @@ fn try_all(estimator: &Estimator, request: &PlanRequest) -> Result<Found, Error>
     all.sort_by(|a, b| a.predicted.step_time_s.total_cmp(&b.predicted.step_time_s));
     let (best, not): (Vec<_>, Vec<_>) = all.into_iter().partition(|report| report.predicted.fits);
     let closest = not.into_iter().min_by(|a, b| a.predicted.memory_gib.total.total_cmp(&b.predicted.memory_gib.total));
-    let search = Search { pin: request.pin.clone(), proved_optimal: best.is_empty(), ..Search::default() };
+    let search = Search { pin: request.pin.clone(), complete: best.is_empty(), ..Search::default() };
     let best = best.into_iter().take(request.top).collect();
     Ok(Found { best, closest, closest_is_least: true, search, ..Found::default() })
 }

@@ -63,7 +63,7 @@ pub fn why_not(
         Ok(found) => found,
         Err(error) => return Ok(answer("impossible", error.to_string(), None)),
     };
-    let is_proved = found.search.proved_optimal;
+    let is_proved = found.search.complete;
     let Some(other) = found.best.first() else {
         let closest = found.closest.as_ref();
         let told = |closest: &EstimateReport| {

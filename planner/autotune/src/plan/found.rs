@@ -2,7 +2,7 @@
 
 use super::large_microbatch::LargeMicrobatches;
 use super::oracle::Costs;
-use super::report::{Basis, Search};
+use super::report::{Basis, Covers, Search, StageCover};
 use super::request::{Objective, PlanRequest};
 use super::space::{Subspace, none_serves, space};
 use crate::error::Error;
@@ -82,7 +82,7 @@ fn found_by(
     // Sizes with odd factors are searched only if nothing else fits, then offloading, which takes host memory and bandwidth.
     let usual = Subspace { offload: false, offload_optimizer: false, odd: false };
     if let Ok(found) = scope.search(usual, false)
-        && (!found.best.is_empty() || !found.search.proved_optimal)
+        && (!found.best.is_empty() || !found.search.complete)
     {
         return Ok(found);
     }
@@ -93,7 +93,7 @@ fn found_by(
     let hosts_hold_states = work.hosts_hold_states(most, &evaluator.platform(most));
     let offload_optimizer = evaluator.offloads_optimizer() && is_open("offload_optimizer") && hosts_hold_states;
     let found = scope.search(all, !(offload || offload_optimizer))?;
-    if !(offload || offload_optimizer) || !found.best.is_empty() || !found.search.proved_optimal {
+    if !(offload || offload_optimizer) || !found.best.is_empty() || !found.search.complete {
         return Ok(found);
     }
     scope.offloading(Subspace { offload, offload_optimizer, odd: true })
@@ -122,7 +122,8 @@ impl Scope<'_> {
         let states = Subspace { offload: false, ..both };
         let kinds = if both.offload && both.offload_optimizer { vec![activations, states] } else { Vec::new() };
         let alone: Vec<Found> = kinds.into_iter().filter_map(|kind| self.search(kind, false).ok()).collect();
-        let is_proved = alone.iter().all(|found| found.search.proved_optimal);
+        let (is_complete, is_proved) =
+            (alone.iter().all(|found| found.search.complete), alone.iter().all(|found| found.search.proved_optimal));
         let value = |found: &Found| {
             let Some(best) = found.best.first() else { return f64::INFINITY };
             match self.request.objective {
@@ -132,6 +133,7 @@ impl Scope<'_> {
         };
         let fits = alone.into_iter().filter(|found| !found.best.is_empty());
         if let Some(mut least) = fits.min_by(|a, b| value(a).total_cmp(&value(b))) {
+            least.search.complete &= is_complete;
             least.search.proved_optimal &= is_proved;
             return Ok(least);
         }
@@ -155,14 +157,16 @@ impl Scope<'_> {
         // Only the bounds of experts have sampled factors.
         let is_sampled = space.experts.is_some() && !request.exhaustive;
         let basis = if is_sampled { Basis::SampledBounds } else { Basis::CostModel };
-        let so_far = |candidates: u64, proved_optimal: bool| Search {
+        let so_far = |candidates: u64, complete: bool, covers: Covers| Search {
             space: counted.configs,
             has_more: !counted.is_all,
             candidates,
             pruned: counted.configs.saturating_sub(candidates),
             seconds: began.elapsed().as_secs_f64(),
-            proved_optimal,
-            optimal_under: proved_optimal.then_some(basis),
+            complete,
+            proved_optimal: complete && covers.stages != StageCover::Listed,
+            covers,
+            optimal_under: complete.then_some(basis),
             deterministic: request.deadline.is_none(),
             pin: request.pin.clone(),
             objective: request.objective,
@@ -178,21 +182,24 @@ impl Scope<'_> {
         };
         let memory = evaluator.memory_budget(BudgetSizes::default());
         let run = |wanted: usize, memory: Option<f64>, by_memory: bool, before: u64| {
-            let mut tell = |it: search::Progress| progress(&so_far(before + it.candidates, false));
+            let mut tell = |it: search::Progress| progress(&so_far(before + it.candidates, false, Covers::default()));
             let exhaustive = request.exhaustive && memory.is_some();
             let (below, gap) = (f64::INFINITY, if memory.is_none() { CLOSE } else { 0.0 });
             let task = Task { wanted, memory, by_memory, exhaustive, below, gap, around: None, progress: &mut tell };
             let oracle = Costs { evaluator, work, space: &space, large: &large, is_limited: memory.is_some() };
             search::search(&space, &roots, &oracle, task)
         };
-        let Outcome { best, candidates, finished } =
-            run(request.top, Some(memory), request.objective == Objective::Memory, 0);
+        let by_memory = request.objective == Objective::Memory;
+        let Outcome { best, candidates, finished, others } = run(request.top, Some(memory), by_memory, 0);
+        let value = |best: &Ranked| if by_memory { best.cost.bytes } else { best.cost.seconds };
+        let covers = Covers::of(best.first().map(value), others, space.pin.has("stages"));
         debug!(?part, space = counted.configs, candidates, finished, fit = best.len(), "configurations searched");
         let report = |ranked: &Ranked| {
             let gpus = Some(ranked.parallel.devices());
             estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.cost.text.clone()) })
         };
-        let mut found = Found { search: so_far(candidates, finished), deadline: deadline.clone(), ..Found::default() };
+        let mut found =
+            Found { search: so_far(candidates, finished, covers), deadline: deadline.clone(), ..Found::default() };
         if best.is_empty() && finished && !asks_least {
             return Ok(found);
         }
@@ -203,7 +210,7 @@ impl Scope<'_> {
             }
             found.closest = least.best.first().map(report).transpose()?;
             found.closest_is_least = least.finished;
-            found.search = so_far(candidates + least.candidates, finished);
+            found.search = so_far(candidates + least.candidates, finished, covers);
             return Ok(found);
         }
         found.best = each(&best, report).into_iter().collect::<Result<_, _>>()?;

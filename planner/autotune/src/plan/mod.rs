@@ -18,14 +18,16 @@ mod simplest;
 mod space;
 mod stack_rules;
 #[cfg(test)]
+mod stage_tests;
+#[cfg(test)]
 mod tests;
 
 pub use explore::{Explorer, beyond};
 pub use found::{Found, Progress, find, find_until_cancelled};
 pub(crate) use report::saved;
 pub use report::{
-    Alternative, Basis, BindingConstraint, ChoiceNote, Conflict, Difference, Faster, Infeasible, PlanReport,
-    Relaxation, SCHEMA, Search, WhatIf, Why,
+    Alternative, Basis, BindingConstraint, ChoiceNote, Conflict, Covers, Difference, Faster, Infeasible, PlanReport,
+    Relaxation, SCHEMA, Search, StageCover, WhatIf, Why,
 };
 pub use request::{Objective, PlanRequest};
 pub(crate) use simplest::simplest;

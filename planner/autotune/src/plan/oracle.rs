@@ -31,6 +31,10 @@ impl Oracle for Costs<'_> {
         Some(Bound { bytes, ..bound })
     }
 
+    fn faster_stages(&self, parallel: &ParallelConfig) -> Option<Vec<u32>> {
+        self.evaluator.faster_stages(parallel)
+    }
+
     fn cost(&self, parallel: &ParallelConfig, limits: Limits) -> Option<CostEstimate> {
         let (parallel, StepCost { seconds, bytes }) = match (&parallel.recompute, parallel.offload) {
             (Recompute::Auto, _) | (_, Offload::Auto) => self.evaluator.fitting(parallel, limits.seconds).ok()??,
@@ -58,7 +62,11 @@ impl Costs<'_> {
             Level::Axes => self.of_axes(node, limits),
             Level::SequenceSharding => StepCost { seconds: self.of_sharing(&node.parallel), ..known },
             Level::Batch => self.of_blocks(node, limits)?,
-            Level::Pipeline => StepCost { seconds: self.evaluator.rough(&self.fastest(node)).ok()?, ..known },
+            Level::Pipeline => {
+                let seconds = self.evaluator.any_stages(&self.fastest(node), &node.schedules).ok()?;
+                StepCost { seconds, ..known }
+            }
+            Level::Stages => StepCost { seconds: self.evaluator.rough(&self.fastest(node)).ok()?, ..known },
             Level::Shards => {
                 let average = self.average_rank(node, limits)?;
                 if self.is_ruled_out(average, limits) {
@@ -129,7 +137,8 @@ impl Costs<'_> {
                 self.least_of_any(&few).map(|least| least.max(known))
             }
             Level::Batch => Some(self.of_degrees(node, limits).bytes.max(known)),
-            Level::Pipeline => {
+            Level::Pipeline => Some(known),
+            Level::Stages => {
                 let shards = self.shards(node).into_iter().map(|part| part.parallel);
                 of_shards(&shards.collect::<Vec<_>>())
             }

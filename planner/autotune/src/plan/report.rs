@@ -41,9 +41,15 @@ pub struct Search {
     pub pruned: u64,
     /// Wall-clock seconds of the search.
     pub seconds: f64,
-    /// `true` if the search is complete: under `optimal_under`, no configuration of the space is better than the plan or than
+    /// `true` if the search was not stopped: under `optimal_under`, no configuration in `covers` is better than the plan or than
     /// `fastest`, or none fits.
+    #[serde(default)]
+    pub complete: bool,
+    /// `true` if the search is complete and no configuration outside `covers` can be better either.
     pub proved_optimal: bool,
+    /// Configurations that a complete search has compared, where the space has more.
+    #[serde(default)]
+    pub covers: Covers,
     /// Basis of the proof; `None` if the search is not complete.
     #[serde(default)]
     pub optimal_under: Option<Basis>,
@@ -80,6 +86,43 @@ pub struct Search {
     /// A faster configuration with the same degrees and micro-batch that the stack does not support.
     #[serde(default)]
     pub beyond: Option<Faster>,
+}
+
+/// Configurations that a complete search has compared.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Covers {
+    /// Boundaries between stages.
+    pub stages: StageCover,
+    /// Share of the objective that other boundaries may save at most; 0 if `stages` are all or pinned, and `None` if no
+    /// configuration fits.
+    pub gap: Option<f64>,
+}
+
+/// Boundaries between stages that a complete search has compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StageCover {
+    /// All: others are ruled out by a lower bound over them, or not supported by the stack.
+    #[default]
+    All,
+    /// Equal stages, those with one or two layers fewer at the ends, and those balanced by predicted time.
+    Listed,
+    /// Those of the request alone.
+    Pinned,
+}
+
+impl Covers {
+    /// What a search covers whose best objective is `best`, if other boundaries have at least the objective `others`.
+    pub(super) fn of(best: Option<f64>, others: f64, are_pinned: bool) -> Covers {
+        let gap = best.map(|best| (1.0 - others / best).max(0.0));
+        let is_open = gap.map_or(others.is_finite(), |gap| gap > 0.0);
+        let stages = match (are_pinned, is_open) {
+            (true, _) => StageCover::Pinned,
+            (false, true) => StageCover::Listed,
+            (false, false) => StageCover::All,
+        };
+        Covers { stages, gap }
+    }
 }
 
 /// Basis of a search's proof.
@@ -268,7 +311,7 @@ pub struct Relaxation {
 impl Infeasible {
     /// True if it is known that nothing fits.
     pub fn is_known(&self) -> bool {
-        self.search.proved_optimal
+        self.search.complete
     }
 
     /// The answer as an error, with the cheapest fix: [`Error::NothingFits`], or [`Error::NotFinished`] where that is not

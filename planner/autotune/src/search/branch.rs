@@ -9,6 +9,7 @@
 //! A few configurations are searched first (`region`), since their results prune most of the rest.
 
 use super::best::{Best, Ranked};
+use super::boundaries::within;
 use super::region::Region;
 use super::space::Space;
 use super::{Bound, CostEstimate, Level, Limits, Oracle, SearchNode};
@@ -72,6 +73,8 @@ pub struct Outcome {
     pub candidates: u64,
     /// True if the search is complete: nothing better remains.
     pub finished: bool,
+    /// Lower bound on the objective over the stage boundaries that were not looked at; infinite if there are none.
+    pub others: f64,
 }
 
 /// Open node, ordered by the least guess, then the deepest level, then the oldest.
@@ -90,7 +93,7 @@ impl OpenNode {
         // Bounds of higher levels are looser. Scaling by level finds an incumbent early.
         let grows = match node.level {
             Level::Devices | Level::Degrees | Level::Axes | Level::SequenceSharding | Level::Batch => 1.15,
-            Level::Pipeline => 1.02,
+            Level::Pipeline | Level::Stages => 1.02,
             _ => 1.0,
         };
         OpenNode { bound, guess: bound * grows, known, number, node }
@@ -135,7 +138,7 @@ struct SearchState<'a> {
 /// Finds the best configurations of a space: first among the usual ones, then near the incumbent as long as it
 /// improves, then among all.
 pub fn search(space: &Space, roots: &[SearchNode], oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
-    let mut known = Known { best: Best::new(task.wanted, task.by_memory), candidates: 0 };
+    let mut known = Known { best: Best::new(task.wanted, task.by_memory), candidates: 0, others: f64::INFINITY };
     let mut gone: Vec<Region> = Vec::new();
     // A known upper bound prunes as much as a search of the usual region would.
     let is_known = task.below.is_finite();
@@ -152,8 +155,14 @@ pub fn search(space: &Space, roots: &[SearchNode], oracle: &impl Oracle, mut tas
         let is_needless = |part: &SearchNode| skips_shown && space.shows(&part.parallel);
         let is_next = |part: &SearchNode| next.holds(space, part) && is_new(part) && !is_needless(part);
         let nodes = roots.iter().filter(|node| is_next(node)).cloned().collect();
-        let parts = |node: &SearchNode| space.parts(node).into_iter().filter(is_next).collect();
-        let pass = Pass { parts: &parts, is_first: gone.is_empty(), stop: &*space.stop };
+        let faster = |node: &SearchNode| {
+            let is_wanted = next.has_other_stages() && space.is_open(node);
+            let stages = is_wanted.then(|| oracle.faster_stages(&node.parallel)).flatten();
+            stages.map(|stages| within(node, stages)).filter(|part| space.supports(part))
+        };
+        let parts = |node: &SearchNode| space.parts(node).into_iter().chain(faster(node)).filter(is_next).collect();
+        let is_open = |node: &SearchNode| space.is_open(node);
+        let pass = Pass { parts: &parts, is_open: &is_open, is_first: gone.is_empty(), stop: &*space.stop };
         let finished = go_through(nodes, &pass, oracle, &mut task, &mut known);
         let is_all = next == Region::All;
         gone.push(next);
@@ -163,8 +172,8 @@ pub fn search(space: &Space, roots: &[SearchNode], oracle: &impl Oracle, mut tas
         match open.filter(|_| finished && !is_all) {
             Some(region) => next = region,
             None => {
-                let Known { best, candidates } = known;
-                return Outcome { best: best.ranked(), candidates, finished: finished && is_all };
+                let Known { best, candidates, others } = known;
+                return Outcome { best: best.ranked(), candidates, finished: finished && is_all, others };
             }
         }
     }
@@ -174,6 +183,8 @@ pub fn search(space: &Space, roots: &[SearchNode], oracle: &impl Oracle, mut tas
 struct Known {
     best: Best,
     candidates: u64,
+    /// Lower bound on the objective over the stage boundaries that were not looked at.
+    others: f64,
 }
 
 /// Parts of a node.
@@ -182,6 +193,8 @@ type Parts<'a> = dyn Fn(&SearchNode) -> Vec<SearchNode> + Sync + 'a;
 /// One search pass over some nodes.
 struct Pass<'a> {
     parts: &'a Parts<'a>,
+    /// True for a node that has more parts than these: its stage boundaries are open.
+    is_open: &'a (dyn Fn(&SearchNode) -> bool + Sync),
     /// True if this is the first pass.
     is_first: bool,
     stop: &'a (dyn Fn() -> bool + Send + Sync),
@@ -196,17 +209,18 @@ fn go_through(
     known: &mut Known,
 ) -> bool {
     let (mut heap, mut number) = (BinaryHeap::new(), 0);
-    let Pass { parts, is_first, stop } = *pass;
+    let Pass { parts, is_open, is_first, stop } = *pass;
     for node in nodes {
         number += 1;
         heap.push(OpenNode::new(UNKNOWN, Bound { seconds: 0.0, bytes: 0.0 }, number, node));
     }
     let Task { memory, by_memory, exhaustive, below, gap, .. } = *task;
     while !heap.is_empty() {
-        let Known { best, candidates } = known;
+        let Known { best, candidates, others } = known;
         let threshold = if exhaustive { f64::INFINITY } else { (best.threshold() * (1.0 - gap)).min(below) };
         let most = if exhaustive || threshold.is_finite() { ROUND } else { DIVE };
         let round = round(&mut heap, most, threshold);
+        *others = round.iter().filter(|open| is_open(&open.node)).map(|open| open.bound).fold(*others, f64::min);
         let is_doubted = memory.is_some() && !by_memory && !exhaustive && !is_first && best.first().is_none();
         let state = SearchState { best, memory, by_memory, exhaustive, threshold, is_doubted, stop };
         let evaluations: Vec<Vec<Evaluation>> = each(&round, |waiting| state.evaluations(parts, waiting));

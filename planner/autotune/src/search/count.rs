@@ -103,7 +103,8 @@ fn recomputed(space: &Space, pp: u64, microbatches: u64) -> [u64; 2] {
     let orders = space.orders_of(pp, microbatches);
     let is_sliced = |order: &super::Order| schedules::find(order.schedules[0]).is_ok_and(|kind| kind.slices(None) > 1);
     let of = |order: &super::Order| {
-        let starts = space.starts(order.stages).len() as u64;
+        // Boundaries that the oracle adds count once, whether or not it has any.
+        let starts = space.starts(order.stages).len() as u64 + u64::from(space.opens_boundaries(order.stages));
         let longest = space.layers[0].div_ceil((pp * u64::from(order.vp.unwrap_or(1))).max(1));
         let set = space.pin.limits.set("recompute").map(|values| values.len() as u64);
         let ways = set.unwrap_or_else(|| match (space.pin.has("recompute"), &space.pin.parallel.recompute) {

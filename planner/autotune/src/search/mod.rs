@@ -5,6 +5,7 @@
 //! configurations are costed, and the best ones of each kind are retained (`best`). Only the oracle knows costs.
 
 mod best;
+mod boundaries;
 mod branch;
 mod count;
 mod divisors;
@@ -33,8 +34,10 @@ pub enum Level {
     SequenceSharding,
     /// Micro-batch size.
     Batch,
-    /// Action order, stages per rank, and stage boundaries.
+    /// Action order and stages per rank.
     Pipeline,
+    /// Stage boundaries.
+    Stages,
     /// ZeRO stage, size of the sharding group, frequency of gathers, overlap of data-parallel communication.
     Shards,
     /// Schedule among those with the action order.
@@ -49,13 +52,14 @@ pub enum Level {
 
 impl Level {
     /// All levels, in their order.
-    pub const ALL: [Level; 11] = [
+    pub const ALL: [Level; 12] = [
         Level::Devices,
         Level::Degrees,
         Level::Axes,
         Level::SequenceSharding,
         Level::Batch,
         Level::Pipeline,
+        Level::Stages,
         Level::Shards,
         Level::Schedule,
         Level::Offload,
@@ -123,6 +127,10 @@ pub trait Oracle: Sync {
     /// Lower bounds on the useful configurations of a node; `None` if no member is valid. `known` bounds a larger
     /// node.
     fn bound(&self, node: &SearchNode, known: Bound, limits: Limits) -> Option<Bound>;
+
+    /// Stage boundaries that are expected to be faster than the listed ones; `None` if none are known. Those of the configuration
+    /// are open.
+    fn faster_stages(&self, parallel: &ParallelConfig) -> Option<Vec<u32>>;
 
     /// Cost of a configuration; `None` if it is invalid or known not to be useful.
     fn cost(&self, parallel: &ParallelConfig, limits: Limits) -> Option<CostEstimate>;

@@ -21,6 +21,11 @@ impl Region {
         Region::Near(ParallelConfig { recompute: Recompute::None, offload: Offload::None, ..parallel.clone() })
     }
 
+    /// Returns whether the region has nodes with other stages than the cost model's own.
+    pub(super) fn has_other_stages(&self) -> bool {
+        *self != Region::Usual
+    }
+
     /// Returns whether the region holds all decided options of a node.
     pub(super) fn holds(&self, space: &Space, node: &SearchNode) -> bool {
         match self {
@@ -61,9 +66,7 @@ fn is_usual(space: &Space, node: &SearchNode) -> bool {
 fn is_near(centre: &ParallelConfig, SearchNode { parallel, level, schedules, .. }: &SearchNode) -> bool {
     let by = |decided: Level, is_same: bool| *level >= decided && !is_same;
     let shards = |it: &ParallelConfig| (it.zero, it.shard, it.gather, it.dp_overlap);
-    let order = || {
-        schedules.contains(&centre.schedule.as_str()) && (parallel.vp, &parallel.stages) == (centre.vp, &centre.stages)
-    };
+    let order = || schedules.contains(&centre.schedule.as_str()) && parallel.vp == centre.vp;
     let others = [
         by(Level::Degrees, parallel.tp == centre.tp)
             || by(Level::SequenceSharding, (parallel.sp, parallel.tp_overlap) == (centre.sp, centre.tp_overlap)),
@@ -73,6 +76,7 @@ fn is_near(centre: &ParallelConfig, SearchNode { parallel, level, schedules, .. 
         by(Level::Batch, parallel.mbs == centre.mbs),
         by(Level::Degrees, parallel.pp == centre.pp)
             || by(Level::Pipeline, order())
+            || by(Level::Stages, parallel.stages.is_empty() == centre.stages.is_empty())
             || by(Level::Schedule, parallel.schedule == centre.schedule),
         by(Level::Shards, shards(parallel) == shards(centre)),
     ];

@@ -326,8 +326,13 @@ impl Space {
     /// Parts of a node, one level deeper, that can be supported; empty for a single configuration.
     pub fn parts(&self, node: &SearchNode) -> Vec<SearchNode> {
         let mut parts = self.all_parts(node);
-        parts.retain(|part| (self.supported)(&Level::ALL[..=part.level as usize], &part.parallel));
+        parts.retain(|part| self.supports(part));
         parts
+    }
+
+    /// Returns whether a node's decided options can be supported.
+    pub(super) fn supports(&self, node: &SearchNode) -> bool {
+        (self.supported)(&Level::ALL[..=node.level as usize], &node.parallel)
     }
 
     fn all_parts(&self, node: &SearchNode) -> Vec<SearchNode> {
@@ -341,7 +346,8 @@ impl Space {
                 .collect(),
             Level::SequenceSharding => self.batches(node),
             Level::Batch => self.pipelines(node),
-            Level::Pipeline => self.shards(node),
+            Level::Pipeline => self.with_boundaries(node),
+            Level::Stages => self.shards(node),
             Level::Shards => schedules(node),
             Level::Schedule => self.with_offload(node),
             Level::Offload => self.recomputations(node),
@@ -481,39 +487,12 @@ impl Space {
         let microbatches = self.global_batch / (parallel.dp * parallel.mbs);
         let mut nodes = Vec::new();
         for order in self.orders_of(parallel.pp, microbatches) {
-            for stages in self.starts(order.stages) {
-                let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
-                let parallel = ParallelConfig { schedule, vp, stages, ..parallel.clone() };
-                let (level, devices, schedules) = (Level::Pipeline, node.devices, Arc::clone(&order.schedules));
-                nodes.push(SearchNode { parallel, level, devices, schedules });
-            }
+            let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
+            let parallel = ParallelConfig { schedule, vp, ..parallel.clone() };
+            let (level, devices, schedules) = (Level::Pipeline, node.devices, Arc::clone(&order.schedules));
+            nodes.push(SearchNode { parallel, level, devices, schedules });
         }
         nodes
-    }
-
-    /// Candidate stage boundaries. The empty list is the cost model's own partition. The others have equal stages
-    /// except the first and the last, which have one or two layers fewer, as in Llama 3 405B (Dubey et al. 2024,
-    /// section 3.3.2).
-    pub(super) fn starts(&self, stages: u64) -> Vec<Vec<u32>> {
-        if self.pin.has("stages") {
-            return vec![self.pin.parallel.stages.clone()];
-        }
-        let [layers, before] = self.layers;
-        let mut all = vec![Vec::new()];
-        if !self.choices.stages {
-            return all;
-        }
-        for (first, last) in [(1, 1), (0, 1), (1, 0), (0, 2), (1, 2), (2, 1), (2, 0), (2, 2)] {
-            let whole = layers + first + last;
-            let each = whole / stages;
-            // With two stages, one layer fewer on both is an even split.
-            let uneven = stages > 2 || (stages == 2 && first != last);
-            if uneven && whole.is_multiple_of(stages) && each + before > first.max(last) {
-                let start = |stage: u64| (before + stage * each - first) as u32;
-                all.push((1..stages).map(start).collect());
-            }
-        }
-        all
     }
 
     /// Options for activation offload.

@@ -88,6 +88,7 @@ pub(super) fn search(search: Option<&Search>) -> String {
         ("pruned by bounds, or as duplicates", count(search.pruned as f64)),
         ("seconds", format!("{:.2}", search.seconds)),
         ("optimal under", proved.to_string()),
+        ("stages", search.stages_covered()),
         ("pinned", if search.pin.is_empty() { "nothing".to_string() } else { search.pin.clone() }),
     ];
     table(&["search", ""], &rows.map(|(name, value)| vec![name.to_string(), value]))

@@ -1,0 +1,138 @@
+//! Stage boundaries by predicted time: partitions that are faster than the cost model's own, and a lower bound over all of them.
+
+use super::candidate::Candidate;
+use super::cost_database::CostDatabase;
+use super::error::Error;
+use super::evaluator::Evaluator;
+use super::pipeline::ScheduledPipeline;
+use super::projection::PipelineConfig;
+use super::relaxation::Relaxation;
+use ir::options::{Offload, ParallelConfig, Recompute};
+use scheduler::partition::{Chain, RunSeconds, regular};
+use scheduler::placement::{Pipeline, Placement};
+use scheduler::schedules::{self, ScheduleKind};
+use std::sync::Arc;
+
+/// Share of the step that other stages must save to be stated: less is no reason to depart from the default.
+const WORTH_STATING: f64 = 1e-3;
+
+impl Evaluator {
+    /// Stage boundaries, in the form of [`ParallelConfig::stages`], with which the step of a configuration is predicted to be
+    /// shorter than with the default ones, if all activations are saved on the device. Returns `None` if none are known.
+    ///
+    /// In a chain they are those of least paths ([`Chain`]); otherwise the fastest of some regular partitions ([`regular`]).
+    pub fn faster_stages(&self, parallel: &ParallelConfig) -> Option<Vec<u32>> {
+        let (recompute, offload) = (Recompute::None, Offload::None);
+        let plain = ParallelConfig { recompute, offload, stages: Vec::new(), ..parallel.clone() };
+        let config = PipelineConfig::of(&plain, 0, self.microbatches(parallel), self.cores_each(parallel));
+        let stages = self.database.faster_stages(&config).ok()?;
+        (!stages.is_empty()).then(|| stages.to_vec())
+    }
+
+    /// Lower bound on the seconds of a step over all stage boundaries, in any of some schedules with the same stages.
+    ///
+    /// # Errors
+    /// As [`Evaluator::cost`].
+    pub fn any_stages(&self, parallel: &ParallelConfig, names: &[&str]) -> Result<f64, Error> {
+        let candidate = self.candidate(parallel.clone());
+        let blocks = self.block_costs(&candidate.parallel)?;
+        let schedule = ScheduledPipeline::of(parallel, candidate.microbatches)?;
+        let kinds: Vec<&ScheduleKind> = names.iter().filter_map(|name| schedules::find(name).ok()).collect();
+        let ahead =
+            |rank: u32| kinds.iter().map(|kind| ahead(kind, rank, &schedule.pipeline)).max().unwrap_or(u32::MAX);
+        Ok(Relaxation::of(&candidate, &blocks).any_stages(&schedule, &ahead))
+    }
+}
+
+/// Upper bound on the forwards of a rank before its first backward in a chain.
+fn ahead(kind: &ScheduleKind, rank: u32, pipeline: &Pipeline) -> u32 {
+    if kind.has_fixed_order() { kind.min_in_flight(rank, pipeline) } else { pipeline.microbatches }
+}
+
+impl Relaxation<'_> {
+    /// Lower bound over all stage boundaries: of a chain, by the paths through its ranks; of other placements, by the rank with
+    /// most work, since layers are indivisible and the ends of the model have their ranks.
+    fn any_stages(&self, schedule: &ScheduledPipeline, ahead: &dyn Fn(u32) -> u32) -> f64 {
+        let ScheduledPipeline { kind, ref pipeline } = *schedule;
+        let seconds = match pipeline.placement {
+            Placement::Chain if pipeline.slices == 1 => {
+                let chain = Chain::new(&self.run_seconds(), pipeline, ahead, kind.splits_backward, 0.0);
+                chain.fastest().map_or(0.0, |(least, _)| least)
+            }
+            Placement::Bidirectional => 0.0,
+            _ => f64::from(pipeline.microbatches) * self.fullest_rank(pipeline),
+        };
+        (seconds + self.platform.fixed()) * self.platform.stragglers(self.parallel.devices())
+    }
+
+    /// Seconds of each block instance.
+    fn run_seconds(&self) -> Vec<RunSeconds> {
+        let seconds = |&block: &usize| {
+            let profile = &self.fast.profiles[block];
+            RunSeconds { f: profile.f.total(), i: profile.i.total(), w: profile.w.total() }
+        };
+        self.fast.outline.runs.iter().map(seconds).collect()
+    }
+
+    /// Lower bound on the seconds of a micro-batch on the rank with most work: the least time in which all ranks together have
+    /// room for as many layers as the model has, beside its ends.
+    fn fullest_rank(&self, pipeline: &Pipeline) -> f64 {
+        let (seconds, layers) = (self.run_seconds(), &self.fast.outline.layers);
+        let total = |runs: &[RunSeconds]| runs.iter().map(|run| run.total()).sum::<f64>();
+        let mut ends = vec![0.0; pipeline.ranks as usize];
+        ends[pipeline.rank(0, 0) as usize] += total(&seconds[..layers.start]);
+        ends[pipeline.rank(pipeline.stages() - 1, 0) as usize] += total(&seconds[layers.end..]);
+        let each = seconds[layers.clone()].iter().map(|run| run.total()).fold(f64::INFINITY, f64::min);
+        let most = ends.iter().copied().fold(0.0, f64::max);
+        if layers.is_empty() || each <= 0.0 {
+            return most;
+        }
+        let room = |load: f64| ends.iter().map(|end| ((load - end) / each + ROOM).floor()).sum::<f64>();
+        let is_enough = |load: &f64| *load >= most && room(*load) >= layers.len() as f64;
+        // The rank with most work has a number of layers, and one of the ends or none.
+        let least = |end: f64| (0..=layers.len()).map(|number| end + number as f64 * each).find(is_enough);
+        let ends = ends.iter().copied().filter(|end| *end > 0.0).chain([0.0]);
+        ends.filter_map(least).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Rounding error that a number of layers may have.
+const ROOM: f64 = 1e-6;
+
+impl Candidate<'_> {
+    /// Partitions that may be faster than the default one, in which `hop` seconds lie between stages.
+    fn partitions(&self, open: &Relaxation<'_>, schedule: &ScheduledPipeline, hop: f64) -> Vec<Vec<usize>> {
+        let ScheduledPipeline { kind, ref pipeline } = *schedule;
+        let runs = open.run_seconds();
+        if pipeline.placement != Placement::Chain {
+            return regular(&runs, &open.fast.outline.layers, pipeline);
+        }
+        let chain = Chain::new(&runs, pipeline, |rank| ahead(kind, rank, pipeline), kind.splits_backward, hop);
+        let Some((seconds, last)) = chain.fastest() else { return Vec::new() };
+        let first = chain.longest_stages_first(seconds);
+        [last].into_iter().chain(first).collect()
+    }
+}
+
+/// The fastest of the promising partitions by a simulated step; empty if the default one is as fast.
+pub(super) fn faster_stages(database: &CostDatabase, config: &PipelineConfig) -> Result<Arc<Vec<u32>>, Error> {
+    database.in_candidate(config, |candidate| {
+        let blocks = database.block_costs(&candidate.block_config()?)?;
+        let schedule = ScheduledPipeline::of(&candidate.parallel, candidate.microbatches)?;
+        let seconds = |stages: &[u32]| {
+            let parallel = ParallelConfig { stages: stages.to_vec(), ..config.parallel.clone() };
+            let staged = database.timeline(&PipelineConfig { parallel, ..config.clone() })?;
+            Ok::<_, Error>((candidate.step(&blocks, &staged).0.seconds, staged.hops.first().copied().unwrap_or(0.0)))
+        };
+        let (own, hop) = seconds(&[])?;
+        let mut best = (own * (1.0 - WORTH_STATING), Vec::new());
+        for starts in candidate.partitions(&Relaxation::of(&candidate, &blocks), &schedule, hop) {
+            let stages: Vec<u32> = starts[1..].iter().map(|&start| start as u32).collect();
+            let (step, _) = seconds(&stages)?;
+            if step < best.0 {
+                best = (step, stages);
+            }
+        }
+        Ok(Arc::new(best.1))
+    })
+}
