@@ -3,6 +3,7 @@
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Execution of backwards.
@@ -36,17 +37,24 @@ pub struct Patience<'a> {
     pub deadline: Option<Instant>,
     /// Receives diagnostic lines.
     pub log: &'a (dyn Fn(&str) + Sync),
+    /// Set by a search that ends before it has tried all candidates.
+    pub stopped: Option<&'a AtomicBool>,
 }
 
 impl Patience<'static> {
     /// No deadline, and no log.
-    pub const ENDLESS: Patience<'static> = Patience { deadline: None, log: &|_| {} };
+    pub const ENDLESS: Patience<'static> = Patience { deadline: None, log: &|_| {}, stopped: None };
 }
 
 impl Patience<'_> {
     /// Returns whether the deadline has passed.
     pub fn is_over(&self) -> bool {
         is_over(self.deadline)
+    }
+
+    /// Notes that the search has left candidates out.
+    pub fn stop(&self) {
+        self.stopped.iter().for_each(|stopped| stopped.store(true, Ordering::Relaxed));
     }
 }
 

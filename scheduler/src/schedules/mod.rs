@@ -149,7 +149,7 @@ fn warm_starts<'a>(
     problem: &'a Problem<'a>,
     log: &'a (dyn Fn(&str) + Sync),
 ) -> impl Iterator<Item = (&'static str, Schedule)> + 'a {
-    let patience = Patience { deadline: problem.deadline, log };
+    let patience = Patience { deadline: problem.deadline, log, stopped: None };
     SCHEDULES.iter().filter(|kind| kind.order != OrderBasis::Solved).filter_map(move |kind| {
         let pipeline = problem.pipeline;
         let fits = kind.pipeline(pipeline.ranks, Some(pipeline.chunks), pipeline.microbatches).ok()?;

@@ -13,6 +13,7 @@ use scheduler::problem::{Backward, Objective, Patience, Problem};
 use scheduler::schedules::{OrderBasis, ScheduleKind, UnknownSchedule, find, solve};
 use scheduler::simulate::{Sends, SimulateError, Timeline, can_run, simulate};
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Request for a schedule.
@@ -100,6 +101,9 @@ pub struct ScheduleReport {
     pub unit: String,
     /// True if the same request always gives the same order.
     pub deterministic: bool,
+    /// True if a search ended before it had tried all candidates, at its deadline or at its limit of work.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
     /// The most memory each rank holds.
     pub peak_memory: Vec<f64>,
     /// Violations of the memory limit; empty if there are none. Not a field of the JSON.
@@ -261,6 +265,7 @@ pub fn report_telling(
         engine: made.engine.into(),
         status: Status::of(over_limit.is_empty(), optimal),
         deterministic: made.deterministic,
+        stopped: made.stopped && !optimal,
         peak_memory: timeline.peak_memory.clone(),
         least_limit: (!over_limit.is_empty()).then(|| least_limit(&costs, &pipeline)),
         unit: costs.unit,
@@ -320,13 +325,15 @@ struct Made {
     bound: Option<f64>,
     optimal: bool,
     deterministic: bool,
+    /// A search has left candidates out.
+    stopped: bool,
 }
 
 impl Made {
     /// Order shown if none keeps the limits; its peaks show the excess.
     fn least(problem: &Problem) -> Made {
         let schedule = optimal::least_memory(problem);
-        Made { schedule, engine: "none", bound: None, optimal: false, deterministic: true }
+        Made { schedule, engine: "none", bound: None, optimal: false, deterministic: true, stopped: false }
     }
 }
 
@@ -339,13 +346,14 @@ fn make(
     if kind.order == OrderBasis::Solved {
         return Ok(match solve(problem, log) {
             Ok(Answer { schedule, bound, engine, optimal, deterministic, .. }) => {
-                Made { schedule, engine, bound: Some(bound), optimal, deterministic }
+                Made { schedule, engine, bound: Some(bound), optimal, deterministic, stopped: !optimal }
             }
             Err(_) => Made::least(problem),
         });
     }
     let constraint = |why| Error::Constraint { kind: kind.name, why };
-    let patience = Patience { deadline: problem.deadline, log };
+    let stopped = AtomicBool::new(false);
+    let patience = Patience { deadline: problem.deadline, log, stopped: Some(&stopped) };
     let schedule = match kind.make_within(problem.costs, problem.pipeline, &patience) {
         Ok(schedule) => schedule,
         Err(_) if below_least(problem.costs, problem.pipeline).is_some() => return Ok(Made::least(problem)),
@@ -360,7 +368,7 @@ fn make(
         Backward::Fused | Backward::Auto => schedule,
     };
     let deterministic = problem.deadline.is_none() || !kind.searches();
-    Ok(Made { schedule, engine: "rule", bound: None, optimal: false, deterministic })
+    Ok(Made { schedule, engine: "rule", bound: None, optimal: false, deterministic, stopped: stopped.into_inner() })
 }
 
 /// The best bound there is; where the limits are broken, one without regard to them.

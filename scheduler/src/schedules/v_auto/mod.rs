@@ -37,6 +37,9 @@ pub(super) fn v_auto(costs: &StageCosts, pipeline: &Pipeline, patience: &Patienc
     Ok(block::schedule("v-auto", &best, false))
 }
 
+/// Slots of all rows that each of the two phases fills without a deadline: about twenty seconds of work.
+const MOST_SLOTS: usize = 200_000_000;
+
 /// Number of building blocks between two lines of progress.
 const TOLD_EVERY: u64 = 64;
 
@@ -158,7 +161,7 @@ impl V<'_> {
     ///
     /// Above 2p, each further micro-batch takes a rank at least the time of its passes. So all blocks are evaluated with 2p
     /// first, and with all micro-batches in the order of these spans, until the rest cannot be better. The first phase may take
-    /// half of the time.
+    /// half of the time. Without a deadline each phase evaluates as many blocks as fill [`MOST_SLOTS`].
     fn best_of_blocks(&self, patience: &Patience<'_>) -> Option<(f64, Vec<BlockRow>)> {
         let few = self.microbatches.min(2 * self.ranks);
         let half = patience.deadline.map(|deadline| {
@@ -166,7 +169,7 @@ impl V<'_> {
             now + deadline.saturating_duration_since(now) / 2
         });
         let first = if few < self.microbatches { Patience { deadline: half, ..*patience } } else { *patience };
-        let tried = (1..).zip(blocks(self.ranks)).take_while(|_| !first.is_over());
+        let tried = (1..).zip(blocks(self.ranks)).take_while(|&(number, _)| self.goes_on(number, few, &first));
         let span = |(number, (seed, block)): (u64, (Seed, Block))| {
             if number.is_multiple_of(TOLD_EVERY) {
                 (patience.log)(&format!("v-auto: {number} building blocks tried"));
@@ -178,8 +181,10 @@ impl V<'_> {
         let work = |rank| Pass::ALL.iter().map(|&pass| self.seconds(rank, pass)).sum::<f64>();
         let least_more = (self.microbatches - few) as f64 * (0..self.ranks).map(work).fold(0.0, f64::max);
         let mut best: Option<(f64, Vec<BlockRow>)> = None;
-        for (span, seed) in tried {
-            if patience.is_over() || best.as_ref().is_some_and(|(least, _)| span + least_more >= least - self.epsilon) {
+        for (number, (span, seed)) in (1..).zip(tried) {
+            if best.as_ref().is_some_and(|(least, _)| span + least_more >= least - self.epsilon)
+                || !self.goes_on(number, self.microbatches, patience)
+            {
                 break;
             }
             let rows =
@@ -192,6 +197,17 @@ impl V<'_> {
             }
         }
         best
+    }
+
+    /// Returns whether the block of a number may be evaluated, with so many micro-batches.
+    fn goes_on(&self, number: u64, microbatches: usize, patience: &Patience<'_>) -> bool {
+        let slots = self.ranks * microbatches.max(2 * self.ranks) * PERIOD;
+        let most = (MOST_SLOTS / slots.max(1)).max(1) as u64;
+        let goes_on = if patience.deadline.is_some() { !patience.is_over() } else { number <= most };
+        if !goes_on {
+            patience.stop();
+        }
+        goes_on
     }
 
     /// Returns the largest number of chunk activations that a rank's limit allows, at most 2p.

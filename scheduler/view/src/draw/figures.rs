@@ -2,6 +2,7 @@
 
 use super::axis::figure;
 use crate::report::{ScheduleReport, Status};
+use scheduler::schedules::{OrderBasis, ScheduleKind, find};
 
 pub(super) fn title(report: &ScheduleReport) -> String {
     let ScheduleReport { kind, stages, microbatches, chunks, .. } = report;
@@ -16,9 +17,24 @@ pub fn verdict(report: &ScheduleReport) -> String {
         Status::Feasible => {
             let above = 100.0 * report.gap / (1.0 - report.gap);
             let above = if above >= 0.05 { format!("{above:.1}") } else { figure(above) };
-            format!("at most {above} % above the best")
+            format!("{}at most {above} % above the best{}", method(report), end(report))
         }
         Status::Infeasible => "above the memory limit".to_string(),
+    }
+}
+
+/// A word on a search that proves nothing by itself.
+fn method(report: &ScheduleReport) -> &'static str {
+    let is_heuristic = |kind: &ScheduleKind| kind.searches() && kind.order != OrderBasis::Solved;
+    if find(&report.kind).is_ok_and(is_heuristic) { "by a heuristic, " } else { "" }
+}
+
+/// A word on a search that has left candidates out.
+fn end(report: &ScheduleReport) -> &'static str {
+    match (report.stopped, report.deterministic) {
+        (false, _) => "",
+        (true, true) => "; the search stopped at its limit of work, --deadline gives it more",
+        (true, false) => "; the search stopped at its deadline",
     }
 }
 

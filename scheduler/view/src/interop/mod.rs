@@ -121,6 +121,7 @@ pub fn report_imported(
         status: Status::of(memory.is_empty(), optimal),
         unit: costs.unit,
         deterministic: true,
+        stopped: false,
         peak_memory: timeline.peak_memory.clone(),
         least_limit: None,
         over_limit: memory.iter().map(Violation::to_string).collect(),
