@@ -4,6 +4,7 @@ use ir::options::Offload;
 use meshwright::Plan;
 use meshwright::autotune::plan::{Basis, Found, Objective, PlanReport, PlanRequest, find};
 use meshwright::compiler::error::Error;
+use meshwright::compiler::parallel::Pins;
 use meshwright::estimator::{EstimateRequest, Estimator};
 
 fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
@@ -108,6 +109,100 @@ fn pins_hold_and_all_devices_are_used() {
     }
     let fewer = PlanRequest { max_gpus: Some(8), ..request("tiny-llama", "h100", 5, 32, "mbs=1,pp=1") };
     assert_eq!(plan(&estimator, &fewer).best[0].parallel.devices(), 8);
+}
+
+/// Values of each key of a configuration that pins may have.
+const VALUES: [(&str, &[&str]); 20] = [
+    ("dp", &["1", "2", "8"]),
+    ("tp", &["1", "2", "4"]),
+    ("pp", &["1", "2", "4"]),
+    ("cp", &["1", "2"]),
+    ("ep", &["1", "2"]),
+    ("etp", &["1", "2"]),
+    ("sp", &["true", "false"]),
+    ("zero", &["0", "1", "3", "0|1"]),
+    ("mbs", &["1", "2", "4"]),
+    ("schedule", &["1f1b", "gpipe", "interleaved-1f1b", "zb-v", "dualpipe", "zb-h1|1f1b"]),
+    ("rank_order", &["pp,dp,tp", "dp,pp,cp,tp"]),
+    ("vp", &["1", "2", "3"]),
+    ("group", &["4"]),
+    ("cp_kind", &["ring", "allgather", "ulysses"]),
+    ("shard", &["2", "all"]),
+    ("gather", &["use", "step"]),
+    ("recompute", &["none", "full", "full:1", "selective:mlp", "auto"]),
+    ("offload", &["none", "all", "all:1"]),
+    ("tp_overlap", &["true", "false", "default"]),
+    ("stages", &["1", "even"]),
+];
+
+/// Pins are kept as they are given, or refused by name.
+#[test]
+fn an_answer_has_its_pins_or_names_them() {
+    let mut dice = 3u64;
+    let mut draw = |below: usize| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) as usize % below
+    };
+    let estimator = Estimator::new();
+    let (mut kept, mut refused) = (0, 0);
+    for case in 0..160 {
+        let mut keys: Vec<usize> = (0..1 + draw(4)).map(|_| draw(VALUES.len())).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let pins: Vec<String> = keys
+            .into_iter()
+            .map(|key| (VALUES[key].0, VALUES[key].1[draw(VALUES[key].1.len())]))
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        let pin = pins.join(",");
+        let model = if case % 3 == 0 { "tiny-moe" } else { "tiny-llama" };
+        let request = PlanRequest { beyond_stack: true, top: 2, ..request(model, "h100", 8, 32, &pin) };
+        match find(&estimator, &request, &|_| {}).map_err(Error::from) {
+            Ok(found) => {
+                let pins = Pins::parse(&pin).unwrap();
+                for report in &found.best {
+                    let text = meshwright::compiler::parallel::print(&report.parallel);
+                    assert!(pins.holds(&report.parallel), "{model} {pin}: {text}");
+                }
+                kept += usize::from(!found.best.is_empty());
+            }
+            Err(error) => {
+                let message = error.to_string();
+                let is_named = |pin: &String| message.contains(pin.split('=').next().unwrap());
+                assert!(pins.iter().any(is_named), "{model} {pin}: {message}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(kept > 60 && refused > 30, "{kept} kept, {refused} refused");
+}
+
+/// 1F1B has one stage per rank. Interleaved 1F1B is another schedule, on one pipeline rank too.
+#[test]
+fn pinned_schedules_are_not_exchanged() {
+    let estimator = Estimator::new();
+    let told = |pin: &str| {
+        let found = find(&estimator, &request("tiny-llama", "h100", 8, 32, pin), &|_| {}).map_err(Error::from);
+        found.map(|found| text(&found))
+    };
+    for pin in ["schedule=1f1b,vp=2", "pp=4,vp=3,schedule=1f1b"] {
+        let message = told(pin).unwrap_err().to_string();
+        assert!(
+            message.contains("it has 1 chunk per rank") && message.contains("interleaved-1f1b"),
+            "{pin}: {message}"
+        );
+        let asked = request("tiny-llama", "h100", 8, 32, "").under(format!("dp=2,{pin}"));
+        let message = Error::from(estimator.estimate(&asked).unwrap_err()).to_string();
+        assert!(message.contains("it has 1 chunk per rank"), "{pin}: {message}");
+    }
+    for (pin, has) in [
+        ("pp=1,vp=2", "schedule=interleaved-1f1b"),
+        ("pp=2,vp=2", "schedule=interleaved-1f1b"),
+        ("pp=2,vp=1", "vp=1"),
+        ("pp=2", "schedule=1f1b"),
+    ] {
+        assert!(told(pin).is_ok_and(|text| text.contains(has)), "{pin}: {:?}", told(pin));
+    }
 }
 
 #[test]

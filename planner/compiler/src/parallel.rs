@@ -13,6 +13,7 @@ pub use pins::Pins;
 
 use ir::limits;
 use ir::options::{Offload, ParallelConfig, Recompute};
+use scheduler::placement::Placement;
 use scheduler::schedules;
 
 /// Reads a configuration that can be compiled; the empty text is one device.
@@ -25,10 +26,11 @@ pub fn parse(text: &str) -> Result<ParallelConfig, ParallelError> {
     Ok(parallel)
 }
 
-/// Reads a configuration of the whole grammar, whether or not this version can run it; the empty text is one device.
+/// Reads a configuration of the whole grammar, whether or not this version can run it; the empty text is one device. If no schedule
+/// is given, several stages per rank have interleaved 1F1B (Narayanan et al. 2021).
 ///
 /// # Errors
-/// An unknown key, a value that cannot be, or a key given twice.
+/// An unknown key, a value that cannot be, a key given twice, or stages per rank that the given schedule does not have.
 pub fn parse_any(text: &str) -> Result<ParallelConfig, ParallelError> {
     let mut parallel = ParallelConfig::default();
     let mut seen: Vec<&str> = Vec::new();
@@ -38,6 +40,9 @@ pub fn parse_any(text: &str) -> Result<ParallelConfig, ParallelError> {
         }
         seen.push(key);
         set(&mut parallel, key, &values)?;
+    }
+    if !seen.contains(&"schedule") {
+        parallel.schedule = schedules::with_chunks(&parallel.schedule, parallel.vp).to_string();
     }
     check_degrees(&parallel)?;
     Ok(parallel)
@@ -191,7 +196,18 @@ fn check_degrees(parallel: &ParallelConfig) -> Result<(), ParallelError> {
     if order != ["cp", "dp", "pp", "tp"] {
         return Err(ParallelError::RankOrder { order: parallel.rank_order.join(",") });
     }
+    check_chunks(parallel)?;
     check_starts(parallel)
+}
+
+/// Stages per rank that the schedule has. An unknown schedule is refused where it is made.
+fn check_chunks(ParallelConfig { vp, schedule, .. }: &ParallelConfig) -> Result<(), ParallelError> {
+    let (Some(vp), Ok(kind)) = (*vp, schedules::find(schedule)) else { return Ok(()) };
+    let refused = |why| ParallelError::Chunks { schedule: kind.name, vp, why, instead: kind.interleaved_as };
+    let pipeline = kind.pipeline(1, Some(vp), 1).map_err(refused)?;
+    // The stages of a search for an order are a chain in a configuration.
+    let is_one = pipeline.placement != Placement::Chain || vp == 1;
+    is_one.then_some(()).ok_or_else(|| refused(format!("a chain has 1 chunk per rank, not {vp}")))
 }
 
 /// One start per stage except the first. An unknown or impossible schedule is refused where it is made.
@@ -251,12 +267,30 @@ mod tests {
         assert_eq!(parse("").unwrap(), ParallelConfig::default());
     }
 
+    /// A schedule follows from the stages per rank only if none is given.
+    #[test]
+    fn a_given_schedule_is_kept() {
+        let schedule = |text| parse(text).unwrap().schedule;
+        assert_eq!(schedule("pp=4,vp=3"), "interleaved-1f1b");
+        assert_eq!([schedule("pp=4"), schedule("pp=4,vp=1"), schedule("pp=4,vp=1,schedule=1f1b")], ["1f1b"; 3]);
+        assert_eq!(schedule("pp=4,vp=3,schedule=looped-bfs"), "looped-bfs");
+        for kind in schedules::SCHEDULES {
+            for vp in 1..4 {
+                let read = parse_any(&format!("vp={vp},schedule={}", kind.name));
+                let allowed = kind.pipeline(1, Some(vp), 1);
+                let is_allowed = allowed.is_ok_and(|it| it.placement != Placement::Chain || vp == 1);
+                assert_eq!(read.is_ok_and(|it| it.schedule == kind.name), is_allowed, "{} {vp}", kind.name);
+            }
+        }
+    }
+
     #[test]
     fn only_changed_keys_are_printed() {
         for text in [
             "",
             "tp=2",
             "pp=2,zero=1,vp=1",
+            "pp=2,schedule=interleaved-1f1b,vp=2",
             "cp=2,cp_kind=ring",
             "pp=2,stages=3",
             "recompute=full,offload=all:2",
@@ -332,6 +366,12 @@ mod tests {
             ("dp=2,,tp=2", "is empty"),
             ("tp=0", "1 or more"),
             ("vp=0", "1 or more"),
+            (
+                "pp=4,vp=3,schedule=1f1b",
+                "`schedule=1f1b,vp=3`: it has 1 chunk per rank, not 3; take schedule=interleaved-1f1b",
+            ),
+            ("pp=4,schedule=interleaved-1f1b,vp=1", "it has 2 or more chunks per rank, not 1"),
+            ("pp=4,schedule=zb-v,vp=3", "it has 2 chunks per rank, not 3; leave out `vp` or `schedule`"),
             ("rank_order=pp,dp", "each of pp, dp, cp and tp once"),
             ("pp=2,stages=1,2", "1 of them for pp=2"),
             ("cp=2,rank_order=pp,dp,tp", "each of pp, dp, cp and tp once"),

@@ -10,8 +10,7 @@ use ir::zero_groups::ZeroGroup;
 use scheduler::schedules;
 use transforms::slices::SliceError;
 
-/// Configuration of a text on `gpus` devices. A missing dp is derived, and 1F1B with several stages per rank is interleaved
-/// 1F1B (Narayanan et al. 2021).
+/// Configuration of a text on `gpus` devices. A missing dp is derived.
 ///
 /// # Errors
 /// The text is not a configuration, or its degrees do not fit together.
@@ -27,7 +26,6 @@ pub(super) fn config_on(text: &str, gpus: Option<u64>) -> Result<ParallelConfig,
             return Err(Error::Devices { dp, tp, pp, cp, devices: parallel.devices(), gpus });
         }
     }
-    parallel.schedule = schedules::with_chunks(&parallel.schedule, parallel.vp).to_string();
     schedules::find(&parallel.schedule)?;
     check_groups(&parallel)?;
     Ok(parallel)

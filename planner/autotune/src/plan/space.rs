@@ -63,6 +63,9 @@ pub(super) fn space(
     let platform = evaluator.platform(request.gpus);
     let schedule = pin.has("schedule").then(|| vec![pin.parallel.schedule.clone()]);
     let schedule = schedule.or_else(|| pin.limits.set("schedule").map(<[String]>::to_vec));
+    // One rank has several stages only if pins say so.
+    let is_alone = pin.has("pp") && pin.parallel.pp == 1 && pin.has("vp");
+    let schedule = schedule.or_else(|| is_alone.then(|| vec![pin.parallel.schedule.clone()]));
     let slices = slice(&model, 2).is_ok();
     let supports = evaluator.stack().supports.clone();
     let choices = Choices { odd, ..choices(&supports) };
@@ -80,7 +83,9 @@ pub(super) fn space(
         slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.parallel.slices.unwrap_or(1)),
         orders: {
             let supports = supports.clone();
-            remembered(move |pp, microbatches| orders(pp, microbatches, (schedule.as_deref(), &supports), slices))
+            let states_chunks = pin.has("vp") || pin.limits.is_limited("vp");
+            let asked = AskedOrders { schedules: schedule, states_chunks, slices };
+            remembered(move |pp, microbatches| orders(pp, microbatches, &asked, &supports))
         },
         common_schedules: SCHEDULES.iter().filter(|kind| kind.is_common).map(|kind| kind.name).collect(),
         choices,
@@ -127,24 +132,33 @@ fn batch_of(model: &Model) -> u64 {
     model.dim_of(DimRole::Batch).map_or(1, |dim| dim.size)
 }
 
-/// Pins of a text. 1F1B with several stages per rank is interleaved 1F1B.
+/// Pins of a text.
 fn pin(text: &str) -> Result<Pin, Error> {
     let limits = Pins::parse(text)?;
-    let mut parallel = limits.fixed.clone();
+    let parallel = limits.fixed.clone();
     let set = limits.set("schedule").into_iter().flatten();
     for schedule in set.chain([&parallel.schedule]) {
         schedules::find(schedule).map_err(estimator::Error::from)?;
     }
-    parallel.schedule = schedules::with_chunks(&parallel.schedule, parallel.vp).to_string();
     Ok(Pin { parallel, keys: limits.keys().map(str::to_string).collect(), limits })
+}
+
+/// Part of the pins, and of the model, that orders depend on.
+struct AskedOrders {
+    /// Names of pinned schedules.
+    schedules: Option<Vec<String>>,
+    /// True if the stages per rank are pinned. A configuration then states them for schedules with a number of their own too.
+    states_chunks: bool,
+    /// True if the model's blocks run slices of a sequence in turn.
+    slices: bool,
 }
 
 /// Orders of a pipeline. One rank has one order: its micro-batches follow each other. A schedule kind that searches for its
 /// order takes seconds per configuration, so it is in the space only if pinned. Slices need a model whose blocks run them in
 /// turn.
-fn orders(pp: u64, microbatches: u64, (given, supports): (Option<&[String]>, &Supports), slices: bool) -> Vec<Order> {
+fn orders(pp: u64, microbatches: u64, asked: &AskedOrders, supports: &Supports) -> Vec<Order> {
     let (Ok(ranks), Ok(microbatches)) = (u32::try_from(pp), u32::try_from(microbatches)) else { return Vec::new() };
-    let known = SCHEDULES.iter().filter(|kind| match given {
+    let known = SCHEDULES.iter().filter(|kind| match &asked.schedules {
         Some(names) => names.iter().any(|name| kind.name == name),
         None if ranks == 1 => kind.name == ParallelConfig::default().schedule,
         None => !kind.searches() && supports.schedule(kind.name),
@@ -153,12 +167,13 @@ fn orders(pp: u64, microbatches: u64, (given, supports): (Option<&[String]>, &Su
     let mut alike: Vec<(Option<u32>, Pipeline, bool)> = Vec::new();
     for kind in known {
         let choices: Vec<Option<u32>> = match kind.chunks {
-            Chunks::Just(_) => vec![None],
+            _ if kind.placement == Placement::Chain => vec![asked.states_chunks.then_some(1)],
+            Chunks::Just(own) => vec![asked.states_chunks.then_some(own)],
             Chunks::From(least) => (least..=MOST_CHUNKS).map(Some).collect(),
         };
         for vp in choices {
             let Ok(pipeline) = kind.pipeline(ranks, vp, microbatches) else { continue };
-            if !kind.accepts(&pipeline) || (pipeline.slices > 1 && !slices) {
+            if !kind.accepts(&pipeline) || (pipeline.slices > 1 && !asked.slices) {
                 continue;
             }
             let class = (vp, pipeline, !kind.splits_backward);
@@ -166,9 +181,8 @@ fn orders(pp: u64, microbatches: u64, (given, supports): (Option<&[String]>, &Su
                 Some(at) => orders[at].schedules = with(&orders[at].schedules, kind, &pipeline),
                 None => {
                     alike.push(class);
-                    let chunks = if pipeline.placement == Placement::Chain { 1 } else { pipeline.chunks };
-                    let schedules = Schedules::from([kind.name]);
-                    orders.push(Order { schedules, vp, chunks, stages: u64::from(pipeline.stages()) });
+                    let (schedules, stages) = (Schedules::from([kind.name]), u64::from(pipeline.stages()));
+                    orders.push(Order { schedules, vp, chunks: pipeline.chunks, stages });
                 }
             }
         }

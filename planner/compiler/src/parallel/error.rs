@@ -130,6 +130,18 @@ pub enum ParallelError {
         /// The order.
         order: String,
     },
+    /// The schedule does not have that number of stages per rank.
+    #[error("`schedule={schedule},vp={vp}`: {why}")]
+    Chunks {
+        /// Name of the schedule.
+        schedule: &'static str,
+        /// Stages per rank.
+        vp: u32,
+        /// The cause.
+        why: String,
+        /// Name of the schedule that has several stages per rank, if it is derived from this one.
+        instead: Option<&'static str>,
+    },
     /// The number of stages differs from that of the schedule.
     #[error(
         "`stages` lists the first block of each stage but the first: {starts} of them for pp={pp}{},schedule={schedule}, \
@@ -181,6 +193,10 @@ impl Coded for ParallelError {
         match self {
             ParallelError::NotInThisVersion { instead, .. } => Some((*instead).to_string()),
             ParallelError::ZeroGroups(error) => Some(error.help()),
+            ParallelError::Chunks { instead: Some(name), .. } => {
+                Some(format!("take schedule={name}, or leave out `vp`"))
+            }
+            ParallelError::Chunks { .. } => Some("leave out `vp` or `schedule`".to_string()),
             ParallelError::UnknownKey { key } => {
                 let renamed = RENAMED.iter().find(|(old, _)| old == key);
                 Some(match (renamed, nearest(key, KEYS.iter().map(|key| key.name))) {
