@@ -90,7 +90,6 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
     let source = ModelSource::open(&inputs.model)?;
     let model = open(&source, &parallel, inputs.seq, DType::F32)?.model;
     let size = |role| model.dim_of(role).map_or(0, |dim| dim.size);
-    let memory = &report.predicted.memory_gib;
     Ok(Job {
         model: inputs.model.clone(),
         adapters: ModelSource::split(&inputs.model).1.map(str::to_string),
@@ -107,8 +106,8 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
         predicted: format!(
             "predicted: {} a step, {:.1} of {:.1} GiB on the peak-memory device",
             support::units::time(report.predicted.step_time_s),
-            memory.total,
-            memory.capacity
+            report.predicted.fullest().device,
+            report.predicted.memory_gib.capacity
         ),
         parallel,
         order: None,

@@ -161,6 +161,57 @@ fn a_page_holds_all_that_it_shows() {
     assert_eq!(page.matches("<table").count(), page.matches("</table>").count());
 }
 
+/// The word after a text, up to a space.
+fn word_after<'a>(text: &'a str, before: &str) -> &'a str {
+    let from = text.find(before).unwrap_or_else(|| panic!("no `{before}` in\n{text}")) + before.len();
+    text[from..].split_whitespace().next().unwrap_or_default()
+}
+
+/// A plan has one memory and one time, in text, JSON, page and export: those of its fullest device and of its step.
+#[test]
+fn a_plan_has_one_memory_and_one_time() {
+    let folder = Folder::new("one-figure");
+    for job in [
+        "llama3-8b --gpus 8 --seq 8k --global-batch 128 --pin tp=2,mbs=1",
+        "llama3-70b --gpus 64 --seq 4k --global-batch 64 --pin tp=8,pp=4,mbs=1,schedule=1f1b,zero=1",
+        "mixtral-8x7b --gpus 32 --seq 4k --global-batch 64 --pin tp=2,pp=4,mbs=1,schedule=1f1b,zero=1,ep=8",
+    ] {
+        folder.answer(&format!("plan {job} --format json -o plan.json"));
+        let plan: Value = serde_json::from_str(&folder.read("plan.json")).unwrap();
+        let memory = &plan["predicted"]["memory_gib"];
+        let held = memory["total"].as_f64().unwrap();
+        let rank = memory["worst_rank"].as_u64().unwrap() as usize;
+        assert_eq!(memory["per_stage"][rank]["device"].as_f64(), Some(held), "{job}");
+        let step = support::units::time(plan["predicted"]["step_time_s"].as_f64().unwrap());
+        let [exact, short] = [format!("{held:.2}"), format!("{held:.1}")];
+
+        let text = folder.answer(&format!("plan {job}"));
+        assert_eq!(word_after(&text, "most on a device "), exact, "{job}");
+        assert!(text.contains(&format!("step      {step} (80 % interval")), "{job}: {step}\n{text}");
+        assert!(text.contains(&format!("pipeline rank {rank} uses {short} GiB of")), "{job}: {short}\n{text}");
+        let page = folder.answer("explain plan.json --format html");
+        assert_eq!(word_after(&page, "<span>memory of the worst rank</span><b>"), short, "{job}");
+        assert!(page.contains(&format!("<span>step</span><b>{step}</b>")), "{job}: {step}");
+        let export = folder.answer("export plan.json --to megatron");
+        assert!(export.contains(&format!("predicted: {step} a step, {short} of")), "{job}: {step}, {short}\n{export}");
+    }
+}
+
+/// A pipeline's idle time is that of the average rank, and the waiting of the busiest rank is a part of its step.
+#[test]
+fn idle_ranks_and_the_busiest_rank_are_told_apart() {
+    let folder = Folder::new("bubble");
+    let job = "llama3-8b --gpus 8 --seq 4k --global-batch 16 --parallel pp=8,mbs=1,schedule=1f1b";
+    let text = folder.answer(&format!("estimate {job}"));
+    let estimate: Value = serde_json::from_str(&folder.answer(&format!("estimate {job} --format json"))).unwrap();
+    let predicted = &estimate["predicted"];
+    let idle = format!("bubble {:.1} % on average\n", 100.0 * predicted["bubble"].as_f64().unwrap());
+    let waits = predicted["time_s"]["bubble"].as_f64().unwrap() / predicted["step_time_s"].as_f64().unwrap();
+    assert!(text.contains(&idle) && text.contains("STEP OF THE BUSIEST RANK"), "{idle}\n{text}");
+    let row = text.lines().find(|line| line.starts_with("waiting in the pipeline")).expect(&text);
+    assert!(row.ends_with(&format!("{:.1} %", 100.0 * waits)), "{row}: {waits}");
+}
+
 #[test]
 fn a_plan_is_run() {
     let folder = Folder::new("train");

@@ -98,7 +98,7 @@ impl Prediction<'_> {
         let room = (capacity / held).ln();
         let shares = step.shares;
         let worst_rank =
-            (0..per_stage.len()).max_by(|&a, &b| per_stage[a].reserved.total_cmp(&per_stage[b].reserved)).unwrap_or(0);
+            (0..per_stage.len()).max_by(|&a, &b| per_stage[a].device.total_cmp(&per_stage[b].device)).unwrap_or(0);
         let fits = holds(*budget, platform.cluster, &per_stage);
         Ok(EstimateReport {
             schema: SCHEMA.to_string(),
@@ -129,7 +129,7 @@ impl Prediction<'_> {
                 time_s: shares,
                 exposed_comm_s: Comm { tp: shares.tp, cp: shares.cp, ep: shares.ep, dp: shares.dp, pp: shares.p2p },
                 memory_gib: Memory {
-                    total: per_stage[worst_rank].reserved,
+                    total: per_stage[worst_rank].device,
                     worst_rank,
                     capacity: capacity / GIB,
                     usable: budget / GIB,

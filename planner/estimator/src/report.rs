@@ -208,9 +208,9 @@ pub struct Comm {
 /// Memory of devices, in GiB.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Memory {
-    /// Reserved on the worst rank.
+    /// Device memory of the worst rank: [`StageMemory::device`]. It is the memory of the configuration wherever one number is given.
     pub total: f64,
-    /// Pipeline rank with most reserved memory.
+    /// Pipeline rank with most device memory.
     pub worst_rank: usize,
     /// Memory of a device.
     #[serde(default)]

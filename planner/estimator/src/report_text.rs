@@ -25,7 +25,7 @@ fn text(report: &EstimateReport) -> String {
          batch     {}\n\
          config    {}\n\
          step      {} (80 % interval {low} to {high}), {} tokens/s per device\n\
-         mfu       {} of {}, hfu {}, bubble {}\n\n",
+         mfu       {} of {}, hfu {}, bubble {} on average\n\n",
         inputs.model,
         count(predicted.parameters as f64),
         predicted.bytes_per_parameter,
@@ -128,7 +128,7 @@ fn times(report: &EstimateReport) -> String {
         .filter(|(_, seconds)| *seconds > 0.0)
         .map(|(name, seconds)| [name.to_string(), short(seconds), percent(seconds / predicted.step_time_s)])
         .collect();
-    table(["WHERE THE STEP GOES", "TIME", "SHARE"], &rows)
+    table(["STEP OF THE BUSIEST RANK", "TIME", "SHARE"], &rows)
 }
 
 /// Table of the memory of each pipeline rank, in GiB.

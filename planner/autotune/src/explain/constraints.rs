@@ -95,7 +95,7 @@ fn batch(best: &EstimateReport) -> Option<BindingConstraint> {
     let waits = predicted.time_s.bubble / predicted.step_time_s > TIE;
     let message = if stages > 1 && microbatches < MICROBATCHES_PER_STAGE * stages && waits {
         format!(
-            "{batch} sequences make {microbatches} micro-batches for {stages} pipeline ranks: waiting takes {}, {} of the step; \
+            "{batch} sequences make {microbatches} micro-batches for {stages} pipeline ranks: the busiest rank waits {}, {} of the step; \
              a larger global batch would reduce it",
             time(predicted.time_s.bubble),
             share(predicted.time_s.bubble / predicted.step_time_s)

@@ -208,7 +208,7 @@ impl Diff {
             plain("80 % interval", &interval),
             grown("tokens/s/device", &|it| it.tokens_per_s_per_gpu, count),
             plain("MFU", &|it| percent(it.mfu)),
-            plain("idle in the pipeline", &|it| percent(it.bubble)),
+            plain("bubble, average of ranks", &|it| percent(it.bubble)),
             grown("memory", &|it| it.fullest().device, gib),
             plain("fits", &|it| if it.fits { "yes" } else { "no" }.to_string()),
         ]

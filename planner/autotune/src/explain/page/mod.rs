@@ -73,7 +73,6 @@ fn tiles(report: &PlanReport, limit: f64) -> String {
     let predicted = &plan.predicted;
     let Interval { low, high } = predicted.interval_s;
     let (low, high) = (time(low), time(high));
-    let device = predicted.memory_gib.per_stage.iter().map(|stage| stage.device).fold(0.0, f64::max);
     let days = report.search.as_ref().and_then(|search| search.days.zip(search.tokens));
     let mut tiles = vec![
         ("step", time(predicted.step_time_s), format!("80 % interval {low} to {high}")),
@@ -87,7 +86,7 @@ fn tiles(report: &PlanReport, limit: f64) -> String {
             percent(predicted.mfu).trim().to_string(),
             format!("with recomputation (HFU): {}", percent(predicted.hfu).trim()),
         ),
-        ("memory of the worst rank", gib(device), format!("of {}", gib(limit))),
+        ("memory of the worst rank", gib(predicted.fullest().device), format!("of {}", gib(limit))),
         (
             "pipeline bubble",
             percent(predicted.bubble).trim().to_string(),
