@@ -10,8 +10,9 @@ mod famous;
 mod page;
 
 use meshwright::autotune::explain::{self, brief};
-use meshwright::autotune::plan::find;
-use meshwright::compiler::parallel::pinned;
+use meshwright::autotune::plan::{Found, Search, find};
+use meshwright::compiler::parallel::{self, Pins, pinned, print};
+use meshwright::cost::{CLUSTERS, Cluster};
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator};
 use meshwright::{PlanReport, PlanRequest, Planned};
 use page::root;
@@ -109,7 +110,7 @@ fn agrees(name: &str, estimator: &Estimator, plan: &PlanReport) {
     let again = predicted(estimator, plan, &plan.chosen.inputs.parallel);
     assert_eq!(again.predicted, plan.chosen.predicted, "{name}");
     for other in &plan.alternatives {
-        let text = meshwright::compiler::parallel::print(&other.parallel);
+        let text = print(&other.parallel);
         assert_eq!(predicted(estimator, plan, &text).predicted, other.predicted, "{name}: {text}");
         let difference = other.difference.as_ref().expect("alternatives are explained");
         let slower = other.predicted.step_time_s / step - 1.0;
@@ -117,13 +118,13 @@ fn agrees(name: &str, estimator: &Estimator, plan: &PlanReport) {
     }
     let search = plan.search.as_ref().expect("a plan has a search");
     if let Some(fastest) = &search.fastest {
-        let text = meshwright::compiler::parallel::print(&fastest.parallel);
+        let text = print(&fastest.parallel);
         assert_eq!(predicted(estimator, plan, &text).predicted.step_time_s, fastest.step_time_s, "{name}: {text}");
         assert!(fastest.step_time_s <= step && fastest.gain <= search.tie, "{name}: {text}");
     }
     for note in &plan.why.as_ref().expect("a plan has reasons").choices {
         let Some(saves) = note.saves_s else { continue };
-        let whole = meshwright::compiler::parallel::print(&plan.chosen.parallel);
+        let whole = print(&plan.chosen.parallel);
         let other = predicted(estimator, plan, &pinned(&whole, &note.against));
         let more = other.predicted.step_time_s - step;
         assert!(
@@ -132,6 +133,98 @@ fn agrees(name: &str, estimator: &Estimator, plan: &PlanReport) {
             note.choice,
             note.against
         );
+    }
+}
+
+/// Keys that mean nothing without another one: they are compared under one value of it.
+const CONTEXTS: [(&str, &str); 8] = [
+    ("sp", "tp"),
+    ("tp_overlap", "tp"),
+    ("cp_kind", "cp"),
+    ("vp", "pp"),
+    ("schedule", "pp"),
+    ("stages", "pp"),
+    ("gather", "zero"),
+    ("shard", "zero"),
+];
+
+/// Nothing that an answer states is a configuration of the request that fits and is faster than the plan by more than the tie, and each
+/// choice is compared with another value of itself.
+fn knows_no_better(name: &str, estimator: &Estimator, request: &PlanRequest, plan: &PlanReport) {
+    let pins = Pins::parse(&request.pin).unwrap();
+    assert!(pins.holds(&plan.chosen.parallel), "{name}: {}", request.pin);
+    let whole = print(&plan.chosen.parallel);
+    let reasons = plan.why.as_ref().expect("a plan has reasons");
+    let others = plan.alternatives.iter().map(|other| print(&other.parallel));
+    let noted = reasons.choices.iter().filter(|note| note.saves_s.is_some()).map(|note| pinned(&whole, &note.against));
+    let supposed = reasons.what_if.iter().map(|what_if| what_if.parallel.clone());
+    let step = plan.chosen.predicted.step_time_s;
+    let [fewest, most] = request.devices();
+    for text in others.chain(noted).chain(supposed) {
+        let other = predicted(estimator, plan, &text);
+        let is_asked = (fewest..=most).contains(&other.mesh.devices) && pins.holds(&other.parallel);
+        let slower = other.predicted.step_time_s / step - 1.0;
+        assert!(!is_asked || !other.predicted.fits || slower >= -request.tie, "{name}: {text} is {slower} slower");
+    }
+    for note in &reasons.choices {
+        let key = note.choice.split('=').next().unwrap_or_default();
+        for (_, context) in CONTEXTS.iter().filter(|(of, _)| *of == key) {
+            assert!(!parallel::has_key(&note.against, context), "{name}, {}: {}", note.choice, note.against);
+        }
+    }
+    let search = plan.search.as_ref().expect("a plan has a search");
+    assert!(!search.complete || search.gap.is_none(), "{name}: {:?}", search.gap);
+    supposes(name, estimator, plan);
+}
+
+/// What-if changes save what they say, and no two rows are of nearly the same hardware, or of that of another vendor.
+fn supposes(name: &str, estimator: &Estimator, plan: &PlanReport) {
+    let what_ifs = &plan.why.as_ref().expect("a plan has reasons").what_if;
+    let fastest = plan.search.as_ref().and_then(|search| search.fastest.as_ref());
+    let base = fastest.map_or(plan.chosen.predicted.step_time_s, |fastest| fastest.step_time_s);
+    let mut sizes = Vec::new();
+    for what_if in what_ifs {
+        let gain = 1.0 - what_if.step_time_s / base;
+        assert!((what_if.gain - gain).abs() < ROUNDING, "{name}: {what_if:?} of {base}");
+        if let Some(size) = what_if.condition.strip_prefix("memory ") {
+            sizes.push(size.split(' ').next().unwrap().parse::<f64>().unwrap());
+        }
+        if let Some((_, device)) = what_if.condition.split_once(", as on ") {
+            let own = estimator.cluster(&plan.chosen.inputs.cluster).unwrap().device.vendor.clone();
+            let mut all = CLUSTERS.iter().filter_map(|preset| Cluster::parse(preset.text).ok());
+            assert!(all.any(|other| other.device.name == device && other.device.vendor == own), "{name}: {device}");
+        }
+    }
+    assert!(sizes.windows(2).all(|pair| pair[1] > 1.04 * pair[0]), "{name}: {sizes:?}");
+}
+
+/// One configuration has one memory, and text, page and exports state it.
+fn has_one_memory(name: &str, estimator: &Estimator, plan: &PlanReport) {
+    let predicted = &plan.chosen.predicted;
+    let held = predicted.fullest().device;
+    assert_eq!(predicted.memory_gib.total, held, "{name}");
+    assert!(plan.to_string().contains(&format!("most on a device {held:.2} (")), "{name}: {held}");
+    let page = explain::page(estimator, plan).unwrap();
+    assert!(page.contains(&format!("<span>memory of the worst rank</span><b>{}</b>", gib(held))), "{name}: {held}");
+    let job = meshwright::exporting::job(estimator, &plan.chosen).unwrap();
+    let [step, memory] = [time(predicted.step_time_s), format!("{held:.1} of")];
+    assert!(job.predicted.contains(&step) && job.predicted.contains(&memory), "{name}: {}", job.predicted);
+}
+
+/// A plan as if its search had been stopped after the slowest of its configurations.
+fn stopped(estimator: &Estimator, Asked { name, request }: &Asked, plan: &PlanReport) -> PlanReport {
+    let slowest = plan.alternatives.last().map_or(&plan.chosen.parallel, |other| &other.parallel);
+    let best = vec![estimator.estimate(&request.of(slowest)).unwrap()];
+    let search = Search {
+        complete: false,
+        proved_optimal: false,
+        optimal_under: None,
+        fastest: None,
+        ..plan.search.clone().unwrap()
+    };
+    match explain::plan(estimator, request, Found { best, search, ..Found::default() }).unwrap() {
+        Planned::Best(plan) => *plan,
+        Planned::Infeasible(none) => panic!("{name}: {none}"),
     }
 }
 
@@ -149,6 +242,19 @@ fn row(asked: &Asked, plan: &PlanReport) -> String {
     )
 }
 
+/// The plan of a search that was stopped is the best that its answer knows.
+#[test]
+fn stopped_plans_know_no_better() {
+    let estimator = Estimator::new();
+    for asked in requests().iter().step_by(5) {
+        let plan = stopped(&estimator, asked, &planned(&estimator, asked));
+        can_be_run(&asked.name, &plan.chosen);
+        agrees(&asked.name, &estimator, &plan);
+        let strict = PlanRequest { tie: ROUNDING, ..asked.request.clone() };
+        knows_no_better(&asked.name, &estimator, &strict, &plan);
+    }
+}
+
 #[test]
 fn plans_can_be_run_and_their_numbers_agree() {
     let (estimator, mut table) = (Estimator::new(), String::new());
@@ -161,6 +267,8 @@ fn plans_can_be_run_and_their_numbers_agree() {
         can_be_run(&asked.name, &plan.chosen);
         adds_up(&asked.name, &plan.chosen);
         agrees(&asked.name, &estimator, &plan);
+        knows_no_better(&asked.name, &estimator, &asked.request, &plan);
+        has_one_memory(&asked.name, &estimator, &plan);
         table += &row(asked, &plan);
     }
     page::holds(MARKS, &table);

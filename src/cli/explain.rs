@@ -5,8 +5,7 @@ use super::request::asked;
 use super::{Answer, json};
 use crate::error::Error;
 use crate::groups::groups;
-use autotune::explain::{self, Planned, read_plan, request_of};
-use autotune::plan::Found;
+use autotune::explain::{self, read_plan, request_of};
 use autotune::plan::PlanReport;
 use clap::Args;
 use compiler::deadline::Deadline;
@@ -78,7 +77,7 @@ impl Explain {
             return Answer::done(text).put(self.output.as_deref());
         }
         let (estimator, deadline) = (Estimator::new(), Deadline::asked(request.deadline)?);
-        let plan = explained(&estimator, read_plan(&request.plan)?, deadline.clone())?;
+        let plan = explained(&estimator, read_plan(&request.plan)?, &deadline)?;
         let width = text_width(self.output.as_deref());
         let text = match (&request.why_not, self.format) {
             (Some(pins), format) => compared(format, (&estimator, width), &plan, pins, &deadline)?,
@@ -105,15 +104,10 @@ fn in_groups(plan: &PlanReport, name: &str, format: PlanFormat) -> Result<String
 }
 
 /// The plan with its explanation: a configuration that was given, by `estimate`, is explained against those near it.
-fn explained(estimator: &Estimator, plan: PlanReport, deadline: Deadline) -> Result<PlanReport, Error> {
+fn explained(estimator: &Estimator, plan: PlanReport, deadline: &Deadline) -> Result<PlanReport, Error> {
     if plan.why.is_some() {
         return Ok(plan);
     }
     let request = request_of(&plan);
-    let searched = plan.search.clone();
-    let found = Found { best: vec![plan.chosen], deadline, ..Found::default() };
-    match explain::plan(estimator, &request, found)? {
-        Planned::Best(best) => Ok(PlanReport { search: searched, ..*best }),
-        Planned::Infeasible(_) => Err(Error::fault("explain", "a configuration that was given is lost")),
-    }
+    Ok(explain::given(estimator, &request, plan, deadline)?)
 }

@@ -1,9 +1,9 @@
 //! Reports of plans as text, whose width is that of the formatter: `format!("{plan:80}")`.
 
 use crate::explain::{Planned, WhyNot, brief, differences, signed};
-use crate::plan::{Alternative, Faster, Infeasible, PlanReport, Relaxation, Search, StageCover, WhatIf, Why, saved};
+use crate::plan::{Alternative, Gap, Infeasible, PlanReport, Relaxation, Search, StageCover, WhatIf, Why, saved};
 use compiler::parallel;
-use estimator::EstimateRequest;
+use estimator::{EstimateReport, EstimateRequest};
 use std::fmt;
 use support::quantities::{Price, grouped};
 use support::table::table;
@@ -72,7 +72,7 @@ fn explanation(report: &PlanReport, width: usize) -> String {
         parts.push(runners_up(report));
     }
     if let Some(why) = report.why.as_ref().filter(|why| !why.what_if.is_empty()) {
-        parts.push(what_ifs(why, report.search.as_ref().and_then(|search| search.fastest.as_ref())));
+        parts.push(what_ifs(why, &report.chosen));
     }
     parts.extend(report.search.as_ref().map(|found| search(found) + &beyond(report, found)));
     parts.join("\n")
@@ -142,15 +142,14 @@ fn shortened(parallel: &str) -> String {
     parallel::pins(parallel).into_iter().map(short).collect::<Vec<_>>().join(",")
 }
 
-/// Table of what-if changes. If the plan is not the fastest configuration, the head of the savings names the time that they are
+/// Table of what-if changes. If the plan is not the fastest known configuration, the head of the savings names the time that they are
 /// relative to.
-fn what_ifs(why: &Why, fastest: Option<&Faster>) -> String {
+fn what_ifs(why: &Why, plan: &EstimateReport) -> String {
     let row = |what_if: &WhatIf| {
         let saved = saved(what_if.gain).unwrap_or_else(|| "nothing".to_string());
         [what_if.condition.clone(), time(what_if.step_time_s), saved, shortened(&what_if.parallel)]
     };
-    let saves =
-        fastest.map_or_else(|| "SAVES".to_string(), |fastest| format!("SAVES OF {}", time(fastest.step_time_s)));
+    let saves = why.savings_of(plan).map_or_else(|| "SAVES".to_string(), |base| format!("SAVES OF {}", time(base)));
     table(["IF", "STEP", &saves, "BEST CONFIG FOUND"], &why.what_if.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -167,8 +166,9 @@ fn search(search: &Search) -> String {
             basis.text(),
             small_share(fastest.gain)
         ),
-        (None, _) => "stopped by the deadline".to_string(),
+        (None, _) => stopped(search),
     };
+    let warning = if search.gap.is_some_and(Gap::is_wide) { EARLY } else { "" };
     let stages = if among.is_empty() || optimal_under.is_none() {
         String::new()
     } else {
@@ -178,7 +178,7 @@ fn search(search: &Search) -> String {
     let rest =
         if optimal_under.is_some() { format!(", {} pruned by bounds", count(pruned as f64)) } else { String::new() };
     format!(
-        "search    {}{} configurations: {} predicted{rest}, in {}; {verdict}{stages}\n{}",
+        "search    {}{} configurations: {} predicted{rest}, in {}; {verdict}{stages}\n{warning}{}",
         if has_more { "more than " } else { "" },
         count(space as f64),
         count(candidates as f64),
@@ -201,6 +201,18 @@ fn training(search: &Search) -> String {
         .price_per_million
         .map_or_else(String::new, |price| format!("price     {} for a million tokens{unnamed}\n", in_unit(price)));
     days + &price
+}
+
+/// Warning of a search that was stopped far from the optimum.
+const EARLY: &str =
+    "warning   the search was stopped early: a longer --deadline, or none, may find a much better plan\n";
+
+/// Verdict of a search that the deadline stopped, with the distance from the optimum.
+pub(crate) fn stopped(search: &Search) -> String {
+    let gap = search.gap.map_or_else(String::new, |Gap { at_most, under }| {
+        format!(", at most {} above the optimum under {}", share(at_most), under.text())
+    });
+    format!("stopped by the deadline{gap}")
 }
 
 /// Line on a faster configuration that the stack does not support.
@@ -289,7 +301,8 @@ fn why_not(plan: &PlanReport, answer: &WhyNot, width: usize) -> String {
     };
     text += &format!("{:<9} {found}\n", answer.asked);
     text += &hung(&format!("{:<9} ", answer.verdict), &answer.message, width);
-    if answer.difference.as_ref().is_some_and(|difference| difference.tie) && answer.verdict == "slower" {
+    let is_timed = matches!(answer.verdict, "slower" | "faster");
+    if answer.difference.as_ref().is_some_and(|difference| difference.tie) && is_timed {
         text += &format!("          {TIE}\n");
     }
     let changes = |unit: fn(f64) -> String, changes: &[(&'static str, f64)], whole: f64| {

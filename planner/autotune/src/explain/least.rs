@@ -1,9 +1,9 @@
 //! Feasibility check without a search: it predicts the configurations that need least memory.
 
 use super::brief::holds;
-use super::pool::Pool;
+use super::known::Known;
 use crate::error::Error;
-use crate::plan::PlanRequest;
+use crate::plan::{Objective, PlanRequest};
 use crate::search::divisors;
 use compiler::deadline::Deadline;
 use compiler::parallel::{Pins, parse_any, pinned, print};
@@ -14,6 +14,10 @@ use std::collections::HashSet;
 
 /// Tried sizes of expert groups; not used without experts.
 const EXPERTS: [u64; 3] = [1, 8, 64];
+
+/// Share of the time that is left in which one of the configurations of least memory is chosen; the rest is for changes that make it
+/// faster.
+const CHOICE: f64 = 0.5;
 
 /// The deadline passed before it was known whether anything fits.
 pub(super) struct Stopped;
@@ -53,7 +57,9 @@ pub(super) fn any(estimator: &Estimator, request: &PlanRequest, deadline: &Deadl
     let on = |gpus| PlanRequest { gpus, max_gpus: None, ..request.clone() };
     let small = tried.into_iter().find_map(|gpus| {
         let request = on(gpus);
-        fitting(estimator, &request, deadline).ok().flatten().map(|small| (request, small))
+        let chosen = fitting(estimator, &request, &deadline.share(CHOICE));
+        let small = chosen.or_else(|_| fitting(estimator, &request, deadline)).ok().flatten();
+        small.map(|small| (request, small))
     });
     small.map(|(request, small)| climbed(estimator, &request, small, deadline))
 }
@@ -66,12 +72,10 @@ pub(super) fn climbed(
     from: EstimateReport,
     deadline: &Deadline,
 ) -> EstimateReport {
-    let Some(pool) = Pool::around(estimator, request, &from, &[], deadline) else { return from };
-    let faster = pool.reports().filter(|report| report.predicted.fits && time(report) < time(&from));
-    match faster.min_by(|a, b| time(a).total_cmp(&time(b))) {
-        Some(next) => climbed(estimator, request, next.clone(), deadline),
-        None => from,
-    }
+    let by_time = PlanRequest { objective: Objective::Time, top: 1, ..request.clone() };
+    let mut known = Known::new(&by_time, from, Vec::new());
+    known.climb(estimator, &by_time, deadline);
+    known.best
 }
 
 fn time(report: &EstimateReport) -> f64 {
@@ -142,11 +146,14 @@ fn smallest(
             }
             let is_asked = parallel.devices() == devices && holds(&parallel, &request.pin) && fits(&parallel);
             if is_asked && known.insert(parallel.clone()) {
-                asked.push(request.under(print(&parallel)));
+                asked.push(parallel);
             }
         }
     }
-    Ok(Some(asked))
+    // At a deadline only the first are predicted: sequences are rarely sharded, and matrices rarely over several nodes.
+    let node = platform.cluster.links.first().map_or(u64::MAX, |link| link.joins);
+    asked.sort_by_key(|parallel| (parallel.tp > node, parallel.cp));
+    Ok(Some(asked.iter().map(|parallel| request.of(parallel)).collect()))
 }
 
 /// Assignments of the degrees dp, tp, pp and cp to a number of devices.

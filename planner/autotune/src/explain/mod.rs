@@ -6,7 +6,8 @@
 //! 2. `compare` turns a pair of predictions into text.
 //! 3. This text is part of the notes on each choice (`choices`), the differences of the alternatives (`difference`), binding
 //!    constraints (`constraints`) and what-if changes (`what_if`).
-//! 4. If nothing fits, `infeasible` and `least` drop constraints until some configuration fits.
+//! 4. If the search is not complete, the best configuration that this finds becomes the plan (`known`).
+//! 5. If nothing fits, `infeasible` and `least` drop constraints until some configuration fits.
 
 mod annotated;
 mod brief;
@@ -16,6 +17,7 @@ mod constraints;
 mod diff;
 mod difference;
 mod infeasible;
+mod known;
 mod least;
 mod near;
 mod page;
@@ -34,11 +36,14 @@ pub use plan_file::{plan_schema, read_plan, request_of};
 pub use why_not::{WhyNot, why_not};
 
 use crate::error::Error;
-use crate::plan::{self, Explorer, Faster, Found, Infeasible, Objective, PlanReport, PlanRequest, Search, Why};
+use crate::plan::{self, Explorer, Faster, Found, Gap, Infeasible, Objective, PlanReport, PlanRequest, Search, Why};
 use compiler::deadline::Deadline;
-use estimator::{EstimateReport, Estimator};
+use estimator::{EstimateReport, Estimator, estimate_until};
+use ir::options::ParallelConfig;
+use known::Known;
 use pool::Pool;
 use serde::Serialize;
+use what_if::{Changed, Changes};
 
 /// Search for the best configurations of a request: [`crate::plan::find`].
 pub type Find<'a> = dyn Fn(&Estimator, &PlanRequest) -> Result<Found, Error> + 'a;
@@ -66,7 +71,7 @@ pub fn plan(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resul
 }
 
 fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Result<Planned, Error> {
-    let Found { best, closest, closest_is_least, mut search, deadline } = found;
+    let Found { best, closest, closest_is_least, mut search, bound, deadline } = found;
     let mut ranked = best.into_iter();
     // A search stopped before it found anything is no proof that nothing fits.
     let stopped = || if search.complete { None } else { least::any(estimator, request, &deadline) };
@@ -75,52 +80,113 @@ fn explained(estimator: &Estimator, request: &PlanRequest, found: Found) -> Resu
         let answer = infeasible::explain(estimator, request, closest, search, &deadline)?;
         return Ok(Planned::Infeasible(Box::new(answer)));
     };
-    let mut others: Vec<EstimateReport> = ranked.collect();
-    let mut best = best;
-    let is_explored = search.complete && search.objective == Objective::Time;
-    let explorer = is_explored.then(|| Explorer::new(estimator, request, &best.parallel, deadline.clone()));
-    let explorer = explorer.transpose()?;
-    if let Some(explorer) = explorer.as_ref().filter(|_| request.tie > 0.0) {
-        let plan = plan::simplest(explorer, &best, &others, request.tie.min(difference::tie(&best.predicted)));
-        if plan.parallel != best.parallel {
-            others.retain(|other| other.parallel != plan.parallel);
-            search.fastest = Some(Faster::of(&best, &plan));
-            search.take(&plan, request);
-            others.insert(0, std::mem::replace(&mut best, plan));
-        }
-    }
-    let why = why(estimator, request, &best, &others, (&search, explorer.as_ref(), &deadline))?;
-    if search.complete && search.objective == Objective::Time {
-        search.beyond = plan::beyond(estimator, request, &best, deadline.clone())?;
-    }
+    let mut known = Known::new(request, best, ranked.collect());
+    let job = Job { estimator, request, deadline: &deadline };
+    let why = if search.complete {
+        job.of_proved(&mut known, &mut search)?
+    } else {
+        let why = job.of_unfinished(&mut known)?;
+        search.gap = bound.map(|(least, under)| Gap { at_most: (known.value() / least - 1.0).max(0.0), under });
+        why
+    };
+    search.take(&known.best, request);
+    let Known { best, others, .. } = known;
     let alternatives = difference::alternatives(&best, others, search.objective);
     let chosen = EstimateReport { schema: plan::SCHEMA.to_string(), ..best };
     Ok(Planned::Best(Box::new(PlanReport { chosen, alternatives, search: Some(search), why })))
 }
 
-/// Reasons for the best known configuration; `None` if the deadline passes first.
-fn why(
+/// Explains a given configuration, which need not be the best: it is compared with those near it. The deadline may leave it without
+/// reasons.
+///
+/// # Errors
+/// The cluster or the stack is not known.
+pub fn given(
     estimator: &Estimator,
     request: &PlanRequest,
-    best: &EstimateReport,
-    others: &[EstimateReport],
-    (search, explorer, deadline): (&Search, Option<&Explorer<'_>>, &Deadline),
-) -> Result<Option<Why>, Error> {
-    let cluster = estimator.cluster(&request.cluster)?;
-    let Some(pool) = Pool::around(estimator, request, best, others, deadline) else { return Ok(None) };
-    let pool = pool.with_runners_up();
-    let pool = if let Some(explorer) = explorer {
-        let fastest = search.fastest.as_ref().map_or(best.predicted.step_time_s, |fastest| fastest.step_time_s);
-        pool.inside(fastest).explored(explorer, best)
-    } else {
-        pool
-    };
-    let what_ifs = what_if::what_ifs(estimator, request, &cluster, best, &pool, deadline);
-    Ok(what_ifs.map(|what_ifs| Why {
-        choices: choices::choices(best, &pool),
-        constraints: constraints::constraints(best, &pool, &cluster, &what_ifs),
-        what_if: what_ifs,
-    }))
+    plan: PlanReport,
+    deadline: &Deadline,
+) -> Result<PlanReport, Error> {
+    let job = Job { estimator, request, deadline };
+    let pool = Pool::around(estimator, request, &plan.chosen, &[], deadline).whole();
+    let why = pool.map(|pool| job.why(&plan.chosen, &pool.with_runners_up())).transpose()?.flatten();
+    let chosen = EstimateReport { schema: plan::SCHEMA.to_string(), ..plan.chosen };
+    Ok(PlanReport { chosen, why: why.map(|(why, _)| why), ..plan })
+}
+
+/// A request that is explained.
+struct Job<'a> {
+    estimator: &'a Estimator,
+    request: &'a PlanRequest,
+    deadline: &'a Deadline,
+}
+
+impl Job<'_> {
+    /// Reasons for the plan of a complete search, which is the simplest of those that are hardly slower than the fastest; `None` if
+    /// the deadline passes first.
+    fn of_proved(&self, known: &mut Known, search: &mut Search) -> Result<Option<Why>, Error> {
+        let Job { estimator, request, deadline } = *self;
+        let is_explored = search.objective == Objective::Time;
+        let explorer = is_explored.then(|| Explorer::new(estimator, request, &known.best.parallel, deadline.clone()));
+        let explorer = explorer.transpose()?;
+        let least = known.value();
+        if let Some(explorer) = explorer.as_ref().filter(|_| request.tie > 0.0) {
+            let within = request.tie.min(difference::tie(&known.best.predicted));
+            let plan = plan::simplest(explorer, &known.best, &known.others, within);
+            if plan.parallel != known.best.parallel {
+                search.fastest = Some(Faster::of(&known.best, &plan));
+                known.prefer(plan);
+            }
+        }
+        let pool = Pool::around(estimator, request, &known.best, &known.others, deadline).whole();
+        let pool = pool.map(|pool| {
+            let pool = pool.with_runners_up().inside(request.objective, least);
+            if let Some(explorer) = &explorer { pool.explored(explorer, &known.best) } else { pool }
+        });
+        let why = pool.map(|pool| self.why(&known.best, &pool)).transpose()?.flatten();
+        if is_explored {
+            search.beyond = plan::beyond(estimator, request, &known.best, deadline.clone())?;
+        }
+        Ok(why.map(|(why, _)| why))
+    }
+
+    /// Reasons for the best known configuration, if the search is not complete; `None` if the deadline passes first. A better
+    /// configuration that they find becomes the best, and is explained in turn.
+    fn of_unfinished(&self, known: &mut Known) -> Result<Option<Why>, Error> {
+        let Job { estimator, request, deadline } = *self;
+        loop {
+            let Some(pool) = known.climb(estimator, request, deadline).whole() else { return Ok(None) };
+            let pool = pool.inside(request.objective, known.value()).with_runners_up();
+            let Some((why, changed)) = self.why(&known.best, &pool)? else { return Ok(None) };
+            if !known.learn(self.as_asked(&changed)) {
+                return Ok(Some(why));
+            }
+        }
+    }
+
+    /// Predictions of the configurations of what-if changes without the change, if the request allows them.
+    fn as_asked(&self, changed: &[Changed]) -> Vec<EstimateReport> {
+        let [least, most] = self.request.devices();
+        let is_asked = |parallel: &&ParallelConfig| {
+            (least..=most).contains(&parallel.devices()) && brief::holds(parallel, &self.request.pin)
+        };
+        let configs = changed.iter().map(|changed| &changed.parallel).filter(is_asked);
+        let asked: Vec<_> = configs.map(|parallel| self.request.of(parallel)).collect();
+        estimate_until(self.estimator, &asked, self.deadline).into_iter().flatten().flatten().collect()
+    }
+
+    /// Reasons for a configuration by those in its pool, and the what-if changes; `None` if the deadline passes first.
+    fn why(&self, best: &EstimateReport, pool: &Pool) -> Result<Option<(Why, Vec<Changed>)>, Error> {
+        let Job { estimator, request, deadline } = *self;
+        let cluster = &*estimator.cluster(&request.cluster)?;
+        let changes = Changes { estimator, request, cluster, best, pool, deadline };
+        let why = |changed: Vec<Changed>| {
+            let what_if: Vec<_> = changed.iter().map(|changed| changed.what_if.clone()).collect();
+            let constraints = constraints::constraints(best, pool, cluster, &what_if);
+            (Why { choices: choices::choices(best, pool), constraints, what_if }, changed)
+        };
+        Ok(changes.all().map(why))
+    }
 }
 
 #[cfg(test)]

@@ -101,6 +101,9 @@ fn within(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
     if best.recompute != Recompute::None {
         with("recompute", false, ParallelConfig { recompute: Recompute::None, ..best.clone() });
     }
+    if matches!(best.recompute, Recompute::Full(_)) {
+        with("recompute", false, again());
+    }
     if !best.offload.is_none() {
         with("offload", false, ParallelConfig { offload: Offload::None, ..again() });
     }

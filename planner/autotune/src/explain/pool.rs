@@ -4,10 +4,10 @@ use super::brief::{holds, said};
 use super::choices::KEYS;
 use super::compare::{ALIKE, better};
 use super::near::{Near, near};
-use crate::plan::{Explorer, PlanRequest};
+use crate::plan::{Explorer, Objective, PlanRequest};
 use compiler::deadline::Deadline;
 use compiler::parallel;
-use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
+use estimator::{EstimateReport, EstimateRequest, Estimator, ROUNDING, estimate_until};
 use ir::options::ParallelConfig;
 
 /// Time limit of a search for a configuration with another choice, as a multiple of the best time, if no neighbour fits.
@@ -15,6 +15,24 @@ const MOST_SLOWER: f64 = 4.0;
 
 /// Keys whose choices change the [kind](crate::search::Kind) of a configuration.
 const KINDS: [&str; 7] = ["tp", "cp", "pp", "ep", "etp", "zero", "mbs"];
+
+/// Key that gives a choice its meaning: the kind of context parallelism means nothing without it. Such a choice is compared under one
+/// value of that key.
+fn context(key: &str) -> Option<&'static str> {
+    match key {
+        "sp" | "tp_overlap" => Some("tp"),
+        "cp_kind" => Some("cp"),
+        "vp" | "schedule" | "stages" => Some("pp"),
+        "gather" | "shard" => Some("zero"),
+        _ => None,
+    }
+}
+
+/// Text of a choice, with that of its context: `cp_kind=ring,cp=4`.
+fn said_in_context(parallel: &ParallelConfig, key: &str) -> String {
+    let keys = std::iter::once(key).chain(context(key));
+    keys.map(|key| said(parallel, key)).collect::<Vec<_>>().join(",")
+}
 
 /// Predictions known in addition to that of the best configuration.
 pub(super) struct Pool {
@@ -24,35 +42,44 @@ pub(super) struct Pool {
     others: Vec<EstimateReport>,
     /// Pinned options.
     pins: String,
+    /// `true` if the deadline left no neighbour out.
+    is_whole: bool,
 }
 
 impl Pool {
-    /// Predicts the neighbours of the best configuration; `None` if the deadline passes first.
+    /// Predicts the neighbours of the best configuration until the deadline.
     pub(super) fn around(
         estimator: &Estimator,
         request: &PlanRequest,
         best: &EstimateReport,
         others: &[EstimateReport],
         deadline: &Deadline,
-    ) -> Option<Pool> {
+    ) -> Pool {
         let mut near = near(&best.parallel, request.global_batch);
         let asked = request.under(String::new());
         if let Ok(beyond) = estimator.beyond(&asked, near.iter().map(|near| &near.parallel)) {
             let mut beyond = beyond.into_iter();
             near.retain(|_| beyond.next().is_none_or(|beyond| beyond.is_empty()));
         }
-        let asked: Vec<EstimateRequest> =
-            near.iter().map(|near| request.under(parallel::print(&near.parallel))).collect();
-        let answers: Vec<_> = estimate_until(estimator, &asked, deadline).into_iter().collect::<Option<_>>()?;
-        Some(Pool { near: near.into_iter().zip(answers).collect(), others: others.to_vec(), pins: request.pin.clone() })
+        let asked: Vec<EstimateRequest> = near.iter().map(|near| request.of(&near.parallel)).collect();
+        let answers = estimate_until(estimator, &asked, deadline);
+        let is_whole = answers.iter().all(Option::is_some);
+        let near = near.into_iter().zip(answers).filter_map(|(near, answer)| Some((near, answer?))).collect();
+        Pool { near, others: others.to_vec(), pins: request.pin.clone(), is_whole }
     }
 
-    /// Removes configurations that fit, have the pins and take less than the least time: a complete search has proved them outside
-    /// its space.
-    pub(super) fn inside(mut self, least_s: f64) -> Pool {
+    /// The pool, unless the deadline left neighbours out.
+    pub(super) fn whole(self) -> Option<Pool> {
+        self.is_whole.then_some(self)
+    }
+
+    /// Removes configurations that fit, have the pins and are better than the least value of the objective: they are outside the
+    /// space of the search.
+    pub(super) fn inside(mut self, objective: Objective, least: f64) -> Pool {
         let pins = self.pins.clone();
         let outside = |report: &EstimateReport| {
-            report.predicted.fits && holds(&report.parallel, &pins) && report.predicted.step_time_s < least_s
+            let value = objective.value(&report.predicted);
+            report.predicted.fits && holds(&report.parallel, &pins) && value < least * (1.0 - ROUNDING)
         };
         self.near.retain(|(_, answer)| !answer.as_ref().is_ok_and(outside));
         self
@@ -61,8 +88,10 @@ impl Pool {
     /// Adds alternatives with another choice that beat the known neighbours.
     pub(super) fn with_runners_up(mut self) -> Pool {
         for (key, more) in KEYS.into_iter().flat_map(|key| [(key, false), (key, true)]) {
-            let Some(choice) = self.without(key, more).map(|known| said(&known.parallel, key)) else { continue };
-            let have = self.others.iter().filter(|other| said(&other.parallel, key) == choice);
+            let Some(choices) = self.without(key, more).map(|known| said_in_context(&known.parallel, key)) else {
+                continue;
+            };
+            let have = self.others.iter().filter(|other| said_in_context(&other.parallel, key) == choices);
             let have: Vec<EstimateReport> = have.cloned().collect();
             self.near.extend(
                 have.into_iter().map(|other| (Near { key, more, parallel: other.parallel.clone() }, Ok(other))),
@@ -92,13 +121,13 @@ impl Pool {
     /// Choice on this side of a key, as a pin, if a better configuration may have it.
     fn open(&self, key: &str, more: bool) -> Option<(String, &EstimateReport)> {
         let known = self.without(key, more).filter(|_| !self.is_pinned(key))?;
-        let pin = said(&known.parallel, key);
+        let choice = said(&known.parallel, key);
         // Alternatives are the best of their kind, so the first with a choice of another kind is the best with that choice.
-        let is_proved = KINDS.contains(&key) && self.others.iter().any(|other| said(&other.parallel, key) == pin);
+        let is_proved = KINDS.contains(&key) && self.others.iter().any(|other| said(&other.parallel, key) == choice);
         // No pin leaves a choice to the stack. Offloading is proposed only if nothing fits without it.
         let is_none = matches!(key, "stages" | "offload" | "offload_optimizer")
-            || ["=all", "=default"].iter().any(|end| pin.ends_with(end));
-        (!is_proved && !is_none).then_some((pin, known))
+            || ["=all", "=default"].iter().any(|end| choice.ends_with(end));
+        (!is_proved && !is_none).then(|| (said_in_context(&known.parallel, key), known))
     }
 
     /// Best configuration with more or with less of this choice, valid or not.

@@ -2,9 +2,9 @@
 
 use super::{Planned, annotated_closest, brief, page_of_conflict, plan, why_not};
 use crate::error::Error;
-use crate::plan::{Found, Infeasible, PlanReport, PlanRequest, Search, find};
+use crate::plan::{Basis, Found, Infeasible, PlanReport, PlanRequest, Search, find};
 use compiler::deadline::Deadline;
-use compiler::parallel::{pinned, pins};
+use compiler::parallel::{parse_any, pinned, pins, print};
 use estimator::{EstimateReport, Estimator, estimate_all};
 use ir::catalogue::Code;
 use ir::diag::Coded;
@@ -98,6 +98,60 @@ fn runners_up_lost_by_the_part_that_grew() {
     );
 }
 
+/// An unfinished search ends in the best configuration that its answer knows. From the start of the first case, the best is two
+/// changes away, and was shown as faster than the plan.
+#[test]
+fn nothing_in_the_answer_of_an_unfinished_search_is_better_than_its_plan() {
+    let estimator = Estimator::new();
+    for (model, gpus, global_batch, start) in [
+        ("llama3-70b", 64, 512, "dp=4,tp=4,pp=4,sp=true,zero=1,recompute=selective:layernorm"),
+        ("llama3-8b", 8, 64, "dp=2,pp=4,zero=1,recompute=full"),
+    ] {
+        let request = PlanRequest { seq: 8192, ..request(model, gpus, global_batch) };
+        let start = estimator.estimate(&request.of(&parse_any(start).unwrap())).unwrap();
+        let bound = start.predicted.step_time_s / 1.5;
+        let found = Found { best: vec![start.clone()], bound: Some((bound, Basis::CostModel)), ..Found::default() };
+        let Planned::Best(best) = plan(&estimator, &request, found).unwrap() else { panic!("{model} fits") };
+        let step = best.chosen.predicted.step_time_s;
+        assert!(step < start.predicted.step_time_s, "{model}");
+        let gap = best.search.as_ref().unwrap().gap.unwrap();
+        assert!((gap.at_most - (step / bound - 1.0)).abs() < 1e-12 && gap.is_wide(), "{gap:?}");
+        assert!(best.to_string().contains("warning   the search was stopped early"), "{best}");
+        assert!(best.alternatives.iter().all(|other| other.predicted.step_time_s >= step), "{best}");
+        let why = best.why.as_ref().unwrap();
+        let whole = print(&best.chosen.parallel);
+        let noted = why.choices.iter().filter(|note| note.saves_s.is_some()).map(|note| pinned(&whole, &note.against));
+        for parallel in noted.chain(why.what_if.iter().map(|what_if| what_if.parallel.clone())) {
+            let other = estimator.estimate(&request.under(parallel.clone())).unwrap().predicted;
+            assert!(!other.fits || other.step_time_s >= step, "{parallel}: {} and {step}\n{best}", other.step_time_s);
+        }
+        assert!(why.what_if.iter().all(|what_if| what_if.gain >= 0.0 && what_if.step_time_s <= step), "{why:?}");
+    }
+}
+
+/// A choice that means nothing without another one is compared under the same value of that.
+#[test]
+fn kinds_of_context_parallelism_are_compared_under_one_degree() {
+    let estimator = Estimator::new();
+    let request = PlanRequest { seq: 32768, pin: "cp<=4,tp<=4".into(), ..request("llama3-8b", 16, 16) };
+    let found = find(&estimator, &request, &|_| {}).unwrap();
+    let Planned::Best(best) = plan(&estimator, &request, found).unwrap() else { panic!("it fits") };
+    assert!(best.chosen.parallel.cp > 1, "{best}");
+    let mut kinds = 0;
+    for note in &best.why.as_ref().unwrap().choices {
+        let key = note.choice.split('=').next().unwrap();
+        let context = match key {
+            "cp_kind" => "cp=",
+            "sp" | "tp_overlap" => "tp=",
+            "vp" | "schedule" | "stages" => "pp=",
+            _ => continue,
+        };
+        assert!(note.against.split(',').all(|item| !item.starts_with(context)), "{note:?}");
+        kinds += usize::from(key == "cp_kind");
+    }
+    assert!(kinds > 0, "{best}");
+}
+
 #[test]
 fn a_pin_that_is_not_to_blame_is_not_blamed() {
     // 70.6e9 parameters of 16 bytes are more than 8 devices of 79 GiB hold, whatever ZeRO cuts.
@@ -179,6 +233,12 @@ fn why_not_compares_with_the_best_that_has_it() {
     assert_eq!((slower.verdict, slower.difference.is_some_and(|difference| difference.slower > 0.1)), ("slower", true));
     let grown = slower.predicted.unwrap().step_time_s - best.chosen.predicted.step_time_s;
     assert!((slower.seconds.iter().map(|(_, by)| by).sum::<f64>() - grown).abs() < 1e-9);
+    // A plan that was given need not be the best.
+    let given = estimator.estimate(&request("llama3-8b", 8, 64).under("dp=1,tp=1,pp=8,recompute=full".into())).unwrap();
+    let given = PlanReport { chosen: given, alternatives: Vec::new(), search: None, why: None };
+    let faster = why_not(&estimator, &given, "pp=2", (&try_all, &Deadline::default())).unwrap();
+    assert_eq!(faster.verdict, "faster");
+    assert!(faster.message.contains("% faster") && !faster.text(&given).contains("slower"), "{faster:?}");
     let own = format!("tp={}", best.chosen.parallel.tp);
     assert_eq!(why_not(&estimator, &best, &own, (&try_all, &Deadline::default())).unwrap().verdict, "same");
     assert_eq!(

@@ -20,56 +20,106 @@ const WORTH_FEWER: f64 = 1.1;
 /// Factor on the memory of the first what-if change.
 const A_FIFTH: f64 = 1.2;
 
-/// What-if changes of a request for time: a fifth more memory, the memory of the next larger device, twice the network
-/// bandwidth, and fewer devices if their number has odd factors. Returns `None` if the deadline passes first.
-pub(super) fn what_ifs(
-    estimator: &Estimator,
-    request: &PlanRequest,
-    cluster: &Cluster,
-    best: &EstimateReport,
-    pool: &Pool,
-    deadline: &Deadline,
-) -> Option<Vec<WhatIf>> {
-    if request.objective != Objective::Time {
-        return Some(Vec::new());
+/// Factor on a memory below which a larger one counts as the same: predictions of memory err by 2 to 4 % in the median
+/// (`docs/accuracy.md`).
+const AS_LARGE: f64 = 1.05;
+
+/// What-if changes of a plan.
+pub(super) struct Changes<'a> {
+    pub(super) estimator: &'a Estimator,
+    pub(super) request: &'a PlanRequest,
+    pub(super) cluster: &'a Cluster,
+    pub(super) best: &'a EstimateReport,
+    pub(super) pool: &'a Pool,
+    pub(super) deadline: &'a Deadline,
+}
+
+/// A what-if change with its best configuration in full.
+pub(super) struct Changed {
+    pub(super) what_if: WhatIf,
+    pub(super) parallel: ParallelConfig,
+}
+
+/// Changed hardware, and the change as text.
+struct Hardware {
+    estimator: Estimator,
+    cluster: String,
+    condition: String,
+}
+
+impl Changes<'_> {
+    /// What-if changes of a request for time: a fifth more memory, the memory of the next larger device of the vendor, twice the
+    /// network bandwidth, and fewer devices if their number has odd factors. Returns `None` if the deadline passes first.
+    pub(super) fn all(&self) -> Option<Vec<Changed>> {
+        if self.request.objective != Objective::Time {
+            return Some(Vec::new());
+        }
+        let own = device_gib(self.cluster, self.best.mesh.devices);
+        let larger = next_larger(A_FIFTH * own, self.cluster.device.vendor.as_deref());
+        let hardware = [
+            self.with_memory(A_FIFTH * own, "a fifth more"),
+            larger.and_then(|(memory, name)| self.with_memory(memory, &format!("as on {name}"))),
+            Some(self.with_network()),
+        ];
+        let changed = hardware.into_iter().flatten().filter_map(|hardware| self.on(hardware));
+        let fewer = fewer(self.best.mesh.devices, self.cluster).into_iter().filter_map(|devices| self.with(devices));
+        let all = changed.chain(fewer).collect();
+        if self.deadline.is_over() { None } else { Some(all) }
     }
-    // A given configuration may not be the best: configurations that are better without the change do not count.
-    let known = std::iter::once(best).chain(pool.reports()).filter(|report| report.predicted.fits);
-    let now = known.map(|report| report.predicted.step_time_s).reduce(f64::min).unwrap_or(best.predicted.step_time_s);
-    let on = |(estimator, cluster, given): (Estimator, String, String)| {
-        let configs = std::iter::once(&best.parallel).chain(pool.configs());
+
+    /// Seconds of the best known step without a change. A given configuration may not be the best: configurations that are better
+    /// without the change do not count.
+    fn now(&self) -> f64 {
+        let fit = self.pool.reports().filter(|report| report.predicted.fits);
+        fit.map(|report| report.predicted.step_time_s).fold(self.best.predicted.step_time_s, f64::min)
+    }
+
+    /// The best of the known configurations on other hardware, with its recomputation chosen again.
+    fn on(&self, Hardware { estimator, cluster, condition }: Hardware) -> Option<Changed> {
+        let pin = &self.request.pin;
+        let known = std::iter::once(&self.best.parallel).chain(self.pool.configs());
+        let configs = known.flat_map(|parallel| std::iter::once(parallel.clone()).chain(anew(parallel, pin)));
         let asked: Vec<EstimateRequest> = configs
-            .flat_map(|parallel| std::iter::once(parallel.clone()).chain(anew(parallel, &request.pin)))
-            .map(|parallel| EstimateRequest { cluster: cluster.clone(), ..request.under(parallel::print(&parallel)) })
+            .map(|parallel| EstimateRequest { cluster: cluster.clone(), ..self.request.of(&parallel) })
             .collect();
-        let then = estimate_until(&estimator, &asked, deadline).into_iter().flatten().flatten();
-        let then = then.filter(|report| report.predicted.fits && holds(&report.parallel, &request.pin));
+        let then = estimate_until(&estimator, &asked, self.deadline).into_iter().flatten().flatten();
+        let then = then.filter(|report| report.predicted.fits && holds(&report.parallel, pin));
         let then = then.min_by(|a, b| a.predicted.step_time_s.total_cmp(&b.predicted.step_time_s))?;
+        Some(self.told(condition, then))
+    }
+
+    /// The best configuration on fewer devices, if each of them is faster by enough.
+    fn with(&self, devices: u64) -> Option<Changed> {
+        let plan = PlanRequest { pin: without_devices(&self.request.pin), ..self.request.clone() };
+        let step = self.best.predicted.step_time_s;
+        let alike = step * self.best.mesh.devices as f64 / devices as f64 / WORTH_FEWER;
+        let like = (devices, &self.best.parallel);
+        let explorer = Explorer::on(self.estimator, &plan, like, self.deadline.clone()).ok()?;
+        let then = explorer.better("", alike.max(step * (1.0 + plan.tie)), None)?;
+        Some(self.told(format!("{devices} of the {} devices", self.best.mesh.devices), then))
+    }
+
+    fn told(&self, condition: String, then: EstimateReport) -> Changed {
         let step_time_s = then.predicted.step_time_s;
-        Some(WhatIf { condition: given, parallel: brief(&then.parallel), step_time_s, gain: 1.0 - step_time_s / now })
-    };
-    let own = device_gib(cluster, best.mesh.devices);
-    let more = |memory: f64, why: &str| {
-        let larger = estimator.with_memory(&request.cluster, (memory * 1024.0_f64.powi(3)) as u64).ok()?;
-        Some((larger, request.cluster.clone(), format!("memory {}, {why}", gib(memory))))
-    };
-    let next = next_larger(A_FIFTH * own).and_then(|(memory, name)| more(memory, &format!("as on {name}")));
-    let (faster, given) = twice(cluster, best.mesh.devices);
-    let network = (estimator.with_cluster(faster.clone()), faster.name, given);
-    let fewer = fewer(best.mesh.devices, cluster).into_iter().filter_map(|devices| {
-        let plan = PlanRequest { pin: without_devices(&request.pin), ..request.clone() };
-        let step = best.predicted.step_time_s;
-        let alike = step * best.mesh.devices as f64 / devices as f64 / WORTH_FEWER;
-        let explorer = Explorer::on(estimator, &plan, (devices, &best.parallel), deadline.clone()).ok()?;
-        let then = explorer.better("", alike.max(step * (1.0 + request.tie)), None)?;
-        let step_time_s = then.predicted.step_time_s;
-        let condition = format!("{devices} of the {} devices", best.mesh.devices);
-        Some(WhatIf { condition, parallel: brief(&then.parallel), step_time_s, gain: 1.0 - step_time_s / now })
-    });
-    let changed_requests = [more(A_FIFTH * own, "a fifth more"), next, Some(network)];
-    let what_ifs = changed_requests.into_iter().flatten().filter_map(on).chain(fewer).collect();
-    // The best under a change may be no better than the best known without it.
-    if deadline.is_over() { None } else { Some(what_ifs) }
+        // The best under a change may be no better than the best known without it.
+        let gain = 1.0 - step_time_s / self.now();
+        Changed {
+            what_if: WhatIf { condition, parallel: brief(&then.parallel), step_time_s, gain },
+            parallel: then.parallel,
+        }
+    }
+
+    fn with_memory(&self, memory: f64, why: &str) -> Option<Hardware> {
+        let cluster = self.request.cluster.clone();
+        let estimator = self.estimator.with_memory(&cluster, (memory * 1024.0_f64.powi(3)) as u64).ok()?;
+        Some(Hardware { estimator, cluster, condition: format!("memory {}, {why}", gib(memory)) })
+    }
+
+    fn with_network(&self) -> Hardware {
+        let (faster, condition) = twice(self.cluster, self.best.mesh.devices);
+        let cluster = faster.name.clone();
+        Hardware { estimator: self.estimator.with_cluster(faster), cluster, condition }
+    }
 }
 
 /// Smaller numbers of devices that most degrees divide, for a number with another factor than 2 and 3: whole nodes, and a power of
@@ -109,10 +159,13 @@ pub(super) fn presets() -> impl Iterator<Item = Cluster> {
     CLUSTERS.iter().filter_map(|preset| Cluster::parse(preset.text).ok())
 }
 
-/// Preset with the least device memory above `gib`: its memory and its name.
-fn next_larger(gib: f64) -> Option<(f64, String)> {
-    let more = presets().filter(|other| device_gib(other, 1) > gib);
-    let next = more.min_by_key(|other| other.device.memory)?;
+/// Preset of a vendor with the least device memory that is clearly above `gib`: its memory and its name. Devices of other vendors are
+/// no choice where the software and the figures are those of one.
+fn next_larger(gib: f64, vendor: Option<&str>) -> Option<(f64, String)> {
+    let is_larger = |other: &Cluster| {
+        device_gib(other, 1) > AS_LARGE * gib && vendor.is_some() && other.device.vendor.as_deref() == vendor
+    };
+    let next = presets().filter(is_larger).min_by_key(|other| other.device.memory)?;
     Some((device_gib(&next, 1), next.device.name.clone()))
 }
 
@@ -140,6 +193,24 @@ mod tests {
         let of = |devices| fewer(devices, &cluster);
         assert!([64, 96, 24, 1].into_iter().all(|devices| of(devices).is_empty()));
         assert_eq!([of(7), of(60), of(56), of(100)], [vec![4], vec![32, 48], vec![32, 48], vec![64, 96]]);
+    }
+
+    /// H100 SXM 96 GB is a fifth more than 80 GB, and a TPU is no choice for a plan on GPUs.
+    #[test]
+    fn the_next_larger_device_is_of_the_vendor_and_clearly_larger() {
+        let next = |name: &str| {
+            let cluster = Cluster::find(name).unwrap();
+            next_larger(A_FIFTH * device_gib(&cluster, 1), cluster.device.vendor.as_deref())
+        };
+        for name in ["h100", "a100", "mi300x", "tpu-v5p", "b300", "cpu"] {
+            let own = Cluster::find(name).unwrap();
+            let Some((memory, device)) = next(name) else { continue };
+            let other = presets().find(|other| other.device.name == device).unwrap();
+            assert_eq!(other.device.vendor, own.device.vendor, "{name}: {device}");
+            assert!(memory > AS_LARGE * A_FIFTH * device_gib(&own, 1), "{name}: {device}");
+        }
+        assert!(next("h100").is_some_and(|(_, device)| device.contains("H200")), "{:?}", next("h100"));
+        assert_eq!(next("cpu"), None);
     }
 
     #[test]

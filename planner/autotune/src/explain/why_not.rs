@@ -18,7 +18,7 @@ use support::units::gib;
 pub struct WhyNot {
     /// Pins of the question.
     pub asked: String,
-    /// `slower`, `same`, `does not fit`, `impossible`, or `unknown` if the search stopped before it found any.
+    /// `slower`, `faster`, `same`, `does not fit`, `impossible`, or `unknown` if the search stopped before it found any.
     pub verdict: &'static str,
     /// Text of the answer.
     pub message: String,
@@ -87,8 +87,8 @@ pub fn why_not(
         slower if slower.abs() < ALIKE => {
             ("same", format!("{changed} is equally fast and uses {} memory per device", signed(more)))
         }
-        _ => (
-            "slower",
+        slower => (
+            if slower < 0.0 { "faster" } else { "slower" },
             format!(
                 "{changed} is {}; it uses {} memory per device",
                 pace(&plan.predicted, &other.predicted),

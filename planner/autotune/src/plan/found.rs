@@ -10,7 +10,7 @@ use crate::search::{self, Counted, Outcome, Ranked, Task};
 use compiler::cancel::CancelToken;
 use compiler::deadline::Deadline;
 use compiler::parallel::{self, Pins};
-use estimator::{BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork, check_sizes};
+use estimator::{BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork, StepCost, check_sizes};
 use ir::limits;
 use std::time::Instant;
 use support::parallel::each;
@@ -27,6 +27,8 @@ pub struct Found {
     pub closest_is_least: bool,
     /// Result of the search.
     pub search: Search,
+    /// If the search is not complete: lower bound on the objective of all configurations, in seconds or GiB, and its basis.
+    pub bound: Option<(f64, Basis)>,
     /// Deadline of the entire answer.
     pub deadline: Deadline,
 }
@@ -39,7 +41,10 @@ const SEARCH: f64 = 0.8;
 const CLOSE: f64 = 0.02;
 
 /// Share of the search time in which configurations are counted.
-const COUNT: f64 = 0.2;
+const COUNT: f64 = 0.05;
+
+/// Bytes of a GiB.
+const GIB: f64 = (1u64 << 30) as f64;
 
 /// Finds the best configurations of a request, and calls `progress` with intermediate results.
 ///
@@ -124,13 +129,8 @@ impl Scope<'_> {
         let alone: Vec<Found> = kinds.into_iter().filter_map(|kind| self.search(kind, false).ok()).collect();
         let (is_complete, is_proved) =
             (alone.iter().all(|found| found.search.complete), alone.iter().all(|found| found.search.proved_optimal));
-        let value = |found: &Found| {
-            let Some(best) = found.best.first() else { return f64::INFINITY };
-            match self.request.objective {
-                Objective::Memory => best.predicted.fullest().device,
-                Objective::Time => best.predicted.step_time_s,
-            }
-        };
+        let of = |best: &EstimateReport| self.request.objective.value(&best.predicted);
+        let value = |found: &Found| found.best.first().map_or(f64::INFINITY, of);
         let fits = alone.into_iter().filter(|found| !found.best.is_empty());
         if let Some(mut least) = fits.min_by(|a, b| value(a).total_cmp(&value(b))) {
             least.search.complete &= is_complete;
@@ -167,6 +167,7 @@ impl Scope<'_> {
             proved_optimal: complete && covers.stages != StageCover::Listed,
             covers,
             optimal_under: complete.then_some(basis),
+            gap: None,
             deterministic: request.deadline.is_none(),
             pin: request.pin.clone(),
             objective: request.objective,
@@ -190,7 +191,7 @@ impl Scope<'_> {
             search::search(&space, &roots, &oracle, task)
         };
         let by_memory = request.objective == Objective::Memory;
-        let Outcome { best, candidates, finished, others } = run(request.top, Some(memory), by_memory, 0);
+        let Outcome { best, candidates, finished, others, open } = run(request.top, Some(memory), by_memory, 0);
         let value = |best: &Ranked| if by_memory { best.cost.bytes } else { best.cost.seconds };
         let covers = Covers::of(best.first().map(value), others, space.pin.has("stages"));
         debug!(?part, space = counted.configs, candidates, finished, fit = best.len(), "configurations searched");
@@ -198,8 +199,15 @@ impl Scope<'_> {
             let gpus = Some(ranked.parallel.devices());
             estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.cost.text.clone()) })
         };
-        let mut found =
-            Found { search: so_far(candidates, finished, covers), deadline: deadline.clone(), ..Found::default() };
+        let oracle = Costs { evaluator, work, space: &space, large: &large, is_limited: false };
+        let StepCost { seconds, bytes } = oracle.of_all();
+        let (floor, unit) = if by_memory { (bytes, GIB) } else { (seconds, 1.0) };
+        let mut found = Found {
+            search: so_far(candidates, finished, covers),
+            bound: (!finished).then(|| (open.unwrap_or(0.0).min(others).max(floor) / unit, basis)),
+            deadline: deadline.clone(),
+            ..Found::default()
+        };
         if best.is_empty() && finished && !asks_least {
             return Ok(found);
         }

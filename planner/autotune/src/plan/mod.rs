@@ -26,8 +26,8 @@ pub use explore::{Explorer, beyond};
 pub use found::{Found, Progress, find, find_until_cancelled};
 pub(crate) use report::saved;
 pub use report::{
-    Alternative, Basis, BindingConstraint, ChoiceNote, Conflict, Covers, Difference, Faster, Infeasible, PlanReport,
-    Relaxation, SCHEMA, Search, StageCover, WhatIf, Why,
+    Alternative, Basis, BindingConstraint, ChoiceNote, Conflict, Covers, Difference, Faster, Gap, Infeasible,
+    PlanReport, Relaxation, SCHEMA, Search, StageCover, WhatIf, Why,
 };
 pub use request::{Objective, PlanRequest};
 pub(crate) use simplest::simplest;

@@ -46,6 +46,12 @@ impl Oracle for Costs<'_> {
 }
 
 impl Costs<'_> {
+    /// Lower bounds on all configurations of the space: all devices compute at their full rate, and each state is stored once.
+    pub(super) fn of_all(&self) -> StepCost {
+        let all = self.space.on_devices(self.space.devices);
+        self.of_degrees(&all, Limits { seconds: f64::INFINITY, bytes: None })
+    }
+
     /// Lower bound of a search node within these limits. For degrees alone it is FLOPs / peak; from the micro-batch level on,
     /// the model is planned.
     fn bound_within(&self, node: &SearchNode, known: Bound, limits: Limits) -> Option<Bound> {

@@ -53,6 +53,9 @@ pub struct Search {
     /// Basis of the proof; `None` if the search is not complete.
     #[serde(default)]
     pub optimal_under: Option<Basis>,
+    /// Distance of the plan from the optimum; `None` if the search is complete, or has no bound.
+    #[serde(default)]
+    pub gap: Option<Gap>,
     /// `true` if the same request gives the same answer on every machine; `false` with a deadline.
     pub deterministic: bool,
     /// Pinned options.
@@ -134,6 +137,25 @@ pub enum Basis {
     /// Bounds of experts whose constants were sampled from random configurations: `docs/plans.md` lists them.
     #[serde(rename = "sampled bounds")]
     SampledBounds,
+}
+
+/// Distance of the plan of an unfinished search from the optimum.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Gap {
+    /// Largest share by which the objective of the plan may be above that of the optimum.
+    pub at_most: f64,
+    /// Basis of the lower bound on the optimum.
+    pub under: Basis,
+}
+
+/// Gap above which a plan has a warning. Predictions of published runs err by about as much (`docs/accuracy.md`).
+const WIDE: f64 = 0.1;
+
+impl Gap {
+    /// `true` if a complete search may find a plan that is better by more than predictions err.
+    pub fn is_wide(self) -> bool {
+        self.at_most > WIDE
+    }
 }
 
 impl Search {
@@ -255,6 +277,22 @@ pub struct WhatIf {
     pub step_time_s: f64,
     /// Time saved, as a fraction of the best known time without the change.
     pub gain: f64,
+}
+
+impl WhatIf {
+    /// Seconds of the best known step without the change.
+    pub(crate) fn without_s(&self) -> f64 {
+        self.step_time_s / (1.0 - self.gain)
+    }
+}
+
+impl Why {
+    /// Seconds that the savings of what-if changes are relative to, if they are not those of the plan's step.
+    pub(crate) fn savings_of(&self, plan: &EstimateReport) -> Option<f64> {
+        let own = plan.predicted.step_time_s;
+        let base = self.what_if.first().map(WhatIf::without_s);
+        base.filter(|base| base / own < 1.0 - LEAST_SHOWN)
+    }
 }
 
 /// Text of the share of a step that is saved: `4.4 %`, or `None` if that rounds to zero.

@@ -1,6 +1,8 @@
 //! Request of a plan.
 
-use estimator::EstimateRequest;
+use compiler::parallel;
+use estimator::{EstimateRequest, Predicted};
+use ir::options::ParallelConfig;
 use serde::{Deserialize, Serialize};
 use support::quantities::Price;
 
@@ -13,6 +15,16 @@ pub enum Objective {
     Time,
     /// Memory of the worst rank.
     Memory,
+}
+
+impl Objective {
+    /// Value of a prediction: seconds of the step, or GiB of the fullest device.
+    pub fn value(self, predicted: &Predicted) -> f64 {
+        match self {
+            Objective::Time => predicted.step_time_s,
+            Objective::Memory => predicted.fullest().device,
+        }
+    }
 }
 
 /// A model and a batch to plan on a cluster. Missing fields have their defaults.
@@ -114,6 +126,11 @@ impl PlanRequest {
     /// Least and largest number of devices.
     pub fn devices(&self) -> [u64; 2] {
         [self.gpus, self.max_gpus.unwrap_or(self.gpus)]
+    }
+
+    /// Request of an estimate of a configuration on its devices.
+    pub fn of(&self, parallel: &ParallelConfig) -> EstimateRequest {
+        EstimateRequest { gpus: Some(parallel.devices()), ..self.under(parallel::print(parallel)) }
     }
 
     /// Request of an estimate of the same job under a configuration.

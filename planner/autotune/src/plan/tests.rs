@@ -7,13 +7,15 @@ use super::oracle::Costs;
 use super::request::PlanRequest;
 use super::simplest::{Complexity, simplest};
 use super::space::{Subspace, space};
-use crate::search::{Bound, Level, Limits, Oracle, SearchNode, Space, count, has_usual_sizes};
+use crate::search::{Bound, Level, Limits, Oracle, SearchNode, Space, Task, count, has_usual_sizes, search};
 use compiler::deadline::Deadline;
 use compiler::parallel::{self, Pins};
 use estimator::{
     BoundKind, BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, MemoryChoices, StepCost,
 };
 use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Numbers that look random and are the same each time (Knuth's MMIX).
 struct Dice(u64);
@@ -170,6 +172,51 @@ fn a_configuration_fits_where_it_fits() {
         let floor = evaluator.floor(&ParallelConfig { recompute: Recompute::None, ..parallel }, &ask).unwrap();
         assert!(floor.seconds <= seconds * (1.0 + 1e-9), "{model}: {floor:?} {seconds}");
         assert!(floor.seconds > 0.95 * seconds, "{model}: {floor:?} {seconds}");
+    }
+}
+
+/// A search that is stopped after any number of questions states a lower bound on the optimum, and a tight one if it was nearly
+/// done.
+#[test]
+fn a_stopped_search_bounds_the_optimum() {
+    let estimator = Estimator::new();
+    for (model, pin) in [("tiny-llama", ""), ("tiny-moe", "cp=1,mbs<=2")] {
+        let request = request(model, "h100", 8, 32, pin);
+        let evaluator = Evaluator::new(&estimator, request.under(String::new()), [request.gpus; 2]).unwrap();
+        let work = evaluator.work().unwrap();
+        let memory = evaluator.memory_budget(BudgetSizes::default());
+        let run = |most: usize| {
+            let mut space = space(&request, &evaluator, Deadline::default(), ALL).unwrap();
+            let roots = space.roots();
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&asked);
+            space.stop = Box::new(move || counted.fetch_add(1, Ordering::Relaxed) >= most);
+            let large = LargeMicrobatches::new(&evaluator, &space);
+            let costs = Costs { evaluator: &evaluator, work, space: &space, large: &large, is_limited: true };
+            let task = Task {
+                wanted: 1,
+                memory: Some(memory),
+                by_memory: false,
+                exhaustive: false,
+                below: f64::INFINITY,
+                gap: 0.0,
+                around: None,
+                progress: &mut |_| (),
+            };
+            (search(&space, &roots, &costs, task), costs.of_all().seconds, asked.load(Ordering::Relaxed))
+        };
+        let (whole, floor, questions) = run(usize::MAX);
+        let best = whole.best[0].cost.seconds;
+        assert!(whole.finished && whole.open.is_none() && floor <= best, "{model}");
+        let mut tightest: f64 = 0.0;
+        for share in 1..20 {
+            let (stopped, ..) = run(questions * share / 20);
+            assert!(!stopped.finished || stopped.open.is_none(), "{model}");
+            let open = stopped.open.unwrap_or(0.0);
+            assert!(open <= best * (1.0 + 1e-9), "{model} {share}: {open} above {best}");
+            tightest = tightest.max(open);
+        }
+        assert!(tightest > floor && tightest > 0.8 * best, "{model}: {tightest} of {best}, {floor}");
     }
 }
 

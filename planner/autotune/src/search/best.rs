@@ -24,7 +24,7 @@ pub struct Ranked {
 }
 
 /// Largest ratio of an alternative's objective to the best objective.
-const SPREAD: f64 = 1.5;
+pub const SPREAD: f64 = 1.5;
 
 /// The best configurations, at most one per kind and at most the wanted number.
 pub(super) struct Best {

@@ -75,6 +75,9 @@ pub struct Outcome {
     pub finished: bool,
     /// Lower bound on the objective over the stage boundaries that were not looked at; infinite if there are none.
     pub others: f64,
+    /// Lower bound on the objective of the configurations that were not searched; `None` if there are none, or no bound is
+    /// known.
+    pub open: Option<f64>,
 }
 
 /// Open node, ordered by the least guess, then the deepest level, then the oldest.
@@ -163,8 +166,8 @@ pub fn search(space: &Space, roots: &[SearchNode], oracle: &impl Oracle, mut tas
         let parts = |node: &SearchNode| space.parts(node).into_iter().chain(faster(node)).filter(is_next).collect();
         let is_open = |node: &SearchNode| space.is_open(node);
         let pass = Pass { parts: &parts, is_open: &is_open, is_first: gone.is_empty(), stop: &*space.stop };
-        let finished = go_through(nodes, &pass, oracle, &mut task, &mut known);
-        let is_all = next == Region::All;
+        let left = go_through(nodes, &pass, oracle, &mut task, &mut known);
+        let (finished, is_all) = (left.is_none(), next == Region::All);
         gone.push(next);
         let near = known.best.first().map(|best| Region::near(&best.parallel));
         let rest = if task.around.is_some() { Region::Usual } else { Region::All };
@@ -173,7 +176,8 @@ pub fn search(space: &Space, roots: &[SearchNode], oracle: &impl Oracle, mut tas
             Some(region) => next = region,
             None => {
                 let Known { best, candidates, others } = known;
-                return Outcome { best: best.ranked(), candidates, finished: finished && is_all, others };
+                let open = left.filter(|_| is_all);
+                return Outcome { best: best.ranked(), candidates, finished: finished && is_all, others, open };
             }
         }
     }
@@ -200,14 +204,15 @@ struct Pass<'a> {
     stop: &'a (dyn Fn() -> bool + Send + Sync),
 }
 
-/// Processes nodes until none can be better; returns whether the pass is complete.
+/// Processes nodes until none can be better. Returns the least bound of those that were left when the pass was stopped;
+/// `None` if it is complete.
 fn go_through(
     nodes: Vec<SearchNode>,
     pass: &Pass<'_>,
     oracle: &impl Oracle,
     task: &mut Task<'_>,
     known: &mut Known,
-) -> bool {
+) -> Option<f64> {
     let (mut heap, mut number) = (BinaryHeap::new(), 0);
     let Pass { parts, is_open, is_first, stop } = *pass;
     for node in nodes {
@@ -242,10 +247,10 @@ fn go_through(
         (task.progress)(Progress { candidates: *candidates, open: heap.len(), best: best.first().map(value) });
         // Evaluations after the stop have no result.
         if stop() {
-            return false;
+            return Some(round.iter().chain(&heap).map(|left| left.bound).fold(f64::INFINITY, f64::min));
         }
     }
-    !stop()
+    stop().then_some(UNKNOWN)
 }
 
 /// Next nodes within the threshold: at most `most`, or [`FIRST_ROUND`] of those without a bound.

@@ -12,7 +12,7 @@ mod divisors;
 mod region;
 mod space;
 
-pub use best::{Kind, Ranked};
+pub use best::{Kind, Ranked, SPREAD};
 pub use branch::{Outcome, Progress, Task, search};
 pub use count::{Counted, count};
 pub use divisors::divisors;

@@ -182,9 +182,12 @@ impl Space {
             return self.degrees_on(least);
         }
         let most = most.min(self.most_devices());
-        let of =
-            |devices| SearchNode { parallel: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
-        if least > most { Vec::new() } else { vec![of([least, most])] }
+        if least > most { Vec::new() } else { vec![self.on_devices([least, most])] }
+    }
+
+    /// The node of all configurations on a number of devices in a range.
+    pub fn on_devices(&self, devices: [u64; 2]) -> SearchNode {
+        SearchNode { parallel: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) }
     }
 
     /// Number of devices above the largest useful degrees.
@@ -206,9 +209,7 @@ impl Space {
             return (least..=most).flat_map(|devices| self.degrees_on(devices)).collect();
         }
         let middle = least + (most - least) / 2;
-        let half =
-            |devices| SearchNode { parallel: self.start(), level: Level::Devices, devices, schedules: Arc::from([]) };
-        vec![half([least, middle]), half([middle + 1, most])]
+        [[least, middle], [middle + 1, most]].map(|half| self.on_devices(half)).to_vec()
     }
 
     /// Degree nodes for a number of devices, including expert degrees if there are not too many.

@@ -1,7 +1,8 @@
 //! Explanations as tables.
 
 use crate::explain::brief::differences;
-use crate::plan::{Basis, Infeasible, PlanReport, Search, saved};
+use crate::plan::{Infeasible, PlanReport, Search, saved};
+use crate::report_text::stopped;
 use support::units::{count, gib, share, time};
 use view::draw::escaped;
 
@@ -53,9 +54,8 @@ pub(super) fn what_ifs(plan: &PlanReport) -> String {
         let saved = saved(what_if.gain).unwrap_or_else(|| "nothing".to_string());
         vec![what_if.condition.clone(), time(what_if.step_time_s), saved, what_if.parallel.clone()]
     };
-    let fastest = plan.search.as_ref().and_then(|search| search.fastest.as_ref());
-    let saves =
-        fastest.map_or_else(|| "saves".to_string(), |fastest| format!("saves of {}", time(fastest.step_time_s)));
+    let base = plan.why.as_ref().and_then(|why| why.savings_of(&plan.chosen));
+    let saves = base.map_or_else(|| "saves".to_string(), |base| format!("saves of {}", time(base)));
     table(&["if", "step", &saves, "best config found"], &what_ifs.map(row).collect::<Vec<_>>())
 }
 
@@ -78,7 +78,7 @@ pub(super) fn relaxations(answer: &Infeasible) -> String {
 /// Text on the search.
 pub(super) fn search(search: Option<&Search>) -> String {
     let Some(search) = search else { return "<p>None: the configuration was given.</p>".to_string() };
-    let proved = search.optimal_under.map_or("not proved", Basis::text);
+    let proved = search.optimal_under.map_or_else(|| stopped(search), |basis| basis.text().to_string());
     let rows = [
         (
             "configurations in the search space",
@@ -87,7 +87,7 @@ pub(super) fn search(search: Option<&Search>) -> String {
         ("predicted", count(search.candidates as f64)),
         ("pruned by bounds, or as duplicates", count(search.pruned as f64)),
         ("seconds", format!("{:.2}", search.seconds)),
-        ("optimal under", proved.to_string()),
+        ("optimal under", proved),
         ("stages", search.stages_covered()),
         ("pinned", if search.pin.is_empty() { "nothing".to_string() } else { search.pin.clone() }),
     ];
