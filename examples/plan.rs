@@ -33,7 +33,7 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
 
     // Why not the configuration that you had in mind? The search runs again with its keys fixed.
     let why_not = plan.why_not("tp=8")?;
-    writeln!(out, "tp=8: {}\n{}", why_not.verdict, why_not.text(&plan.report))?;
+    writeln!(out, "tp=8: {}\n{}", why_not.verdict, why_not.text(&plan.report, 100))?;
 
     // A request that nothing fits is an answer too: the conflict, and the changes that resolve it.
     let answer = meshwright::plan("llama3-70b").on("h100", 1).batch(8, 4096).pin("mbs=1").answer()?;
