@@ -238,7 +238,7 @@ fn why_not_compares_with_the_best_that_has_it() {
     let given = PlanReport { chosen: given, alternatives: Vec::new(), search: None, why: None };
     let faster = why_not(&estimator, &given, "pp=2", (&try_all, &Deadline::default())).unwrap();
     assert_eq!(faster.verdict, "faster");
-    assert!(faster.message.contains("% faster") && !faster.text(&given).contains("slower"), "{faster:?}");
+    assert!(faster.message.contains("% faster") && !faster.text(&given, 100).contains("slower"), "{faster:?}");
     let own = format!("tp={}", best.chosen.parallel.tp);
     assert_eq!(why_not(&estimator, &best, &own, (&try_all, &Deadline::default())).unwrap().verdict, "same");
     assert_eq!(
