@@ -125,6 +125,20 @@ impl Platform<'_> {
         steps * levels.iter().map(step).fold(0.0, f64::max)
     }
 
+    /// Seconds of broadcasts of `bytes` in `messages` equal parts, one after the other around a ring of all ranks: a part goes through all
+    /// links before the next one begins.
+    pub fn broadcast_time(&self, bytes: f64, messages: f64, group: Group) -> f64 {
+        let levels = self.levels(group);
+        if levels.is_empty() || bytes <= 0.0 {
+            return 0.0;
+        }
+        let ranks = group.ranks as f64;
+        let part = bytes / messages;
+        // A ring sends what the ranks do not have: of a broadcast all of it.
+        let whole = part * ranks / (ranks - 1.0);
+        messages * (self.cluster.links[0].start + flat(&levels, whole, ranks, |level| level.link.step.unwrap_or(0.0)))
+    }
+
     fn collective_time_with(&self, kind: CollectiveKind, bytes: f64, group: Group, step: fn(&Level<'_>) -> f64) -> f64 {
         if bytes <= 0.0 {
             return 0.0;

@@ -101,6 +101,11 @@ pub struct StackTraits {
     /// Messages per parameter in which ZeRO-1 and ZeRO-2 gather what they have updated, one after the other; 0 for one message for all
     /// of a rank's parameters.
     pub gathers_each: f64,
+    /// True if ZeRO-1 and ZeRO-2 send what they have updated by broadcasts: each rank has whole parameters, and one rank sends after the
+    /// other.
+    pub broadcasts: bool,
+    /// True if ZeRO-1 sums gradients by an all-reduce, of which ranks take what they update.
+    pub sums_whole: bool,
     /// True if ZeRO-2 and 3 leave parameters and gradients unsharded during gradient accumulation, and reduce once a
     /// step.
     pub accumulates_whole: bool,
@@ -219,6 +224,8 @@ impl Default for StackTraits {
             bucket: 25.0 * MIB,
             hides_update: false,
             gathers_each: 0.0,
+            broadcasts: false,
+            sums_whole: false,
             accumulates_whole: false,
             accumulates_wide: false,
             keeps_gathered: false,
