@@ -1,11 +1,14 @@
 //! How well arenas are filled: on every mesh at most a twentieth more than the most that is there at once; and how well they are predicted.
 
-use codegen::buffers::report;
+use codegen::buffers::{ClassReport, report};
 use ir::catalogue::Code;
 use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
-use meshwright::estimator::{EstimateRequest, Estimator};
+use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator};
 use std::path::Path;
+
+/// Bytes of a GiB.
+const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
 /// The most that an arena may be bigger than what is in it when it is fullest.
 const WASTE: f64 = 0.05;
@@ -120,8 +123,8 @@ fn what_zero_shares_out_is_held_in_parts() {
     }
 }
 
-/// The bytes that `estimate` predicts for the fullest rank, over those of the largest arena of the program with the same stages.
-fn predicted(estimator: &Estimator, model: &str, parallel: &str) -> f64 {
+/// What `estimate` predicts, and the memory of each class of the program with the same stages.
+fn both(estimator: &Estimator, model: &str, parallel: &str) -> (EstimateReport, Vec<ClassReport>) {
     let (seq, global_batch, precision) = (2048, 16, "bf16".to_string());
     let request = EstimateRequest {
         model: model.into(),
@@ -134,8 +137,6 @@ fn predicted(estimator: &Estimator, model: &str, parallel: &str) -> f64 {
         ..EstimateRequest::default()
     };
     let estimate = estimator.estimate(&request).unwrap_or_else(|why| panic!("{model} {parallel}: {why}"));
-    let ranks = estimate.predicted.memory_gib.per_stage.iter();
-    let bytes = ranks.map(|rank| rank.allocated * f64::from(1 << 30)).fold(0.0, f64::max);
     let starts: Vec<String> = estimate.stages.iter().skip(1).map(|stage| stage.start.to_string()).collect();
     let stages = if starts.is_empty() { String::new() } else { format!(",stages={}", starts.join(",")) };
     let order = CompileRequest {
@@ -148,7 +149,49 @@ fn predicted(estimator: &Estimator, model: &str, parallel: &str) -> f64 {
     let source = ModelSource::open(model).expect("a preset");
     let file = compile_source(&source, &order, None, &mut |_, _| {}).unwrap_or_else(|why| panic!("{model}: {why}"));
     let classes = report(&file.model, file.program.as_ref().expect("a program"));
+    (estimate, classes)
+}
+
+/// The bytes that `estimate` predicts for the fullest rank, over those of the largest arena of the program with the same stages.
+fn predicted(estimator: &Estimator, model: &str, parallel: &str) -> f64 {
+    let (estimate, classes) = both(estimator, model, parallel);
+    let ranks = estimate.predicted.memory_gib.per_stage.iter();
+    let bytes = ranks.map(|rank| rank.allocated * GIB).fold(0.0, f64::max);
     bytes / classes.iter().map(|class| class.arena).max().unwrap_or(0) as f64
+}
+
+/// Adapters are in layers alone: ranks with an embedding or a head have no more states than others. What each rank holds from step to step is
+/// predicted to a thousandth, which scalars and the alignment of tensors take.
+#[test]
+fn states_of_adapters_are_predicted_by_rank() {
+    let estimator = Estimator::new();
+    for (model, parallel) in [
+        ("llama3.2-1b+lora=64", "pp=8,mbs=1"),
+        ("llama3.2-1b+lora=64", "dp=2,pp=4,zero=1"),
+        ("llama3.2-3b+lora=16,q,v", "pp=4,tp=2,schedule=zb-h1"),
+        ("qwen3-8b+lora=8", "dp=2,pp=4,zero=2"),
+        ("qwen3-8b", "dp=4,pp=2,zero=1"),
+    ] {
+        let (estimate, classes) = both(&estimator, model, parallel);
+        let ranks: Vec<&ClassReport> =
+            classes.iter().flat_map(|class| std::iter::repeat_n(class, class.ranks as usize)).collect();
+        let stages = &estimate.predicted.memory_gib.per_stage;
+        assert_eq!(stages.len(), ranks.len(), "{model} {parallel}");
+        for (number, (stage, class)) in stages.iter().zip(ranks).enumerate() {
+            let pairs = [
+                (stage.parameters, class.parameters),
+                (stage.gradients, class.gradients),
+                (stage.optimizer, class.states),
+            ];
+            for (at, (ours, theirs)) in pairs.into_iter().enumerate() {
+                let (ours, theirs) = (ours * GIB, theirs as f64);
+                assert!(
+                    (ours - theirs).abs() <= 1e-3 * theirs,
+                    "{model} {parallel} rank {number} {at}: {ours} {theirs}"
+                );
+            }
+        }
+    }
 }
 
 /// Models of billions of parameters, whose arenas are within 2 % of the prediction.

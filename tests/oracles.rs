@@ -1,6 +1,6 @@
 //! Tables of papers against the code that predicts steps. No figure here was fitted.
 
-use cost::{CollectiveKind, Group, Platform, Recipe, SplitByExperts, Stack};
+use cost::{CollectiveKind, Elements, Group, Platform, Recipe, SplitByExperts, Stack};
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator, ModelStates, recipe};
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ fn formats(precision: &str, grad_dtype: Option<&str>, stack: &str) -> Recipe {
 
 /// Bytes of model states of a device, in units of 10^9, for a number of parameters in these units.
 fn states(parameters: f64, ranks: f64, zero: u8, recipe: &Recipe) -> f64 {
-    let elements = SplitByExperts { dense: parameters, experts: 0.0 };
+    let elements = Elements::all_trained(SplitByExperts { dense: parameters, experts: 0.0 });
     let ranks = SplitByExperts { dense: ranks, experts: 1.0 };
     ModelStates::of(elements, ranks, zero, recipe).total()
 }

@@ -205,7 +205,7 @@ fn tensor_parallelism_divides_products_and_parameters() {
         assert_eq!(whole.tp, 0.0);
         assert!(part.tp > 0.0);
     }
-    close(part.dense, whole.dense / 4.0, 0.001);
+    close(part.elements.all.dense, whole.elements.all.dense / 4.0, 0.001);
     assert_eq!(part.flops, whole.flops);
     close(part.boundary, whole.boundary / 4.0, 0.0);
     close(part.saved, whole.saved / 4.0, 0.001);
@@ -218,7 +218,7 @@ fn flops_are_those_of_the_model() {
     let of = layer(&llama(&parallel), &parallel, "megatron-core-2025");
     let (tokens, hidden) = (2048.0, 4096.0);
     let norms = 2.0 * hidden;
-    let weights = 2.0 * of.dense - norms;
+    let weights = 2.0 * of.elements.all.dense - norms;
     let attention = 4.0 * tokens * tokens * hidden;
     close(of.flops_noncausal, 2.0 * weights * tokens + attention, 0.001);
     close(of.flops, 2.0 * weights * tokens + attention / 2.0, 0.001);
@@ -264,7 +264,7 @@ fn context_parallelism_divides_tokens_and_exchanges_keys() {
     let result = BATCH.seq as f64 * 4096.0 * 2.0;
     for (part, twice) in [(&ring, 0.0), (&gathered, 0.0), (&heads, result)] {
         close(part.saved, (alone.saved + twice) / 4.0, 0.001);
-        close(part.dense, alone.dense, 0.0);
+        close(part.elements.all.dense, alone.elements.all.dense, 0.0);
         close(part.f.gemm, alone.f.gemm / 4.0, 0.2);
         assert!(part.f.attention > alone.f.attention / 4.0);
         assert_eq!((part.f.tp, part.flops), (0.0, alone.flops));
@@ -288,8 +288,8 @@ fn expert_parallelism_exchanges_tokens_and_divides_experts() {
     let (alone, four, eight) = (of(1), of(4), of(8));
     assert_eq!((alone.f.ep, alone.i.ep), (0.0, 0.0));
     for (part, ep) in [(&four, 4.0), (&eight, 8.0)] {
-        close(part.experts, alone.experts / ep, 0.0);
-        assert_eq!((part.dense, part.flops), (alone.dense, alone.flops));
+        close(part.elements.all.experts, alone.elements.all.experts / ep, 0.0);
+        assert_eq!((part.elements.all.dense, part.flops), (alone.elements.all.dense, alone.flops));
         close(part.saved, alone.saved, 0.001);
         close(part.f.gemm, alone.f.gemm, 0.1);
         close(part.f.memory_bound, alone.f.memory_bound, 0.05);
@@ -298,7 +298,7 @@ fn expert_parallelism_exchanges_tokens_and_divides_experts() {
         close(part.i.ep, part.f.ep, 0.05);
     }
     // 2 of 8 experts of size 14336: of the weights that a token sees three quarters are experts'.
-    let seen = alone.dense + alone.experts * 2.0 / 8.0;
+    let seen = alone.elements.all.dense + alone.elements.all.experts * 2.0 / 8.0;
     let attention = 4.0 * 2048.0 * 2048.0 * 4096.0;
     close(alone.flops_noncausal, 2.0 * seen * 2048.0 + attention, 0.001);
     assert!(four.transient < 1.05 * alone.transient);

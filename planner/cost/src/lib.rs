@@ -65,7 +65,7 @@ pub use profile::{
     ExecutedFlops, Frontier, Kind, Profile, Reach, RecomputeChoice, Recomputed, SAVED, Seconds, frontier, profile,
     recomputed,
 };
-pub use quantities::{Interval, Passes, RecomputeCost, SplitByExperts};
+pub use quantities::{Elements, Interval, Passes, RecomputeCost, SplitByExperts};
 pub use residual::{Errors, Job, Measured, MemoryBudget, Residual};
 pub use routing::Routing;
 pub use rules::{Rule, RuleName, RuleNumbers};

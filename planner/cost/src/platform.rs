@@ -28,7 +28,7 @@ pub enum Format {
 }
 
 /// Precision recipe: number formats of a run, in bytes per element (Micikevicius et al. 2018; DeepSeek-V3, section
-/// 3.3).
+/// 3.3). Frozen parameters have neither gradients nor a master copy nor states.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recipe {
     /// Name, as given to `--precision`: bf16, fp16, fp8-tensor, fp8-delayed, fp8-block, mxfp8, nvfp4, f32.
@@ -51,8 +51,6 @@ pub struct Recipe {
     pub widened: f64,
     /// Bytes of an element of an activation.
     pub activation: f64,
-    /// Share of the parameters that are trained. Bytes of gradients, master copies and states are averages over all parameters.
-    pub trained: f64,
 }
 
 impl Format {
@@ -68,20 +66,6 @@ impl Format {
 }
 
 impl Recipe {
-    /// The recipe of a model of which this share of the parameters is trained. The others have neither gradients nor states.
-    #[must_use]
-    pub fn of_trained(self, share: f64) -> Recipe {
-        Recipe {
-            gradient: self.gradient * share,
-            comm_gradient: self.comm_gradient * share,
-            master: self.master * share,
-            states: self.states * share,
-            widened: self.widened * share,
-            trained: self.trained * share,
-            ..self
-        }
-    }
-
     /// Mixed precision in bf16 with f32 gradients, master copy and Adam's two moments (Micikevicius et al. 2018).
     pub fn bf16() -> Recipe {
         Recipe {
@@ -95,7 +79,6 @@ impl Recipe {
             states: 8.0,
             widened: 0.0,
             activation: 2.0,
-            trained: 1.0,
         }
     }
 }

@@ -152,6 +152,63 @@ impl Div for SplitByExperts {
     }
 }
 
+/// Parameter elements: all of them, and those that the optimizer updates.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Elements {
+    /// Trained and frozen ones.
+    pub all: SplitByExperts,
+    /// Trained ones, which have gradients and optimizer states.
+    pub trained: SplitByExperts,
+}
+
+impl Elements {
+    /// Elements of which all are trained.
+    pub fn all_trained(elements: SplitByExperts) -> Elements {
+        Elements { all: elements, trained: elements }
+    }
+
+    /// Applies a function to both.
+    #[must_use]
+    pub fn map(self, change: impl Fn(SplitByExperts) -> SplitByExperts) -> Elements {
+        Elements { all: change(self.all), trained: change(self.trained) }
+    }
+
+    /// Elements that are not trained.
+    pub fn frozen(self) -> SplitByExperts {
+        SplitByExperts { dense: self.all.dense - self.trained.dense, experts: self.all.experts - self.trained.experts }
+    }
+}
+
+impl Add for Elements {
+    type Output = Elements;
+
+    fn add(self, other: Elements) -> Elements {
+        Elements { all: self.all + other.all, trained: self.trained + other.trained }
+    }
+}
+
+impl Sum for Elements {
+    fn sum<I: Iterator<Item = Elements>>(all: I) -> Elements {
+        all.fold(Elements::default(), Add::add)
+    }
+}
+
+impl Mul<f64> for Elements {
+    type Output = Elements;
+
+    fn mul(self, times: f64) -> Elements {
+        self.map(|part| part * times)
+    }
+}
+
+impl Div<f64> for Elements {
+    type Output = Elements;
+
+    fn div(self, parts: f64) -> Elements {
+        self.map(|part| part / parts)
+    }
+}
+
 /// Cost of a choice of saved activations.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct RecomputeCost {

@@ -4,7 +4,10 @@
 use super::error::Error;
 use super::projection::BlockConfig;
 use super::stages::plus;
-use cost::{BlockOptions, ExecutedFlops, Passes, Platform, Profile, Reach, Routing, Seconds, Stack, profile};
+use cost::{
+    BlockOptions, Elements, ExecutedFlops, Passes, Platform, Profile, Reach, Routing, Seconds, SplitByExperts, Stack,
+    profile,
+};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance};
 use ir::ids::{BlockId, Value};
@@ -65,6 +68,8 @@ pub(super) struct Tied {
     pub(super) runs: Vec<usize>,
     /// Number of elements on one rank.
     pub(super) elements: f64,
+    /// `true` if the optimizer updates it.
+    pub(super) is_trained: bool,
 }
 
 /// Costs of a model's block instances on one rank of a configuration.
@@ -103,6 +108,14 @@ pub(super) enum BlockFilter<'a> {
 pub(super) fn check(model: &Model, config: &BlockConfig) -> Result<(), Error> {
     check_names(model, &config.options.recompute)?;
     Ok(planner::check_heads(&model.dims, &config.parallel())?)
+}
+
+impl Tied {
+    /// Its elements, `times` times.
+    pub(super) fn elements(&self, times: f64) -> Elements {
+        let all = SplitByExperts { dense: times * self.elements, experts: 0.0 };
+        Elements { all, trained: if self.is_trained { all } else { SplitByExperts::default() } }
+    }
 }
 
 impl Planned {
@@ -155,6 +168,7 @@ impl Outline {
         let tied = bound.chunk_by(|a, b| a.0 == b.0).filter(|binders| binders.len() > 1).map(|binders| Tied {
             runs: binders.iter().map(|(_, number, _)| *number).collect(),
             elements: binders.iter().map(|(.., param)| elements(*param)).fold(0.0, f64::max),
+            is_trained: !model.params[binders[0].0.0].frozen,
         });
         let tied = tied.collect();
         let ends = usize::from(runs.len() > 2);
@@ -188,12 +202,12 @@ impl Blocks {
     pub(super) fn part(&self, share: f64) -> Blocks {
         let seconds = |of: &Seconds| plus(Seconds::default(), &Seconds { launch: 0.0, ..*of }, share);
         let part = |of: &Profile| {
-            let Profile { dense, experts, .. } = *of;
+            let elements = of.elements;
             let [mut f, mut i, w, recomputed] = [&of.f, &of.i, &of.w, &of.recomputed].map(seconds);
             let Passes { forward, backward } = of.launches().map(|host| host * LAUNCHED);
             f.launch = (forward - f.total()).max(0.0);
             i.launch = (backward - i.total() - w.total() - recomputed.total()).max(0.0);
-            Profile { f, i, w, recomputed, dense, experts, ..Profile::default() }
+            Profile { f, i, w, recomputed, elements, ..Profile::default() }
         };
         let mut profiles: Vec<Profile> = self.profiles.iter().map(part).collect();
         for end in self.outline.spans.iter().filter(|span| !span.are_layers) {

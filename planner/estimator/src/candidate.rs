@@ -150,7 +150,7 @@ impl Candidate<'_> {
         if self.parallel.pp < 2 {
             0.0
         } else {
-            tied(apart.map(|tied| tied.elements).sum(), &self.parallel, &self.platform)
+            tied(apart.map(|tied| tied.elements(1.0).trained.total()).sum(), &self.parallel, &self.platform)
         }
     }
 }

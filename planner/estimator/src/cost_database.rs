@@ -101,7 +101,7 @@ impl CostDatabase {
         let SharedResults { plans, orders } = shared;
         let stack = context.allowed(stack);
         let traits = plans.traits(context.seq)?;
-        let recipe = context.recipe(&stack)?.of_trained(traits.trained);
+        let recipe = context.recipe(&stack)?;
         let mut cluster = cluster.clone();
         (cluster.device.memory, cluster.shared_memory) = (0, None);
         cluster.host.iter_mut().for_each(|host| host.memory = 0.0);

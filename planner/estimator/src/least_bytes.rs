@@ -30,21 +30,21 @@ impl Relaxation<'_> {
         let fast = &self.fast.profiles[block];
         let small: &Profile = &small.recomputed.as_ref().unwrap_or(&small.profiles)[block];
         let layers = runs.div_ceil(self.parallel.pp) as f64;
-        let states = states(fast.elements() * layers, replicas);
+        let states = states(fast.elements * layers, replicas);
         let saved = layers * small.saved;
         // A step's only backward may reuse the memory of the saved activations for gradients.
-        let held = replicas.held(fast.elements() * layers);
+        let held = replicas.held(fast.elements.all * layers);
         let reused = (saved + held).min(states.gradients);
         let replaced = if facts.frees_gradients && self.microbatches < 2 { reused } else { 0.0 };
         let transient = small.transient.min(fast.transient);
-        let one = BlockPeak { transient, elements: fast.elements().total(), ..BlockPeak::default() };
+        let (all, trained) = (fast.elements.all.total(), fast.elements.trained.total());
+        let one = BlockPeak { transient, elements: all, trained, ..BlockPeak::default() };
         let inner = within(one, BlockPeak::default(), 0.0, 0.0, gathers(replicas), self.platform);
         let messages = if self.parallel.pp > 1 { 4.0 * fast.boundary } else { 0.0 };
         let needed = states.total() + held + saved - replaced + inner + messages + facts.workspace;
-        let elements = fast.elements() * layers;
-        let layer = fast.elements().total();
-        let all = self.average_elements().total() * self.parallel.pp as f64;
-        let update = moving_layers([layer, all - layer * runs as f64], &states, elements, self.platform);
+        let updated = fast.elements.trained * layers;
+        let of_model = self.average_elements().trained.total() * self.parallel.pp as f64;
+        let update = moving_layers([trained, of_model - trained * runs as f64], &states, updated, self.platform);
         let needed = needed.max(states.total() + update);
         needed * facts.reserve + facts.context + communicators(self.parallel, self.platform)
     }

@@ -9,7 +9,7 @@ use super::replicas::{Replicas, reduced_bytes};
 use super::report::StageMemory;
 use super::stages::StageCost;
 use super::update_memory::held_elements;
-use cost::{Cluster, Format, Platform, Recipe, SplitByExperts};
+use cost::{Cluster, Elements, Format, Platform, Recipe, SplitByExperts};
 use ir::options::ParallelConfig;
 
 /// Bytes of a GiB.
@@ -31,20 +31,20 @@ pub struct ModelStates {
 impl ModelStates {
     /// Model states of a rank with these parameter elements. From ZeRO stage 3, 2 and 1 on, parameters, gradients and
     /// optimizer states are sharded over `ranks` data-parallel ranks (Rajbhandari et al. 2020, section 5).
-    pub fn of(elements: SplitByExperts, ranks: SplitByExperts, zero: u8, recipe: &Recipe) -> ModelStates {
-        let on_rank = |bytes: f64, from: u8| {
+    pub fn of(elements: Elements, ranks: SplitByExperts, zero: u8, recipe: &Recipe) -> ModelStates {
+        let on_rank = |elements: SplitByExperts, bytes: f64, from: u8| {
             let parts = if zero >= from { ranks } else { SplitByExperts::uniform(1.0) };
             bytes * (elements / parts).total()
         };
         ModelStates {
-            parameters: on_rank(recipe.parameter, 3),
-            gradients: on_rank(recipe.gradient, 2),
-            optimizer: on_rank(recipe.master + recipe.states, 1),
+            parameters: on_rank(elements.all, recipe.parameter, 3),
+            gradients: on_rank(elements.trained, recipe.gradient, 2),
+            optimizer: on_rank(elements.trained, recipe.master + recipe.states, 1),
             host: 0.0,
         }
     }
 
-    /// Leaves out the optimizer states of elements that another rank has.
+    /// Leaves out the optimizer states of trained elements that another rank has.
     fn share(&mut self, elements: SplitByExperts, replicas: &Replicas<'_>) {
         let recipe = replicas.platform.recipe;
         let bytes = (recipe.master + recipe.states) * (elements / replicas.state_parts()).total();
@@ -59,16 +59,16 @@ impl ModelStates {
 }
 
 /// Model states of a rank on a stack.
-pub(super) fn states(elements: SplitByExperts, replicas: &Replicas<'_>) -> ModelStates {
+pub(super) fn states(elements: Elements, replicas: &Replicas<'_>) -> ModelStates {
     let (recipe, facts) = (replicas.platform.recipe, &replicas.platform.stack.facts);
     let mut states = ModelStates::of(elements, replicas.parts(), replicas.zero, recipe);
     if replicas.offloads_states {
         states.host = std::mem::take(&mut states.optimizer);
     }
-    states.optimizer += facts.update_bytes * (elements / replicas.state_parts()).total();
+    states.optimizer += facts.update_bytes * (elements.trained / replicas.state_parts()).total();
     if facts.casts_gathered && replicas.zero > 2 && recipe.master > 0.0 {
         // Frozen parameters have no master copy to be cast from.
-        states.parameters *= 1.0 - recipe.trained;
+        states.parameters = recipe.parameter * (elements.frozen() / replicas.parts()).total();
     }
     states
 }
@@ -107,7 +107,7 @@ impl OrderedStages<'_> {
         let copies = self.copies(number, rank);
         let (elements, borrowed) = held_elements(&own, &copies, tied, facts);
         let mut states = states(elements, replicas);
-        states.share(borrowed, replicas);
+        states.share(borrowed.trained, replicas);
         let whole = Whole::of(elements, parallel, replicas);
         let logits = own.iter().map(|load| load.logits).sum::<f64>();
         let zero = if whole.gathered > 0.0 { 2 } else { replicas.zero };
@@ -126,7 +126,7 @@ impl OrderedStages<'_> {
         }
         let before = facts.context + communicators(parallel, platform);
         let before_update = states.total() + activations + logits + buffers;
-        let update = self.while_updating(rank, (&own, &copies), elements, &states);
+        let update = self.while_updating(rank, (&own, &copies), elements.trained, &states);
         let needed = before_update.max(states.total() + update);
         let buffers = buffers + needed - before_update;
         // Tensors are held only while there is free memory; without it the CPU waits for the device.
@@ -205,22 +205,23 @@ struct Whole {
 }
 
 impl Whole {
-    fn of(elements: SplitByExperts, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> Whole {
+    fn of(elements: Elements, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> Whole {
         let (recipe, facts) = (replicas.platform.recipe, &replicas.platform.stack.facts);
         let is_narrow = matches!(recipe.products, Format::F8 | Format::F4);
         let quantised =
-            if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements.experts } else { 0.0 };
-        let mut whole = Whole { copies: quantised, gathered: replicas.held(elements), ..Whole::default() };
+            if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements.all.experts } else { 0.0 };
+        let mut whole = Whole { copies: quantised, gathered: replicas.held(elements.all), ..Whole::default() };
         if parallel.zero < 3 || replicas.zero > 2 || facts.casts_gathered {
             return whole;
         }
         // Parameters without replicas are not sharded.
         let parts = replicas.parts();
         let sharded = SplitByExperts {
-            dense: if parts.dense > 1.0 { elements.dense } else { 0.0 },
-            experts: if parts.experts > 1.0 { elements.experts } else { 0.0 },
+            dense: if parts.dense > 1.0 { elements.all.dense } else { 0.0 },
+            experts: if parts.experts > 1.0 { elements.all.experts } else { 0.0 },
         };
-        let wide = (recipe.comm_gradient - recipe.gradient).max(0.0) * sharded.dense;
+        let summed = if parts.dense > 1.0 { elements.trained.dense } else { 0.0 };
+        let wide = (recipe.comm_gradient - recipe.gradient).max(0.0) * summed;
         whole.copies += recipe.parameter * (sharded / parts).total();
         whole.wide = if facts.accumulates_wide { wide } else { 0.0 };
         whole
@@ -278,8 +279,9 @@ fn buffers(
     }
     let ends = if facts.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
     // No reduction is larger than all gradients.
-    let sums =
-        facts.buffers.min(platform.recipe.parameter * own.iter().map(|load| load.dense + load.experts).sum::<f64>());
+    let sums = facts
+        .buffers
+        .min(platform.recipe.parameter * own.iter().map(|load| load.elements.trained.total()).sum::<f64>());
     facts.workspace + sums + messages + within(layer, end, ends, freed_for_layers(own, logits), gathers, platform)
 }
 
@@ -307,16 +309,16 @@ pub(super) fn within(
     if platform.stack.facts.block_by_block {
         let gathered = |elements: f64| if zero > 2 { elements * recipe.parameter } else { 0.0 };
         let summed = |elements: f64| if zero > 1 { elements * reduced_bytes(zero, platform) } else { 0.0 };
-        let (whole, sums) = (gathered(layer.elements), summed(layer.elements));
+        let (whole, sums) = (gathered(layer.elements), summed(layer.trained));
         let in_layer = layer.transient + whole.max(sums) + LARGEST * whole.min(sums);
-        let (whole, sums) = (gathered(end.elements), summed(end.elements));
+        let (whole, sums) = (gathered(end.elements), summed(end.trained));
         let in_w = end.in_w + if gathers.ends_apart { whole.max(sums) } else { whole + sums };
         return (in_layer - freed).max(end.transient + whole).max(in_w);
     }
     let gathered = |elements: f64| if zero > 2 { (elements + layer.elements) * recipe.parameter } else { 0.0 };
     let summed = |elements: f64, bytes: f64| if zero > 1 { elements * bytes } else { 0.0 };
-    let in_layer = layer.transient + gathered(ends + layer.elements) + summed(layer.elements, recipe.comm_gradient);
-    let in_end = end.transient.max(summed(end.elements, recipe.parameter * recipe.trained + recipe.comm_gradient));
+    let in_layer = layer.transient + gathered(ends + layer.elements) + summed(layer.trained, recipe.comm_gradient);
+    let in_end = end.transient.max(summed(end.trained, recipe.parameter + recipe.comm_gradient));
     (in_layer - freed).max(in_end + gathered(ends.max(end.elements)))
 }
 
@@ -340,8 +342,9 @@ mod tests {
     /// whichever is more; without ZeRO its logits alone.
     #[test]
     fn an_end_holds_its_inner_values_or_its_gradients() {
-        let (layer, logits) = (BlockPeak { transient: 1e9, elements: 218e6, ..BlockPeak::default() }, 2.1e9);
-        let head = |transient| BlockPeak { transient, elements: 525e6, ..BlockPeak::default() };
+        let (layer, logits) =
+            (BlockPeak { transient: 1e9, elements: 218e6, trained: 218e6, ..BlockPeak::default() }, 2.1e9);
+        let head = |transient| BlockPeak { transient, elements: 525e6, trained: 525e6, ..BlockPeak::default() };
         let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("fsdp-compile").unwrap());
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let gathered = 2.0 * (525e6 + 218e6);
@@ -359,7 +362,7 @@ mod tests {
         let stack = Stack::find("meshwright").unwrap();
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let bytes = |zero: u8, elements: f64, ends_apart: bool| {
-            let head = BlockPeak { transient: 4e9, in_w: 2e9, elements, ..BlockPeak::default() };
+            let head = BlockPeak { transient: 4e9, in_w: 2e9, elements, trained: elements, ..BlockPeak::default() };
             within(BlockPeak::default(), head, 0.0, 0.0, Gathers { zero, splits: false, ends_apart }, &platform)
         };
         assert_eq!([0, 2, 3].map(|zero| bytes(zero, 0.5e9, false)), [4e9, 4e9, 5e9]);
@@ -412,7 +415,7 @@ mod tests {
             let parallel = ParallelConfig { dp: 32, ep, zero: 3, ..ParallelConfig::default() };
             let recipe = Recipe { products, gradient: 2.0, ..Recipe::bf16() };
             let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
-            let elements = SplitByExperts { dense: 32e9, experts: 2e9 };
+            let elements = Elements::all_trained(SplitByExperts { dense: 32e9, experts: 2e9 });
             let whole = Whole::of(elements, &parallel, &Replicas::new(&parallel, microbatches, &platform));
             [whole.gathered, whole.copies, whole.wide]
         };
@@ -426,7 +429,8 @@ mod tests {
         let (cluster, stack) = (Cluster::find("gb200-nvl72").unwrap(), Stack::find("automodel-2026").unwrap());
         let recipe = Recipe { gradient: 2.0, ..Recipe::bf16() };
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
-        let (parallel, loads) = (ParallelConfig::default(), [StageCost { dense: 1e9, ..StageCost::default() }]);
+        let elements = Elements::all_trained(SplitByExperts { dense: 1e9, experts: 0.0 });
+        let (parallel, loads) = (ParallelConfig::default(), [StageCost { elements, ..StageCost::default() }]);
         let gradients = |forwards: f64, saved: f64| {
             let rank = Rank { stages: smallvec![runs(0, forwards)], saved, in_flight: 1.0, ..Rank::default() };
             let (replicas, flow) = (
@@ -452,14 +456,16 @@ mod tests {
         let recipe = Recipe::bf16();
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &recipe };
         let bytes = |dense: f64| {
-            buffers(&[&StageCost { dense, ..StageCost::default() }], (1, &Rank::default()), 0.0, by(0), &platform)
+            let elements = Elements::all_trained(SplitByExperts { dense, experts: 0.0 });
+            buffers(&[&StageCost { elements, ..StageCost::default() }], (1, &Rank::default()), 0.0, by(0), &platform)
         };
         assert_eq!([1e8, 1e9].map(bytes), [2e8, 1e9].map(|sums| stack.facts.workspace + sums));
     }
 
     #[test]
     fn layers_go_backward_when_logits_are_gone() {
-        let (layer, none) = (BlockPeak { transient: 3e9, elements: 1e8, ..BlockPeak::default() }, BlockPeak::default());
+        let (layer, none) =
+            (BlockPeak { transient: 3e9, elements: 1e8, trained: 1e8, ..BlockPeak::default() }, BlockPeak::default());
         let (cluster, mut stack) = (Cluster::find("h100").unwrap(), Stack::find("fsdp-compile").unwrap());
         let bytes = |stack: &Stack, logits: f64, zero: u8| {
             let platform = Platform { cluster: &cluster, stack, recipe: &Recipe::bf16() };

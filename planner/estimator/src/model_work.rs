@@ -7,7 +7,7 @@ use super::quantities::BlockPeak;
 use super::relaxation::StepCost;
 use super::replicas::Replicas;
 use super::update_memory::moving_layers;
-use cost::{Format, Platform, Recipe, SplitByExperts};
+use cost::{Elements, Format, Platform, Recipe, SplitByExperts};
 use ir::options::ParallelConfig;
 
 /// Work of a sequence and parameters of a model; no configuration changes them.
@@ -18,13 +18,13 @@ pub struct ModelWork {
     /// FLOPs of a sequence's attention, forward and backward.
     attention: f64,
     /// Parameters of the model.
-    elements: SplitByExperts,
+    elements: Elements,
     /// Temporary bytes of a sequence, in the end of the model with the most of them.
     inner: f64,
     /// Number of layers of the kind that has most parameters.
     layers: u64,
     /// Parameters of one of these layers.
-    layer: SplitByExperts,
+    layer: Elements,
 }
 
 /// Options that degrees leave open.
@@ -45,20 +45,19 @@ impl ModelWork {
     /// Work of a model planned for one device.
     pub(super) fn of(blocks: &Blocks, sequences: u64) -> ModelWork {
         let (causal, whole) = (blocks.sum(|it| it.flops), blocks.sum(|it| it.flops_noncausal));
-        let shared: f64 = blocks.outline.tied.iter().map(|tied| tied.elements * (tied.runs.len() - 1) as f64).sum();
+        let shared = blocks.outline.tied.iter().map(|tied| tied.elements(-((tied.runs.len() - 1) as f64)));
+        let instances =
+            blocks.outline.spans.iter().map(|span| blocks.profiles[span.block].elements * span.runs.len() as f64);
         let attention = whole - causal;
         let ends = blocks.outline.spans.iter().filter(|span| !span.are_layers);
-        let elements = |block: usize| blocks.profiles[block].elements();
-        let all = |&(block, runs): &(usize, u64)| runs as f64 * elements(block).total();
+        let elements = |block: usize| blocks.profiles[block].elements;
+        let all = |&(block, runs): &(usize, u64)| runs as f64 * elements(block).all.total();
         let most = blocks.outline.layers_by_block().into_iter().max_by(|a, b| all(a).total_cmp(&all(b)));
-        let (layers, layer) = most.map_or((0, SplitByExperts::default()), |(block, runs)| (runs, elements(block)));
+        let (layers, layer) = most.map_or((0, Elements::default()), |(block, runs)| (runs, elements(block)));
         ModelWork {
             products: (3.0 * (causal - attention) - blocks.sum(|it| it.frozen_flops)) / sequences as f64,
             attention: 3.0 * attention / sequences as f64,
-            elements: SplitByExperts {
-                dense: blocks.sum(|it| it.dense) - shared,
-                experts: blocks.sum(|it| it.experts),
-            },
+            elements: instances.chain(shared).sum(),
             inner: ends.map(|end| blocks.profiles[end.block].transient).fold(0.0, f64::max) / sequences as f64,
             layers,
             layer,
@@ -113,14 +112,14 @@ impl ModelWork {
         let seconds = self.seconds(most, sequences, platform) * platform.stragglers(fewest);
         let parallel = ParallelConfig { dp: most, zero: 3, offload_optimizer, ..ParallelConfig::default() };
         let replicas = Replicas::new(&parallel, 1, platform);
-        let elements = SplitByExperts { dense: self.elements.total(), experts: 0.0 };
+        let elements = self.elements.map(|part| SplitByExperts { dense: part.total(), experts: 0.0 });
         let facts = &platform.stack.facts;
         StepCost { seconds, bytes: states(elements, &replicas).total() * facts.reserve + facts.context }
     }
 
     /// Returns `true` if the hosts of `devices` devices may hold the optimizer states: each state is stored once.
     pub fn hosts_hold_states(&self, devices: u64, platform: &Platform<'_>) -> bool {
-        let bytes = self.elements.total() * (platform.recipe.master + platform.recipe.states);
+        let bytes = self.elements.trained.total() * (platform.recipe.master + platform.recipe.states);
         platform.cluster.host_memory().is_none_or(|memory| bytes / devices as f64 <= memory)
     }
 
@@ -142,7 +141,8 @@ impl ModelWork {
         }
         let replicas = Replicas::new(parallel, microbatches, platform);
         let layer = on_a_rank(self.layer, parallel);
-        let one = BlockPeak { elements: layer.total(), ..BlockPeak::default() };
+        let (all, trained) = (layer.all.total(), layer.trained.total());
+        let one = BlockPeak { elements: all, trained, ..BlockPeak::default() };
         let whole = within(one, BlockPeak::default(), 0.0, 0.0, gathers(&replicas), platform);
         let (elements, temporary) = if parallel.pp > 1 {
             let layers = self.layers.div_ceil(parallel.pp) as f64;
@@ -151,13 +151,14 @@ impl ModelWork {
             (on_a_rank(self.elements, parallel), whole.max(inner))
         };
         let states = states(elements, &replicas);
-        let others = on_a_rank(self.elements, parallel).total() - layer.total() * self.layers as f64;
-        let update = moving_layers([layer.total(), others], &states, elements, platform);
+        let others = on_a_rank(self.elements, parallel).trained.total() - trained * self.layers as f64;
+        let update = moving_layers([trained, others], &states, elements.trained, platform);
         states.total() + update.max(temporary + platform.stack.facts.workspace)
     }
 }
 
 /// Parameter elements on one rank before ZeRO, of parameters of one stage.
-fn on_a_rank(elements: SplitByExperts, parallel: &ParallelConfig) -> SplitByExperts {
-    elements / SplitByExperts { dense: parallel.tp as f64, experts: (parallel.ep * parallel.etp) as f64 }
+fn on_a_rank(elements: Elements, parallel: &ParallelConfig) -> Elements {
+    let ranks = SplitByExperts { dense: parallel.tp as f64, experts: (parallel.ep * parallel.etp) as f64 };
+    elements.map(|part| part / ranks)
 }

@@ -121,7 +121,7 @@ impl Prediction<'_> {
                 hfu: rate(work.executed),
                 flops_per_token: work.causal * batches / tokens,
                 peak_flops: peak,
-                bytes_per_parameter: parameter + gradient + master + states,
+                bytes_per_parameter: parameter + self.database.traits.trained * (gradient + master + states),
                 parameters: blocks.outline.parameters,
                 microbatches: self.candidate.microbatches,
                 dropped,

@@ -102,6 +102,8 @@ pub(super) struct BlockPeak {
     pub(super) in_w_apart: f64,
     /// Elements of a block's parameters.
     pub(super) elements: f64,
+    /// Those that are trained.
+    pub(super) trained: f64,
 }
 
 impl BlockPeak {
@@ -113,6 +115,7 @@ impl BlockPeak {
             in_w: self.in_w.max(other.in_w),
             in_w_apart: self.in_w_apart.max(other.in_w_apart),
             elements: self.elements.max(other.elements),
+            trained: self.trained.max(other.trained),
         }
     }
 }

@@ -65,7 +65,6 @@ pub fn recipe(
         states: if pure { states * parameter / 4.0 } else { states },
         widened: if aware { 2.0 * states } else { 0.0 },
         activation: parameter,
-        trained: 1.0,
     })
 }
 

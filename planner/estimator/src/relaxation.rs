@@ -12,7 +12,7 @@ use super::quantities::{PerSection, TpReductions};
 use super::replicas::Replicas;
 use super::stages::{Count, StageCost, counts, loads, memory_loads, run_loads, seconds};
 use super::step::LeastAfter;
-use cost::{Passes, Platform, SplitByExperts};
+use cost::{Elements, Passes, Platform};
 use ir::options::ParallelConfig;
 
 /// Seconds of a step and bytes of the peak-memory device.
@@ -106,7 +106,7 @@ impl<'a> Relaxation<'a> {
         let whole = load.seconds();
         let average = whole / pp;
         let work = microbatches * average.total();
-        let local = if parallel.zero > 0 { elements / replicas.parts() } else { elements }.total();
+        let local = (elements.trained / replicas.state_parts()).total();
         let compute = Passes { forward: average.f, backward: average.i + average.w };
         let exchange = replicas.least_exchange(elements, compute);
         let summed = (work + exchange.reduce).max(self.fullest()).max(self.through(whole, slices));
@@ -115,24 +115,19 @@ impl<'a> Relaxation<'a> {
     }
 
     /// Elements of the average rank.
-    pub(super) fn average_elements(&self) -> SplitByExperts {
-        memory_loads(self.fast, &[0])[0].elements() / self.parallel.pp as f64
+    pub(super) fn average_elements(&self) -> Elements {
+        memory_loads(self.fast, &[0])[0].elements / self.parallel.pp as f64
     }
 
     /// Bytes of the average rank, which has `elements` elements and saves the activations of the `small` blocks.
-    pub(super) fn average_bytes(
-        &self,
-        elements: SplitByExperts,
-        small: Option<&Blocks>,
-        replicas: &Replicas<'_>,
-    ) -> f64 {
+    pub(super) fn average_bytes(&self, elements: Elements, small: Option<&Blocks>, replicas: &Replicas<'_>) -> f64 {
         let states = states(elements, replicas);
         let facts = &self.platform.stack.facts;
         let saved = small.map_or(0.0, saved_by_recomputing_all) / self.parallel.pp as f64;
         // Some rank has the block with the largest inner values.
         let inner = self.fast.profiles.iter().map(|profile| profile.transient).fold(0.0, f64::max);
         // A step's only backward may reuse the memory of the saved activations for gradients.
-        let held = replicas.held(elements);
+        let held = replicas.held(elements.all);
         let reused = (saved + held).min(states.gradients);
         let replaced = if facts.frees_gradients && self.microbatches < 2 { reused } else { 0.0 };
         (states.total() + held + saved - replaced).max(inner) * facts.reserve + facts.context

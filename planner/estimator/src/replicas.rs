@@ -3,7 +3,7 @@
 //! Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (FSDP).
 
 use super::place::replica_groups;
-use cost::{CollectiveKind, Group, Passes, Platform, Profile, SplitByExperts};
+use cost::{CollectiveKind, Elements, Group, Passes, Platform, Profile, SplitByExperts};
 use ir::options::ParallelConfig;
 use smallvec::{SmallVec, smallvec};
 
@@ -143,14 +143,14 @@ impl<'a> Replicas<'a> {
         self.platform.recipe.gradient * sums
     }
 
-    /// Bytes per element of a block that its updated shard takes before it is gathered, if the update has memory of its own.
+    /// Bytes per trained element of a block that its updated shard takes before it is gathered, if the update has memory of its own.
     pub(super) fn updated_apart(&self) -> f64 {
         let is_gathered = self.platform.stack.facts.sums_apart && matches!(self.zero, 1 | 2);
         let parts = self.parts().dense;
-        if is_gathered && parts > 1.0 { self.gathered_bytes() / parts } else { 0.0 }
+        if is_gathered && parts > 1.0 { self.platform.recipe.parameter / parts } else { 0.0 }
     }
 
-    /// Seconds of reducing gradients to the ranks that update the parameters, in messages of at most `bucket` bytes.
+    /// Seconds of reducing the gradients of `elements` to the ranks that update the parameters, in messages of at most `bucket` bytes.
     fn reduce(&self, elements: SplitByExperts, bucket: f64) -> f64 {
         let element = reduced_bytes(self.zero, self.platform);
         let exchange = |exchange: CollectiveKind, elements: f64, group: Group| {
@@ -158,7 +158,7 @@ impl<'a> Replicas<'a> {
             messages * self.platform.collective_time(exchange, elements * element / messages, group)
         };
         let seconds = |elements: f64, ReplicaGroups { shards, scatters, sums, .. }: ReplicaGroups| {
-            if self.zero == 0 {
+            if self.zero == 0 || self.zero == 1 && self.platform.stack.facts.sums_whole {
                 let all = Group { ranks: scatters.ranks * sums.ranks, ..scatters };
                 return exchange(CollectiveKind::AllReduce, elements, all);
             }
@@ -172,31 +172,37 @@ impl<'a> Replicas<'a> {
 
     /// Seconds of gathering the shards of parameters on all ranks of a copy: of all of them under ZeRO-3, else of those that an update
     /// changes.
-    fn gather(&self, elements: SplitByExperts) -> f64 {
-        let bytes = self.gathered_bytes();
+    fn gather(&self, elements: Elements) -> f64 {
+        let (bytes, elements) = (self.platform.recipe.parameter, self.gathered(elements));
         let seconds = |elements: f64, ReplicaGroups { shards, .. }: ReplicaGroups| {
             self.platform.collective_time(CollectiveKind::AllGather, elements * bytes, shards)
         };
         seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts)
     }
 
-    /// Bytes that are gathered for a parameter, on average over trained and frozen ones.
-    fn gathered_bytes(&self) -> f64 {
-        let recipe = self.platform.recipe;
-        recipe.parameter * if self.zero < 3 { recipe.trained } else { 1.0 }
+    /// The elements that are gathered: an update changes only trained ones.
+    fn gathered(&self, elements: Elements) -> SplitByExperts {
+        if self.zero < 3 { elements.trained } else { elements.all }
     }
 
-    /// Seconds of the gather once a step of a rank's `tensors` parameters: in one message, or one after the other.
-    fn gather_updated(&self, elements: SplitByExperts, tensors: usize) -> f64 {
-        let each = self.platform.stack.facts.gathers_each;
+    /// Seconds of the gather once a step of a rank's `tensors` parameters: in one message, or one after the other, or by broadcasts of those
+    /// of each rank.
+    fn gather_updated(&self, elements: Elements, tensors: usize) -> f64 {
+        let facts = &self.platform.stack.facts;
+        let (each, broadcasts) = (facts.gathers_each, facts.broadcasts);
         let together = self.gather(elements);
-        if each == 0.0 || self.gathers_once {
+        if each == 0.0 && !broadcasts || self.gathers_once {
             return together;
         }
         let messages = (each * tensors as f64).max(1.0);
+        let elements = self.gathered(elements);
         let seconds = |elements: f64, ReplicaGroups { shards, .. }: ReplicaGroups| {
-            let bytes = elements * self.gathered_bytes();
-            if bytes > 0.0 { self.platform.stepwise_gather_time(bytes, messages, shards) } else { 0.0 }
+            let bytes = elements * self.platform.recipe.parameter;
+            match broadcasts {
+                true => self.platform.broadcast_time(bytes, (tensors as f64).min(shards.ranks as f64), shards),
+                false if bytes > 0.0 => self.platform.stepwise_gather_time(bytes, messages, shards),
+                false => 0.0,
+            }
         };
         together.max(seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts))
     }
@@ -263,9 +269,9 @@ impl<'a> Replicas<'a> {
     /// after a run of micro-batches counts in equal parts for all of them.
     pub(super) fn exchanges(&self, profiles: &[Profile]) -> Vec<Exchange> {
         let exchange = |profile: &Profile| {
-            let elements = profile.elements();
+            let elements = profile.elements;
             let gather = if self.zero > 2 && !self.gathers_once { self.gather(elements) } else { 0.0 };
-            Exchange { gather, reduce: self.reduce(elements, f64::INFINITY) / self.run }
+            Exchange { gather, reduce: self.reduce(elements.trained, f64::INFINITY) / self.run }
         };
         if self.zero < 2 { vec![Exchange::default(); profiles.len()] } else { profiles.iter().map(exchange).collect() }
     }
@@ -273,19 +279,22 @@ impl<'a> Replicas<'a> {
     /// Lower bound on a step's exposed collectives, averaged over ranks with these average `elements` and seconds of
     /// `compute`. Elements are sent at the rate of a message of `ENDLESS` elements; exposed seconds are convex in both
     /// arguments.
-    pub(super) fn least_exchange(&self, elements: SplitByExperts, compute: Passes) -> Exchange {
+    pub(super) fn least_exchange(&self, elements: Elements, compute: Passes) -> Exchange {
         const ENDLESS: f64 = 1e15;
-        let at_best_rate = |seconds: &dyn Fn(SplitByExperts) -> f64| {
+        let at_best_rate = |elements: SplitByExperts, seconds: &dyn Fn(SplitByExperts) -> f64| {
             let dense = elements.dense * seconds(SplitByExperts { dense: ENDLESS, experts: 0.0 });
             let experts = elements.experts * seconds(SplitByExperts { dense: 0.0, experts: ENDLESS });
             (dense + experts) / ENDLESS
         };
         let reduces_once = self.zero < 2;
-        let reduce = at_best_rate(&|elements| match reduces_once {
+        let reduce = at_best_rate(elements.trained, &|elements| match reduces_once {
             true => self.reduce(elements, f64::INFINITY),
             false => self.sum_groups(elements),
         });
-        let gather = if self.gathers_a_step() { at_best_rate(&|elements| self.gather(elements)) } else { 0.0 };
+        let gather = match self.gathers_a_step() {
+            true => at_best_rate(self.gathered(elements), &|elements| self.gather(Elements::all_trained(elements))),
+            false => 0.0,
+        };
         self.exposed_exchange(Exchange { reduce, gather }, compute)
     }
 
@@ -305,12 +314,13 @@ impl<'a> Replicas<'a> {
     /// fills it, and is exposed. Updated parameters are gathered at once, or during the next step's first forward if the
     /// stack does so. Parameters of ZeRO-3 that stay gathered in a step are gathered during its first
     /// forward.
-    pub(super) fn exchange(&self, elements: SplitByExperts, tensors: usize, compute: Passes) -> Exchange {
-        let bytes = elements.total() * self.platform.recipe.comm_gradient;
+    pub(super) fn exchange(&self, elements: Elements, tensors: usize, compute: Passes) -> Exchange {
+        let bytes = elements.trained.total() * self.platform.recipe.comm_gradient;
         // Gradients that are not hidden are sent in one message.
         let bucket = self.platform.stack.facts.bucket + bytes / tensors.max(1) as f64;
         let bucket = if self.hides { bucket } else { f64::INFINITY };
-        let reduce = if self.zero < 2 { self.reduce(elements, bucket) } else { self.sum_groups(elements) };
+        let reduce =
+            if self.zero < 2 { self.reduce(elements.trained, bucket) } else { self.sum_groups(elements.trained) };
         let gather = if self.gathers_a_step() { self.gather_updated(elements, tensors) } else { 0.0 };
         let last = reduce * (bucket / bytes.max(1.0)).min(1.0);
         let hideable = Exchange { reduce: reduce - last, gather };
@@ -341,7 +351,7 @@ mod tests {
         let cluster = Cluster::find("h100-p5-efa").unwrap();
         let platform = Platform { cluster: &cluster, stack, recipe: &Recipe::bf16() };
         let parallel = ParallelConfig { dp: 64, zero, ..ParallelConfig::default() };
-        let elements = SplitByExperts { dense: 1e9, experts: 0.0 };
+        let elements = Elements::all_trained(SplitByExperts { dense: 1e9, experts: 0.0 });
         Replicas::new(&parallel, 1, &platform).exchange(elements, tensors, Passes { forward: 1.0, backward: 10.0 })
     }
 

@@ -4,7 +4,7 @@ use super::blocks::{Blocks, Span};
 use super::error::Error;
 use super::quantities::{BlockPeak, PerSection, TpReductions};
 use super::replicas::{Exchange, Repeated, Replicas};
-use cost::{Cut, Passes, Platform, Profile, Seconds, SplitByExperts};
+use cost::{Cut, Elements, Passes, Platform, Profile, Seconds};
 use ir::costs::{BlockCosts, CallCosts, ModelCosts, SectionSeconds};
 use ir::options::{Offload, ParallelConfig, Recompute};
 use scheduler::partition::{PartitionError, balanced, check_starts, stage_runs};
@@ -48,10 +48,8 @@ pub(super) struct StageCost {
     pub(super) ordinary_saved: [f64; 2],
     /// Peaks over the ends of the model that it has.
     pub(super) end: BlockPeak,
-    /// Elements of dense parameters.
-    pub(super) dense: f64,
-    /// Elements of experts.
-    pub(super) experts: f64,
+    /// Elements of its parameters on one rank before ZeRO.
+    pub(super) elements: Elements,
     /// Number of parameters.
     pub(super) tensors: usize,
     /// Reductions over tp in the forward of its layers.
@@ -85,11 +83,6 @@ impl StageCost {
             |peak: BlockPeak| BlockPeak { transient: if splits { peak.beyond_left } else { peak.transient }, ..peak };
         let layer = alone(self.layer);
         alone(self.ordinary).max(BlockPeak { transient: layer.transient - freed, in_w: layer.in_w - freed, ..layer })
-    }
-
-    /// Elements of its parameters on one rank before ZeRO.
-    pub(super) fn elements(&self) -> SplitByExperts {
-        SplitByExperts { dense: self.dense, experts: self.experts }
     }
 
     /// Saved activations on the device and in host memory, in bytes.
@@ -133,8 +126,7 @@ pub(super) fn starts(blocks: &Blocks, cut: Cut, pipeline: &Pipeline) -> Result<V
     let profile = |run: usize| &blocks.profiles[blocks.outline.runs[run]];
     if cut == Cut::Parameters {
         // An embedding has no matrix products.
-        let weight =
-            |run| if run < blocks.outline.layers.start { 0.0 } else { profile(run).dense + profile(run).experts };
+        let weight = |run| if run < blocks.outline.layers.start { 0.0 } else { profile(run).elements.all.total() };
         let weights: Vec<f64> = (0..runs).map(weight).collect();
         return by_shares(&weights, stages).ok_or_else(too_many);
     }
@@ -345,9 +337,9 @@ fn sum(blocks: &Blocks, runs: Range<usize>, most: Leading) -> StageCost {
     pieces(blocks, runs.clone(), most).for_each(|piece| load.add(&piece));
     let shared = blocks.outline.tied.iter().map(|tied| {
         let here = tied.runs.iter().filter(|run| runs.contains(run)).count();
-        here.saturating_sub(1) as f64 * tied.elements
+        tied.elements(-(here.saturating_sub(1) as f64))
     });
-    load.dense -= shared.sum::<f64>();
+    load.elements = load.elements + shared.sum();
     load
 }
 
@@ -358,9 +350,9 @@ impl StageCost {
         self.tensors += times * tensors;
         let (transient, in_w) = (profile.transient, profile.transient_in_w);
         let left = (profile.saved_for_w - profile.saved - profile.offloaded).max(0.0);
-        let elements = profile.elements().total();
+        let (elements, trained) = (profile.elements.all.total(), profile.elements.trained.total());
         let in_w_apart = in_w - profile.made_for_w;
-        let peak = BlockPeak { transient, beyond_left: transient - left, in_w, in_w_apart, elements };
+        let peak = BlockPeak { transient, beyond_left: transient - left, in_w, in_w_apart, elements, trained };
         self.boundary = profile.boundary;
         let times = times as f64;
         if are_layers {
@@ -386,8 +378,7 @@ impl StageCost {
         self.offloaded += times * profile.offloaded;
         self.logits += times * profile.logits;
         self.saved_for_w += times * profile.saved_for_w;
-        self.dense += times * profile.dense;
-        self.experts += times * profile.experts;
+        self.elements = self.elements + profile.elements * times;
     }
 
     /// Adds the launch wait beyond that of the profiles, if the CPU takes `peer` seconds per rank of a collective.

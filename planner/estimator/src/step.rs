@@ -6,7 +6,7 @@ use super::quantities::{PerSection, StageRuns};
 use super::replicas::{Exchange, Replicas};
 use super::report::TimeShares;
 use super::stages::{StageCost, plus};
-use cost::{CollectiveKind, Group, Passes, Platform, Seconds, SplitByExperts};
+use cost::{CollectiveKind, Elements, Group, Passes, Platform, Seconds};
 use ir::options::ParallelConfig;
 
 /// Time of a step.
@@ -82,7 +82,7 @@ pub(super) struct LeastAfter {
 #[derive(Clone, Copy, PartialEq)]
 struct Own {
     /// Parameter elements before ZeRO.
-    elements: SplitByExperts,
+    elements: Elements,
     /// Number of parameters.
     tensors: usize,
     /// Seconds of a micro-batch that may hide collectives.
@@ -94,7 +94,7 @@ impl Own {
         let own = || rank.stages.iter().map(|it| &loads[it.stage]);
         let seconds = || own().map(StageCost::seconds);
         Own {
-            elements: own().map(StageCost::elements).sum(),
+            elements: own().map(|load| load.elements).sum(),
             tensors: own().map(|load| load.tensors).sum(),
             compute: Passes {
                 forward: seconds().map(|seconds| seconds.f).sum(),
@@ -116,7 +116,7 @@ struct After {
 impl After {
     fn of(own: Own, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> After {
         let Own { elements, tensors, compute } = own;
-        let updated = if parallel.zero > 0 { elements / replicas.parts() } else { elements };
+        let updated = if parallel.zero > 0 { elements.trained / replicas.parts() } else { elements.trained };
         let optimizer = optimizer(updated.total(), replicas.platform);
         After {
             exchange: replicas.exchange(elements, tensors, compute),
@@ -134,17 +134,17 @@ impl After {
     }
 }
 
-/// Seconds of the optimizer update of some elements. It reads gradients twice (for the norm, and for the update), reads and
+/// Seconds of the optimizer update of some trained elements. It reads gradients twice (for the norm, and for the update), reads and
 /// writes master copies and states, and writes parameters: 34 bytes per element in mixed precision with AdamW. Temporary f32
 /// copies of the states are written and read twice.
 pub(super) fn optimizer(elements: f64, platform: &Platform<'_>) -> f64 {
     let recipe = platform.recipe;
-    let parameter = recipe.trained * if recipe.master > 0.0 { recipe.parameter } else { 2.0 * recipe.parameter };
+    let parameter = if recipe.master > 0.0 { recipe.parameter } else { 2.0 * recipe.parameter };
     let states = 2.0 * (recipe.master + recipe.states) + 4.0 * recipe.widened;
     platform.copy(elements * (2.0 * recipe.gradient + states + parameter))
 }
 
-/// Seconds that the update of some elements takes longer if their states are in host memory. Copies both ways overlap with the
+/// Seconds that the update of some trained elements takes longer if their states are in host memory. Copies both ways overlap with the
 /// update and with each other: of states that come and go, or of gradients and parameters where the host updates. The host reads
 /// and writes its states, reads gradients and writes parameters, at its share of the node's bandwidth.
 fn waits(elements: f64, optimizer: f64, platform: &Platform<'_>) -> f64 {
@@ -153,9 +153,8 @@ fn waits(elements: f64, optimizer: f64, platform: &Platform<'_>) -> f64 {
     if !platform.stack.facts.updates_on_host {
         return (cluster.host_copy(states as u64) - optimizer).max(0.0);
     }
-    let parameter = recipe.parameter * recipe.trained;
-    let copied = elements * recipe.gradient.max(parameter);
-    let touched = 2.0 * states + elements * (recipe.gradient + parameter);
+    let copied = elements * recipe.gradient.max(recipe.parameter);
+    let touched = 2.0 * states + elements * (recipe.gradient + recipe.parameter);
     let share = cluster.host.and_then(|host| Some(host.bandwidth? / host.devices as f64));
     let update = share.map_or(0.0, |share| touched / share);
     (update.max(cluster.host_copy(copied as u64)) - optimizer).max(0.0)

@@ -7,7 +7,7 @@ use super::pipeline::Rank;
 use super::quantities::BlockPeak;
 use super::replicas::Replicas;
 use super::stages::StageCost;
-use cost::{Platform, Recipe, SplitByExperts, StackTraits};
+use cost::{Elements, Platform, Recipe, SplitByExperts, StackTraits};
 use scheduler::placement::Placement;
 use scheduler::schedules;
 
@@ -40,14 +40,14 @@ impl OrderedStages<'_> {
         let is_owned = |load: &&&StageCost| copies.iter().all(|copy| copy.runs != load.runs);
         let summed = match copies {
             [] => elements,
-            _ => own.iter().filter(is_owned).map(|load| load.elements()).sum(),
+            _ => own.iter().filter(is_owned).map(|load| load.elements.trained).sum(),
         };
         let sums = replicas.sums_apart(summed);
         let update = updating(elements, replicas, platform.recipe)
             + summed_and_moved(own, states, elements, (sums, replicas.updated_apart()), platform);
         // Two chains end together, and sum their gradients then.
         let later = if copies.is_empty() { own.get(1..).unwrap_or_default() } else { &[] };
-        let later = replicas.sums_apart(later.iter().map(|load| load.elements()).sum());
+        let later = replicas.sums_apart(later.iter().map(|load| load.elements.trained).sum());
         update.max(last_backward(own, sums, elements)).max(last_stage(own, rank, later, self.splits()))
     }
 }
@@ -60,18 +60,19 @@ pub(super) fn held_elements(
     copies: &[&StageCost],
     tied: &[Tied],
     facts: &StackTraits,
-) -> (SplitByExperts, SplitByExperts) {
-    let sum = |loads: &[&StageCost]| loads.iter().map(|load| load.elements()).sum::<SplitByExperts>();
+) -> (Elements, Elements) {
+    let sum = |loads: &[&StageCost]| loads.iter().map(|load| load.elements).sum::<Elements>();
     let (mut held, mut borrowed) = (sum(own), sum(copies));
-    for Tied { runs, elements } in tied.iter().filter(|_| facts.shares_states) {
+    for tied in tied.iter().filter(|_| facts.shares_states) {
+        let runs = &tied.runs;
         let stages_of = |loads: &[&StageCost]| {
             loads.iter().filter(|load| runs.iter().any(|run| load.runs.contains(run))).count() as f64
         };
         let has_first = |loads: &[&StageCost]| loads.iter().any(|load| load.runs.contains(&runs[0]));
         let owns = has_first(own) && !has_first(copies);
-        held.dense -= (stages_of(own) - 1.0).max(0.0) * elements;
+        held = held + tied.elements(-(stages_of(own) - 1.0).max(0.0));
         let elsewhere = if owns { 0.0 } else { stages_of(own).min(1.0) };
-        borrowed.dense += (elsewhere - stages_of(copies)) * elements;
+        borrowed = borrowed + tied.elements(elsewhere - stages_of(copies));
     }
     (held, borrowed)
 }
@@ -90,7 +91,7 @@ fn summed_and_moved(
     (sums, shard): (f64, f64),
     platform: &Platform<'_>,
 ) -> f64 {
-    let most = |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load).elements).fold(0.0, f64::max);
+    let most = |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load).trained).fold(0.0, f64::max);
     let (layer, end) = (most(|load| load.layer), most(|load| load.end));
     // The embedding is the first block, other ends are last ones.
     let first = if own.iter().any(|load| load.runs.start == 0) { end } else { 0.0 };
@@ -130,7 +131,7 @@ fn last_backward(own: &[&StageCost], sums: f64, elements: SplitByExperts) -> f64
     }
     let layer = own.iter().map(|load| load.layer).fold(BlockPeak::default(), BlockPeak::max);
     let copied = own.iter().map(|load| load.copied).fold(0.0, f64::max);
-    sums * (1.0 - layer.elements / elements.total()) + layer.transient + copied
+    sums * (1.0 - layer.trained / elements.total()) + layer.transient + copied
 }
 
 /// Bytes in addition to the states while the first stage of a rank runs its last backwards: the `sums` of the others are made already.
@@ -161,7 +162,7 @@ mod tests {
         let (cluster, stack) = (Cluster::find("h100").unwrap(), Stack::find("meshwright").unwrap());
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let bytes = |runs: std::ops::Range<usize>, elements: f64, sums: f64, shard: f64| {
-            let peak = |elements| BlockPeak { elements, ..BlockPeak::default() };
+            let peak = |trained| BlockPeak { trained, ..BlockPeak::default() };
             let load = StageCost { runs, layer: peak(218e6), end: peak(525e6), ..StageCost::default() };
             let states = ModelStates { parameters: 0.0, gradients: 0.0, optimizer: 0.0, host: 12.0 * elements };
             let elements = SplitByExperts { dense: elements, experts: 0.0 };
@@ -179,13 +180,18 @@ mod tests {
     /// the first of them is.
     #[test]
     fn a_tied_parameter_has_its_states_once() {
-        let stage = |start: usize| StageCost { runs: start..start + 2, dense: 300.0, ..StageCost::default() };
+        let elements = Elements::all_trained(SplitByExperts { dense: 300.0, experts: 0.0 });
+        let stage = |start: usize| StageCost { runs: start..start + 2, elements, ..StageCost::default() };
         let [first, middle, further, last] = [0, 4, 6, 8].map(stage);
-        let tied = [(vec![0, 6, 9], 100.0), (vec![7, 8], 40.0)].map(|(runs, elements)| Tied { runs, elements });
+        let tied = [(vec![0, 6, 9], 100.0), (vec![7, 8], 40.0)].map(|(runs, elements)| Tied {
+            runs,
+            elements,
+            is_trained: true,
+        });
         let mut facts = Stack::find("meshwright").unwrap().facts;
         let dense = |own: &[&StageCost], facts: &StackTraits| {
             let (held, borrowed) = held_elements(own, &[], &tied, facts);
-            [held.dense, borrowed.dense]
+            [held.trained.dense, borrowed.trained.dense]
         };
         assert_eq!([&first, &middle].map(|own| dense(&[own], &facts)), [[300.0, 0.0]; 2]);
         assert_eq!(dense(&[&further], &facts), [300.0, 100.0]);
@@ -194,7 +200,7 @@ mod tests {
         assert_eq!(dense(&[&middle, &last], &facts), [600.0, 140.0]);
         assert_eq!(dense(&[&further, &last], &facts), [460.0, 100.0]);
         // Two chains: what a rank has of the second one is another rank's, and of the first one what others do not own.
-        let pair = |copy: &StageCost| held_elements(&[&first, &last], &[copy], &tied, &facts).1.dense;
+        let pair = |copy: &StageCost| held_elements(&[&first, &last], &[copy], &tied, &facts).1.trained.dense;
         assert_eq!([pair(&last), pair(&first)], [200.0, 300.0 + 40.0]);
         facts.shares_states = false;
         assert_eq!(dense(&[&first, &last], &facts), [600.0, 0.0]);

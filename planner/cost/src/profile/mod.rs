@@ -27,7 +27,7 @@ pub use tensors::Recomputed;
 
 use crate::block_options::BlockOptions;
 use crate::platform::Platform;
-use crate::quantities::{Passes, SplitByExperts};
+use crate::quantities::{Elements, Passes, SplitByExperts};
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Block, Model, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
@@ -97,10 +97,8 @@ pub struct Profile {
     pub summed: f64,
     /// Number of reductions over tp in the forward.
     pub sums: f64,
-    /// Parameter elements on one rank before ZeRO, without experts, replicated on all data-parallel ranks.
-    pub dense: f64,
-    /// Parameter elements of experts, replicated only on ranks outside ep.
-    pub experts: f64,
+    /// Parameter elements on one rank before ZeRO. Dense ones are replicated on all data-parallel ranks, experts only on ranks outside ep.
+    pub elements: Elements,
     /// Bytes passed to the next block.
     pub boundary: f64,
     /// Forward FLOPs of the model's products and attention, on unsharded tensors of one micro-batch of one
@@ -151,11 +149,6 @@ impl Profile {
         }
     }
 
-    /// Parameter elements on one rank before ZeRO.
-    pub fn elements(&self) -> SplitByExperts {
-        SplitByExperts { dense: self.dense, experts: self.experts }
-    }
-
     /// Seconds of each pass; the backward includes recomputation and both gradients.
     pub fn passes(&self) -> Passes {
         Passes { forward: self.f.total(), backward: self.recomputed.total() + self.i.total() + self.w.total() }
@@ -177,7 +170,6 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
     let (summed, transient, for_w) = (summed(&site), keep.transient(&site), saved_for_w(&site, &keep));
     let flops = flops(&site, &site.stmts(SectionKind::F));
     let recomputed_flops = self::flops(&site, &recomputed);
-    let SplitByExperts { dense, experts } = parameters(&site);
     let boundary = passed_on(block).map(|value| site.local.bytes(value)).sum();
     let (saved, offloaded) = if options.offload { (0.0, keep.bytes) } else { (keep.bytes, 0.0) };
     let spare = Passes { forward: spare(&[f]), backward: spare(&[recomputed_cost, i, w]) };
@@ -208,8 +200,7 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
         transient_in_w: transient.in_w,
         summed: summed.iter().copied().fold(0.0, f64::max),
         sums: summed.len() as f64,
-        dense,
-        experts,
+        elements: parameters(&site),
         boundary,
         flops: flops.causal,
         flops_noncausal: flops.whole,
@@ -243,14 +234,18 @@ fn passed_on(block: &Block) -> impl Iterator<Item = Value> + '_ {
     results.filter(|(kind, _)| **kind == ResultKind::Value).map(|(_, &value)| value)
 }
 
-/// Parameter elements on one rank; those of experts have an expert dim.
-fn parameters(site: &Site<'_>) -> SplitByExperts {
-    let mut elements = [0.0; 2];
-    for param in site.block().args_of(ArgKind::Param) {
-        elements[usize::from(site.local.has_role(param, DimRole::Experts))] += site.local.elements(param);
-    }
-    let [dense, experts] = elements;
-    SplitByExperts { dense, experts }
+/// Parameter elements on one rank; those of experts have an expert dim, and trained ones a gradient.
+fn parameters(site: &Site<'_>) -> Elements {
+    let block = site.block();
+    let of_param = |param: Value| {
+        let elements = site.local.elements(param);
+        let all = match site.local.has_role(param, DimRole::Experts) {
+            true => SplitByExperts { dense: 0.0, experts: elements },
+            false => SplitByExperts { dense: elements, experts: 0.0 },
+        };
+        Elements { all, trained: if block.gradient_of(param).is_some() { all } else { SplitByExperts::default() } }
+    };
+    block.args_of(ArgKind::Param).map(of_param).sum()
 }
 
 #[derive(Default)]
