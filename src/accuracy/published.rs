@@ -5,6 +5,9 @@
 use super::runs::{MemoryKind, RunLine};
 use serde_json::{Map, Value, json};
 
+/// Source of the runs of Qi et al. 2023.
+const ZERO_BUBBLE: &str = "arXiv 2401.10241 Zero Bubble";
+
 /// Sources and the stack of each. `fsdp` is replaced by the stack with or without a compiler, as the record states.
 const STACKS: [(&str, &str); 17] = [
     ("HF Ultra-Scale Playbook", "nanotron-2024"),
@@ -22,7 +25,7 @@ const STACKS: [(&str, &str); 17] = [
     ("NVIDIA dgxc-benchmarking", "nemo"),
     ("BigScience tr3m-1B3 (V100)", "megatron-deepspeed-2021"),
     ("BigScience BLOOM prequel", "megatron-deepspeed-2022"),
-    ("arXiv 2401.10241 Zero Bubble", "zero-bubble-2023"),
+    (ZERO_BUBBLE, "zero-bubble-2023"),
     ("arXiv 2205.05198", "megatron-2022"),
 ];
 
@@ -44,10 +47,9 @@ const CLUSTERS: [(&str, &str); 13] = [
 ];
 
 /// Names of precision recipes in the sources and here.
-const PRECISIONS: [(&str, &str); 7] = [
+const PRECISIONS: [(&str, &str); 6] = [
     ("bf16", "bf16"),
     ("fp16", "fp16"),
-    ("fp16/bf16", "bf16"),
     ("fp8", "fp8-tensor"),
     ("fp8-rowwise", "fp8-row"),
     ("mxfp8", "mxfp8"),
@@ -138,14 +140,11 @@ pub(super) fn line(record: &Value) -> Option<RunLine> {
         lengths: lengths(record),
         // Its recipe keeps gradients and moments in bf16 (moonlight_16b.py).
         optimizer: text("model").filter(|model| model.starts_with("moonlight")).map(|_| "adamw-bf16".into()),
-        precision: of(&PRECISIONS, text("precision")?)?.into(),
+        precision: precision(source, text("precision")?)?.into(),
         parallel: parallel(record, stack)?,
         step_time_s: printed(record, "step_time_s"),
         tokens_per_s_per_gpu: printed(record, "tokens_per_s_per_gpu"),
-        // Qi et al. 2023 state the largest figure of several runs.
-        memory_gib: printed(record, "mem_gb")
-            .filter(|_| stack != "zero-bubble-2023")
-            .map(|figure| figure / unit(source)),
+        memory_gib: printed(record, "mem_gb").map(|figure| figure / unit(source)),
         memory: memory(source),
     })
     .filter(|line| line.step_time_s.is_some() || line.tokens_per_s_per_gpu.is_some())
@@ -173,14 +172,20 @@ fn memory(source: &str) -> MemoryKind {
 }
 
 /// Units of a source's memory figures per GiB. Megatron-Bridge divides by 1e9 (report_memory of
-/// training/utils/train_utils.py).
+/// training/utils/train_utils.py), and Qi et al. 2023 state GB.
 fn unit(source: &str) -> f64 {
-    if source.starts_with("Megatron-Bridge") { 1.073_741_824 } else { 1.0 }
+    if source.starts_with("Megatron-Bridge") || source == ZERO_BUBBLE { 1.073_741_824 } else { 1.0 }
 }
 
-/// Dropout probability of GPT models. BigScience's script leaves Megatron-LM's default.
+/// Dropout probability of GPT models. BigScience's script and that of Qi et al. 2023 (examples/pretrain_zero_bubble.sh) leave Megatron-LM's
+/// default.
 fn dropout(source: &str) -> f64 {
-    if source.starts_with("BigScience") { 0.1 } else { 0.0 }
+    if source.starts_with("BigScience") || source == ZERO_BUBBLE { 0.1 } else { 0.0 }
+}
+
+/// Precision recipe of a record. Qi et al. 2023 do not state theirs; their script has `--fp16`.
+fn precision(source: &str, stated: &str) -> Option<&'static str> {
+    if source == ZERO_BUBBLE { Some("fp16") } else { of(&PRECISIONS, stated) }
 }
 
 /// The configuration in the grammar of `--parallel`.
@@ -476,13 +481,14 @@ mod tests {
     #[test]
     fn embedding_and_head_are_layers_of_zero_bubble_stages() {
         let mut record = record();
-        record["source_group"] = json!("arXiv 2401.10241 Zero Bubble");
+        record["source_group"] = json!(ZERO_BUBBLE);
         (record["pp"], record["schedule"], record["zero_stage"]) = (json!(4), json!("ZB-2p"), json!(0));
         (record["model_config"]["layers"], record["tp"]) = (json!(10), json!(1));
         record["measured"]["mem_gb"] = json!(50.0);
         let run = line(&record).unwrap();
         assert_eq!(run.parallel, "mbs=16,pp=4,schedule=zb-auto,stages=3,6,9,recompute=full,tp_overlap=true");
-        assert_eq!((run.stack.as_str(), run.memory_gib), ("zero-bubble-2023", None));
+        assert_eq!((run.stack.as_str(), run.memory_gib), ("zero-bubble-2023", Some(50.0 / 1.073_741_824)));
+        assert_eq!((run.precision.as_str(), &run.model["attn_pdrop"]), ("fp16", &json!(0.1)));
     }
 
     #[test]

@@ -24,12 +24,12 @@ macro_rules! presets {
 
 /// Clusters known by name.
 pub const CLUSTERS: &[Preset] = presets!("clusters":
-    "cpu" "v100-dgx2" "a100-40gb" "a100-80gb" "h100-dgx-ndr" "h100-p5-efa" "h100-roce1600" "h100-96gb" "h800" "h200" "b200"
+    "cpu" "v100-dgx2" "a100-40gb" "a100-80gb" "a100-roce400" "h100-dgx-ndr" "h100-p5-efa" "h100-roce1600" "h100-96gb" "h800" "h200" "b200"
     "gb200-nvl72" "b300" "gb300-nvl72" "mi300x" "mi350x" "mi355x" "gh200" "h20" "l40s" "rtx-4090" "rtx-a6000" "tpu-v5p" "trn2");
 
 /// Stacks known by name; the first is the default of `--stack`.
 pub const STACKS: &[Preset] = presets!("stacks":
-    "megatron-core-2025" "megatron-core-2025-alltoall" "megatron-core-2025-drop" "megatron-core-2026" "megatron-2022" "megatron-deepspeed-2021" "megatron-deepspeed-2022" "megatron-2019" "zero-bubble-2023" "nanotron-2024"
+    "megatron-core-2025" "megatron-core-2025-alltoall" "megatron-core-2025-drop" "megatron-core-2026" "megatron-2022" "megatron-deepspeed-2021" "megatron-deepspeed-2022" "megatron-2019" "zero-bubble-2023" "internevo-2023" "nanotron-2024"
     "fsdp-eager" "fsdp-compile" "fsdp-compile-2024" "fsdp-compile-2025" "fsdp-compile-2026" "automodel-2026" "foundry-2023"
     "nemo" "nemo-2024-01" "jax-2023" "jax-xla-2023" "jax-2024" "deepseek-2024" "deepspeed-2021" "llama-2024" "meshwright" "meshwright-threads" "meshwright-cuda");
 
