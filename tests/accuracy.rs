@@ -3,8 +3,8 @@
 
 use cost::Stack;
 use meshwright::accuracy::{
-    FewFit, Run, Scored, Summary, by_source, by_stack, fit_few, memory_by_source, memory_by_stack, rank_sets, read,
-    residual, score, stated, total,
+    ChanceRange, FewFit, Run, Scored, Summary, by_source, by_stack, fit_few, memory_by_source, memory_by_stack,
+    memory_chances, rank_sets, read, residual, score, stated, total,
 };
 use meshwright::autotune::explain::TIE;
 use meshwright::compiler::parallel::parse_any;
@@ -12,7 +12,7 @@ use meshwright::estimator::{EstimateRequest, Estimator, JobNumbers, beyond};
 use std::collections::BTreeMap;
 
 /// Sources, and the most that the median and the 90th percentile of their errors in time may be.
-const TIME: [(&str, f64, f64); 17] = [
+const TIME: [(&str, f64, f64); 18] = [
     ("HF Ultra-Scale Playbook", 0.033, 0.15),
     ("HF Ultra-Scale Playbook, tp_internode", 0.3, 0.8),
     ("llm-foundry", 0.02, 0.075),
@@ -30,10 +30,12 @@ const TIME: [(&str, f64, f64); 17] = [
     ("BigScience BLOOM prequel", 0.04, 0.125),
     ("NVIDIA dgxc-benchmarking", 0.065, 0.15),
     ("arXiv 2401.10241 Zero Bubble", 0.035, 0.085),
+    ("InternEvo train_performance", 0.06, 0.16),
 ];
 
 /// The same in memory.
-const MEMORY: [(&str, f64, f64); 6] = [
+const MEMORY: [(&str, f64, f64); 7] = [
+    ("arXiv 2401.10241 Zero Bubble", 0.02, 0.04),
     ("HF Ultra-Scale Playbook", 0.035, 0.11),
     ("HF Ultra-Scale Playbook, tp_internode", 0.09, 0.85),
     ("NeMo AutoModel yaml comments", 0.03, 0.04),
@@ -58,7 +60,11 @@ fn predictions_stay_as_near_as_they_are() {
     assert!(choice.spearman > 0.85 && choice.reach > choice.spearman, "{choice:?}");
 }
 
-/// Shares of the measurements within the 80 % intervals, of stacks with enough runs to count.
+/// Number of runs below which the prior of a stack's errors widens its intervals.
+const FEW: usize = 50;
+
+/// Shares of the measurements within the 80 % intervals, of stacks with enough runs to count. Those of fewer runs have wider intervals, which
+/// may hold more.
 #[test]
 fn intervals_hold_as_often_as_they_say() {
     let runs = read(include_str!("accuracy/runs.jsonl")).unwrap();
@@ -67,7 +73,85 @@ fn intervals_hold_as_often_as_they_say() {
     let many: Vec<&Summary> = time.iter().chain(&memory).filter(|summary| summary.rows >= 20).collect();
     assert!(many.len() > 6, "{many:?}");
     for summary in many {
-        assert!((0.75..=0.85).contains(&summary.inside), "{summary:?}");
+        let most = if summary.rows < FEW { 1.0 } else { 0.85 };
+        assert!((0.75..=most).contains(&summary.inside), "{summary:?}");
+    }
+}
+
+/// Largest ratio of measured and predicted memory of a run, either way: those of the Ultra-Scale Playbook whose processor is slower than
+/// their device hold fewer tensors than the stack's others.
+const MOST_OFF: f64 = 1.9;
+
+/// Least probability of as many runs outside of their intervals, if a fifth is outside in the mean.
+const RARE: f64 = 0.01;
+
+/// Each stack with runs of known memory states how many they are. No run is far off, and no more are outside of their intervals than a
+/// fifth allows.
+#[test]
+fn no_stack_is_wrong_about_memory() {
+    let runs = read(include_str!("accuracy/runs.jsonl")).unwrap();
+    let scored = score(&Estimator::new(), &runs);
+    let mut stacks: BTreeMap<&str, Vec<&Scored<'_>>> = BTreeMap::new();
+    for row in scored.iter().filter(|row| !row.run.apart && row.run.memory.is_some()) {
+        stacks.entry(&row.run.request.stack).or_default().push(row);
+    }
+    assert!(stacks.contains_key("zero-bubble-2023") && stacks.len() > 10, "{:?}", stacks.keys());
+    for (name, rows) in stacks {
+        assert_eq!(Stack::find(name).unwrap().residual.memory.runs as usize, rows.len(), "{name}");
+        for row in &rows {
+            let ratio = row.memory_ratio().unwrap();
+            assert!((1.0 / MOST_OFF..=MOST_OFF).contains(&ratio), "{name} {}: {ratio}", row.run.id);
+        }
+        let outside = rows.iter().filter(|row| row.memory_inside() == Some(false)).count();
+        assert!(chance_of(outside, rows.len(), 0.2) >= RARE, "{name}: {outside} of {} outside", rows.len());
+    }
+}
+
+/// Probability that at least `least` of `all` independent events happen, of a `chance` each.
+fn chance_of(least: usize, all: usize, chance: f64) -> f64 {
+    let mut exactly = vec![1.0];
+    for _ in 0..all {
+        let happens = std::iter::once(0.0).chain(exactly.iter().map(|it| it * chance));
+        let not = exactly.iter().map(|it| it * (1.0 - chance)).chain([0.0]);
+        exactly = happens.zip(not).map(|(a, b)| a + b).collect();
+    }
+    exactly[least..].iter().sum()
+}
+
+/// Of the runs that stacks are fitted to, as many are in each fifth of the predicted chances of memory, and below each quantile, as the
+/// chances say: within 5 points of a hundred.
+#[test]
+fn chances_of_memory_are_shares_of_runs() {
+    let runs = read(include_str!("accuracy/runs.jsonl")).unwrap();
+    let scored = score(&Estimator::new(), &runs);
+    let ranges = memory_chances(&scored);
+    let all: usize = ranges.iter().map(|range| range.runs).sum();
+    assert!(ranges.len() == 5 && all > 450, "{all} {ranges:?}");
+    for ChanceRange { from, to, runs, below } in &ranges {
+        let share = *runs as f64 / all as f64;
+        assert!((share - (to - from)).abs() < 0.05 && (below - to).abs() < 0.05, "{from} to {to}: {share} {below}");
+    }
+}
+
+/// InternLM 7B with optimizer states over all devices and over those of a node: predicted in the order of the measured steps, which over all
+/// devices grow with their number.
+#[test]
+fn optimizer_states_within_nodes_are_ranked_as_measured() {
+    let runs = read(include_str!("accuracy/runs.jsonl")).unwrap();
+    let of_source = runs.iter().filter(|run| run.source == "InternEvo train_performance");
+    let scored = score(&Estimator::new(), of_source);
+    assert_eq!(scored.len(), 32);
+    let mut pairs: BTreeMap<String, [Option<f64>; 2]> = BTreeMap::new();
+    for row in scored.iter().filter(|row| row.run.request.gpus > Some(64)) {
+        let is_within = row.run.request.parallel.contains("shard=");
+        let seconds = row.prediction.as_ref().unwrap().step_time_s;
+        let job = row.run.id.replace("/all/", "/").replace("/node/", "/");
+        pairs.entry(job).or_default()[usize::from(is_within)] = Some(seconds);
+    }
+    assert_eq!(pairs.len(), 8);
+    for (job, pair) in pairs {
+        let [Some(all), Some(within)] = pair else { panic!("{job}: {pair:?}") };
+        assert!(within < all, "{job}: {within} within nodes, {all} over all");
     }
 }
 

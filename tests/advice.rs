@@ -61,7 +61,7 @@ fn predicted(estimator: &Estimator, plan: &PlanReport, parallel: &str) -> Estima
 fn can_be_run(name: &str, report: &EstimateReport) {
     let held = &report.predicted.memory_gib;
     assert!(report.beyond_stack.is_empty(), "{name}: {:?}", report.beyond_stack);
-    assert!(report.predicted.fits, "{name} does not fit");
+    assert!(report.predicted.fits && report.predicted.keeps_headroom, "{name} does not fit");
     let chance = report.predicted.chance_to_fit;
     assert!(chance >= LEAST_CHANCE, "{name} runs out of memory with a chance of {}", 1.0 - chance);
     for stage in &held.per_stage {
@@ -164,7 +164,10 @@ fn knows_no_better(name: &str, estimator: &Estimator, request: &PlanRequest, pla
         let other = predicted(estimator, plan, &text);
         let is_asked = (fewest..=most).contains(&other.mesh.devices) && pins.holds(&other.parallel);
         let slower = other.predicted.step_time_s / step - 1.0;
-        assert!(!is_asked || !other.predicted.fits || slower >= -request.tie, "{name}: {text} is {slower} slower");
+        assert!(
+            !is_asked || !other.predicted.keeps_headroom || slower >= -request.tie,
+            "{name}: {text} is {slower} slower"
+        );
     }
     for note in &reasons.choices {
         let key = note.choice.split('=').next().unwrap_or_default();

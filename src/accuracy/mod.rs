@@ -22,6 +22,7 @@
 //! # Ok::<(), meshwright::Error>(())
 //! ```
 
+mod chances;
 mod few_runs;
 mod fit;
 mod folds;
@@ -33,6 +34,7 @@ mod runs;
 mod score;
 mod summary;
 
+pub use chances::{ChanceRange, memory_chances};
 pub use few_runs::{FewFit, fit_few};
 pub use fit::{Fit, RUNS_EACH, fit};
 pub use folds::{Fold, folds};

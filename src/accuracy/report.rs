@@ -1,5 +1,6 @@
 //! The accuracy tables as a document.
 
+use super::chances::{ChanceRange, memory_chances};
 use super::folds::Fold;
 use super::ranks::{RankSet, RankTotal, rank_sets, total};
 use super::score::Scored;
@@ -18,6 +19,7 @@ pub fn document(scored: &[Scored<'_>], folds: &[Fold], stacks: &[Stack]) -> Stri
     text += &table("source", &rows, true);
     text += "\n## Memory by source\n\nRuns whose source states memory: compared on the rank, and in the kind of figure, that it states.\n\n";
     text += &table("source", &memory_by_source(scored), true);
+    text += &chances(&memory_chances(scored));
     if !folds.is_empty() {
         text += UNSEEN;
         text += &table("left out", &folds.iter().map(|fold| fold.summary.clone()).collect::<Vec<_>>(), true);
@@ -43,6 +45,16 @@ const HEAD: &str = "\
 Predictions of `meshwright estimate` against published runs. An error is |predicted / measured - 1|. `bias` is the median of
 predicted / measured. `inside` is the share of measurements within the predicted interval, from the 10th to the 90th percentile.
 
+";
+
+const CHANCES: &str = "
+## Chances of memory
+
+A run's measured memory has a predicted chance: that of less memory than was measured. If chances are right, each range has a fifth of the runs.
+The runs are those that the stacks are fitted to, without those reported apart.
+
+| predicted chance | runs | share of the runs | runs below the upper end |
+|---|---|---|---|
 ";
 
 const UNSEEN: &str = "
@@ -105,6 +117,18 @@ fn table(head: &str, rows: &[Summary], with_interval: bool) -> String {
         let (median, p90) = (percent(*median), percent(*p90));
         let _ = write!(text, "| {name} | {rows} | {refused} | {median} | {p90} | {bias:.3} |");
         text += &if with_interval { format!(" {} |\n", percent(*inside)) } else { "\n".into() };
+    }
+    text
+}
+
+/// Table of predicted chances of memory, and of the shares of runs.
+fn chances(ranges: &[ChanceRange]) -> String {
+    let all = ranges.iter().map(|range| range.runs).sum::<usize>().max(1);
+    let mut text = String::from(CHANCES);
+    for ChanceRange { from, to, runs, below } in ranges {
+        let range = format!("{:.0} % to {:.0} %", 100.0 * from, 100.0 * to);
+        let (share, below) = (percent(*runs as f64 / all as f64), percent(*below));
+        let _ = writeln!(text, "| {range} | {runs} | {share} | {below} |");
     }
     text
 }

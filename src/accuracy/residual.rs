@@ -68,7 +68,8 @@ fn errors(rows: &[&Scored<'_>], ratio: fn(&Scored<'_>) -> Option<f64>) -> Errors
     let logs: Vec<f64> = stated.iter().map(|(_, log)| *log).collect();
     let sources: BTreeSet<&str> = stated.iter().map(|(source, _)| *source).filter(|source| *source != OWN).collect();
     let rounded = |share: f64| (quantile(&logs, share) * 1e3).round() / 1e3 + 0.0;
-    Errors { runs: logs.len() as u32, sources: sources.len() as u32, low: rounded(0.1), high: rounded(0.9) }
+    let [low, middle, high] = [0.1, 0.5, 0.9].map(rounded);
+    Errors { runs: logs.len() as u32, sources: sources.len() as u32, low, middle, high }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::runs::{MemoryKind, Run};
 use compiler::error::Error;
-use cost::{Interval, Job};
+use cost::{Interval, Job, Percentiles, Stack};
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_all};
 
 /// A run and its prediction.
@@ -25,6 +25,8 @@ pub struct Prediction {
     pub memory_gib: f64,
     /// 10th and 90th percentile of that memory, in GiB.
     pub memory_interval_gib: Interval,
+    /// Distribution of the logarithm of measured over predicted memory.
+    pub memory_errors: Percentiles,
     /// Predicted chance that every device holds it.
     pub chance_to_fit: f64,
     /// Properties of the request that errors depend on.
@@ -40,7 +42,8 @@ pub fn score<'a>(estimator: &Estimator, runs: impl IntoIterator<Item = &'a Run>)
         let kind = run.memory.map_or(MemoryKind::Allocated, |memory| memory.1);
         let predicted = |report: EstimateReport| {
             let cluster = estimator.cluster(&report.inputs.cluster)?;
-            Ok(Prediction::of(&report, kind, &cluster.device.name))
+            let stack = estimator.stack(&report.inputs.stack)?;
+            Ok(Prediction::of(&report, kind, &cluster.device.name, &stack))
         };
         Scored { run, prediction: report.and_then(predicted).map_err(Error::from) }
     };
@@ -48,7 +51,7 @@ pub fn score<'a>(estimator: &Estimator, runs: impl IntoIterator<Item = &'a Run>)
 }
 
 impl Prediction {
-    fn of(report: &EstimateReport, kind: MemoryKind, device: &str) -> Prediction {
+    fn of(report: &EstimateReport, kind: MemoryKind, device: &str, stack: &Stack) -> Prediction {
         let predicted = &report.predicted;
         let stages = predicted.memory_gib.per_stage.iter();
         let memory_gib = match kind {
@@ -59,13 +62,15 @@ impl Prediction {
         };
         // The interval is that of the device memory; kinds of memory err alike.
         let share = memory_gib / predicted.fullest().device;
+        let job = report.job(device);
         Prediction {
             step_time_s: predicted.step_time_s,
             interval_s: predicted.interval_s,
             memory_gib,
             memory_interval_gib: predicted.memory_interval_gib.map(|gib| gib * share),
+            memory_errors: stack.residual.memory_errors(&job),
             chance_to_fit: predicted.chance_to_fit,
-            job: report.job(device),
+            job,
         }
     }
 }
@@ -86,6 +91,12 @@ impl Scored<'_> {
     pub fn memory_inside(&self) -> Option<bool> {
         let (gib, _) = self.run.memory?;
         Some(self.prediction.as_ref().ok()?.memory_interval_gib.contains(gib))
+    }
+
+    /// Predicted chance of less memory than was measured.
+    pub fn memory_chance(&self) -> Option<f64> {
+        let ratio = self.memory_ratio()?;
+        Some(self.prediction.as_ref().ok()?.memory_errors.chance_below(-ratio.ln()))
     }
 
     /// Returns whether the measured time is within the predicted interval.

@@ -33,6 +33,7 @@ fn checked(run: &Run, report: &EstimateReport) {
     assert!(report.beyond_stack.is_empty(), "{name}: {:?}", report.beyond_stack);
     let (device, capacity) = (predicted.fullest().device, predicted.memory_gib.capacity);
     assert!(device <= capacity, "{name}: {device} of {capacity} GiB");
+    assert!(predicted.fits, "{name} does not fit");
     let chance = predicted.chance_to_fit;
     assert!(chance >= LEAST_CHANCE, "{name} runs out of memory with a chance of {}", 1.0 - chance);
     let [least, most] = run.published_s;

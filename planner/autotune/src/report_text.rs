@@ -1,5 +1,7 @@
 //! Reports of plans as text, whose width is that of the formatter: `format!("{plan:80}")`.
 
+mod chances;
+
 use crate::explain::{Planned, WhyNot, brief, differences, signed};
 use crate::plan::{Alternative, Gap, Infeasible, PlanReport, Relaxation, Search, StageCover, WhatIf, Why, saved};
 use compiler::parallel;
@@ -74,6 +76,7 @@ fn explanation(report: &PlanReport, width: usize) -> String {
     if let Some(why) = report.why.as_ref().filter(|why| !why.what_if.is_empty()) {
         parts.push(what_ifs(why, &report.chosen));
     }
+    parts.extend(Some(chances::chances(report)).filter(|text| !text.is_empty()));
     parts.extend(report.search.as_ref().map(|found| search(found) + &beyond(report, found)));
     parts.join("\n")
 }

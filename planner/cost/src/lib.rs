@@ -51,6 +51,7 @@ mod whole;
 pub use attention::AttentionShape;
 pub use base_file::BaseFile;
 pub use block_options::{BlockOptions, Spread};
+pub use chance::Percentiles;
 pub use cluster::{Attention, CPU, Cluster, Device, Host, Kernel, Link, Matmul, Tile};
 pub use collective_time::{CollectiveKind, Group};
 pub use flops::model_flops;

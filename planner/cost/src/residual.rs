@@ -1,5 +1,6 @@
 //! Errors of a stack's predictions on measured runs, and the intervals that follow for other requests.
 
+use crate::chance::Percentiles;
 use crate::quantities::Interval;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -37,6 +38,8 @@ pub struct Errors {
     pub sources: u32,
     /// 10 % quantile over the runs.
     pub low: f64,
+    /// Median over the runs; without one, predictions count as right in the middle.
+    pub middle: f64,
     /// 90 % quantile over the runs.
     pub high: f64,
 }
@@ -100,7 +103,7 @@ const KIND: f64 = 4.0;
 impl Residual {
     /// Errors of which only the ends are known, as older files state them.
     fn of_ends(Interval { low, high }: Interval) -> Residual {
-        Residual { time: Errors { runs: ENDS, sources: 0, low, high }, ..Residual::default() }
+        Residual { time: Errors { runs: ENDS, low, high, ..Errors::default() }, ..Residual::default() }
     }
 
     /// 10 % and 90 % quantile of the logarithm of measured over predicted step time, for a request.
@@ -108,9 +111,10 @@ impl Residual {
         self.time.interval(TIME, Distance { outside: self.distance(job), nearest: self.nearest(job) })
     }
 
-    /// Interval of the memory of a device, found alike. A search for configurations does not know all sizes, and counts each as unmeasured.
-    pub fn memory_interval(&self, job: &Job) -> Interval {
-        self.memory.interval(MEMORY, Distance { outside: self.distance(job), nearest: 1.0 })
+    /// Distribution of the logarithm of measured over predicted memory of a device. A search for configurations does not know all sizes,
+    /// and counts each as unmeasured.
+    pub fn memory_errors(&self, job: &Job) -> Percentiles {
+        self.memory.percentiles(MEMORY, self.distance(job))
     }
 
     /// Limit on the predicted memory of a device, for requests of these kinds.
@@ -154,6 +158,15 @@ fn outside(range: Option<Interval>, size: f64) -> f64 {
 }
 
 impl Errors {
+    /// Distribution of the logarithm of measured over predicted, for a request that was not measured.
+    fn percentiles(self, prior: Prior, outside: f64) -> Percentiles {
+        let runs = f64::from(self.runs);
+        let own = Errors { low: self.low - self.middle, high: self.high - self.middle, ..self };
+        let Interval { low, high } = own.interval(prior, Distance { outside, nearest: 1.0 });
+        let middle = self.middle * runs / (runs + prior.runs);
+        Percentiles { low: middle + low, middle, high: middle + high }
+    }
+
     /// 10 % and 90 % quantile of the logarithm of measured over predicted, at a distance from the runs.
     fn interval(self, prior: Prior, Distance { outside, nearest }: Distance) -> Interval {
         let runs = f64::from(self.runs);
@@ -185,16 +198,23 @@ pub struct MemoryBudget {
     chance: f64,
 }
 
-impl MemoryBudget {
-    /// Least chance to fit. From the upper end of the interval on, a budget shrinks with every doubling of a size outside the
-    /// ranges of the runs, so that an open size can count as inside.
-    pub const LEAST_CHANCE: f64 = 0.9;
+/// Doublings by which a size lies outside the range of the runs at most: sizes are whole numbers of 64 bits.
+const FARTHEST: f64 = 64.0;
 
+impl MemoryBudget {
     /// The budget as a share of a device's memory. A size that is `None` is open: the share is the largest of all its values.
+    ///
+    /// With every doubling outside the ranges of the runs, quantiles go away from the median. From a chance of a half on the largest
+    /// share is therefore that of a size inside, below that the one of the farthest size.
     pub fn share(&self, sizes: [Option<f64>; Job::SIZES.len()]) -> f64 {
-        let known = self.ranges.iter().zip(sizes).filter_map(|(range, size)| Some((*range, size?)));
-        let outside = self.kinds + known.map(|(range, size)| outside(range, size)).sum::<f64>();
-        (-self.errors.interval(MEMORY, Distance { outside, nearest: 1.0 }).quantile(self.chance)).exp()
+        let open = if self.chance < 0.5 { FARTHEST } else { 0.0 };
+        let doublings = self.ranges.iter().zip(sizes).map(|(range, size)| match (range, size) {
+            (None, _) => 0.0,
+            (range, Some(size)) => outside(*range, size),
+            (_, None) => open,
+        });
+        let outside = self.kinds + doublings.sum::<f64>();
+        (-self.errors.percentiles(MEMORY, outside).quantile(self.chance)).exp()
     }
 }
 
@@ -225,7 +245,7 @@ mod tests {
         let Job { kinds, .. } = job(1.0, "A");
         let sizes = vec![job(1e9, "A").sizes, job(8e9, "A").sizes];
         Residual {
-            time: Errors { runs, sources: 0, low: -0.05, high: 0.05 },
+            time: Errors { runs, low: -0.05, high: 0.05, ..Errors::default() },
             memory: Errors::default(),
             measured: vec![Measured { kinds, sizes }],
         }
@@ -237,7 +257,7 @@ mod tests {
         assert!((width(100_000) - 0.1 * UNSEEN).abs() < 1e-4);
         assert!(width(2) > 1.4 * width(100));
         assert_eq!(Residual::default().time_interval(&job(2e9, "A")), TIME.ends);
-        assert_eq!(fitted(9).memory_interval(&job(2e9, "A")), MEMORY.ends);
+        assert_eq!(fitted(9).memory_errors(&job(2e9, "A")).interval(), MEMORY.ends);
     }
 
     #[test]
@@ -267,23 +287,35 @@ mod tests {
         }
     }
 
-    /// At the budget the chance to fit is the asked one, and less is known of larger requests.
+    /// At the budget the chance to fit is the asked one, and no budget of known sizes is above that of open ones.
     #[test]
     fn a_budget_keeps_its_chance() {
-        let memory = Errors { runs: 9, sources: 1, low: -0.02, high: 0.05 };
+        let memory = Errors { runs: 9, sources: 1, low: -0.02, middle: 0.01, high: 0.05 };
         let residual = Residual { memory, ..fitted(9) };
-        for chance in [MemoryBudget::LEAST_CHANCE, 0.95, 0.999] {
+        for chance in [0.001, 0.1, 0.4, 0.5, 0.8, 0.9, 0.95, 0.999] {
             let budget = residual.memory_budget(&job(1.0, "B").kinds, chance);
-            let mut last = budget.share([None; 8]);
+            let most = budget.share([None; 8]);
             for parameters in [4e9, 64e9, 1e12] {
                 let job = job(parameters, "B");
                 let share = budget.share(job.sizes.map(Some));
-                let found = residual.memory_interval(&job).chance_below(-share.ln());
+                let found = residual.memory_errors(&job).chance_below(-share.ln());
                 assert!((found - chance).abs() < 1e-9, "{chance} {found}");
-                assert!(share <= last && share < 1.0, "{chance} {parameters}: {share} {last}");
-                last = share;
+                assert!(share <= most, "{chance} {parameters}: {share} {most}");
+                let some: [_; 8] = array::from_fn(|at| (at % 2 == 0).then_some(job.sizes[at]));
+                assert!((share..=most).contains(&budget.share(some)), "{chance} {parameters}");
             }
         }
+    }
+
+    /// Runs that need more than predicted move the chances of others by as much, if there are many.
+    #[test]
+    fn a_budget_follows_the_median_of_the_runs() {
+        let of = |runs: u32| {
+            let memory = Errors { runs, sources: 1, low: 0.05, middle: 0.1, high: 0.15 };
+            let residual = Residual { memory, ..fitted(9) };
+            -residual.memory_budget(&job(1.0, "A").kinds, 0.5).share([None; 8]).ln()
+        };
+        assert!((of(100_000) - 0.1).abs() < 1e-5 && of(2) < 0.051 && of(0) == 0.0, "{} {}", of(100_000), of(2));
     }
 
     #[test]

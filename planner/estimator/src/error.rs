@@ -141,7 +141,7 @@ pub enum Error {
         most: u64,
     },
     /// The headroom is out of range.
-    #[error("`--headroom` is {headroom}, not a chance above 0 and up to 10 percent")]
+    #[error("`--headroom` is {headroom}, not a chance above 0 and below 100 percent")]
     Headroom {
         /// The headroom in percent.
         headroom: f64,

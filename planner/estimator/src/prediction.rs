@@ -6,12 +6,12 @@ use super::cost_database::CostDatabase;
 use super::error::Error;
 use super::headroom::job;
 use super::least_bytes::communicators;
-use super::memory::{GIB, fullest_device, holds};
+use super::memory::{GIB, fullest_device, holds, host_holds};
 use super::notes::{Limits, notes};
 use super::offload_choice::as_needed;
 use super::place::check_slices;
 use super::report::{
-    Comm, EstimateReport, Memory, Mesh, Overhead, Predicted, Recomputed, SCHEMA, StageMemory, StageReport,
+    Comm, EstimateReport, LIKELY, Memory, Mesh, Overhead, Predicted, Recomputed, SCHEMA, StageMemory, StageReport,
 };
 use super::request::EstimateRequest;
 use super::stages::StageCost;
@@ -93,13 +93,18 @@ impl Prediction<'_> {
         let job = job(request, parallel, &device.name, blocks.outline.parameters, dropped.is_some());
         let residual = &platform.stack.residual;
         let interval_s = residual.time_interval(&job).map(|log| step.seconds * log.exp());
-        let (held, errors) = (fullest_device(&per_stage), residual.memory_interval(&job));
+        let (held, errors) = (fullest_device(&per_stage), residual.memory_errors(&job));
         let capacity = device.memory as f64;
         let room = (capacity / held).ln();
         let shares = step.shares;
         let worst_rank =
             (0..per_stage.len()).max_by(|&a, &b| per_stage[a].device.total_cmp(&per_stage[b].device)).unwrap_or(0);
-        let fits = holds(*budget, platform.cluster, &per_stage);
+        let keeps_headroom = holds(*budget, platform.cluster, &per_stage);
+        let chance_to_fit = errors.chance_below(room);
+        let fits = match request.memory_margin {
+            Some(_) => keeps_headroom,
+            None => chance_to_fit >= LIKELY && host_holds(platform.cluster, &per_stage),
+        };
         Ok(EstimateReport {
             schema: SCHEMA.to_string(),
             tool_version: env!("CARGO_PKG_VERSION").to_string(),
@@ -137,9 +142,10 @@ impl Prediction<'_> {
                     overhead: self.overhead(&per_stage[worst_rank]),
                     per_stage,
                 },
-                memory_interval_gib: errors.map(|log| held / GIB * log.exp()),
-                chance_to_fit: errors.chance_below(room),
+                memory_interval_gib: errors.interval().map(|log| held / GIB * log.exp()),
+                chance_to_fit,
                 fits,
+                keeps_headroom,
             },
         })
     }

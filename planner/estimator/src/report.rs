@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Version of the report's schema.
 pub const SCHEMA: &str = "meshwright.estimate/2";
 
+/// Chance from which on a configuration is said to fit: more likely than not.
+pub(super) const LIKELY: f64 = 0.5;
+
 /// Prediction of a step.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EstimateReport {
@@ -150,8 +153,13 @@ pub struct Predicted {
     /// Probability that the worst rank's device memory is within that of its device.
     #[serde(default)]
     pub chance_to_fit: f64,
-    /// `true` if the configuration fits in the usable device memory, and offloaded activations fit in host memory.
+    /// `true` if devices more likely than not hold the configuration, or within a requested margin; and host memory holds what is
+    /// offloaded.
     pub fits: bool,
+    /// `true` if the chance that they do keeps the request's headroom, or its margin, as `plan` asks for; and host memory holds what is
+    /// offloaded.
+    #[serde(default)]
+    pub keeps_headroom: bool,
 }
 
 /// Breakdown of a step, in seconds.

@@ -1,6 +1,6 @@
 //! An estimate as text.
 
-use super::report::{EstimateReport, Memory, Recomputed, StageMemory};
+use super::report::{EstimateReport, LIKELY, Memory, Recomputed, StageMemory};
 use super::stack_support::Beyond;
 use compiler::parallel;
 use cost::Interval;
@@ -178,7 +178,7 @@ fn verdict(report: &EstimateReport) -> String {
     let chance = share(predicted.chance_to_fit);
     let fits = if held <= usable {
         "it fits".to_string()
-    } else if held <= capacity {
+    } else if predicted.chance_to_fit >= LIKELY {
         format!("it fits with a chance of {chance} only")
     } else {
         "it does not fit".to_string()

@@ -1,10 +1,8 @@
 //! Request of an estimate.
 
-use super::budget::ROUNDING;
 use super::error::Error;
 use super::job_numbers::JobNumbers;
 use super::model_plans::ModelTraits;
-use cost::MemoryBudget;
 use ir::limits;
 use serde::{Deserialize, Serialize};
 use support::quantities::grouped;
@@ -48,9 +46,6 @@ pub struct EstimateRequest {
 
 /// Default of [`EstimateRequest::headroom`]: of 20 plans one may run out of memory.
 pub const HEADROOM: f64 = 5.0;
-
-/// Upper limit on the headroom.
-const MOST_HEADROOM: f64 = 100.0 * (1.0 - MemoryBudget::LEAST_CHANCE);
 
 impl Default for EstimateRequest {
     fn default() -> EstimateRequest {
@@ -98,7 +93,7 @@ impl EstimateRequest {
             ("seq", self.seq, limits::ELEMENTS),
             ("global-batch", self.global_batch, limits::SEQUENCES),
         ])?;
-        if !(self.headroom > 0.0 && self.headroom <= MOST_HEADROOM + ROUNDING) {
+        if !(self.headroom > 0.0 && self.headroom < 100.0) {
             return Err(Error::Headroom { headroom: self.headroom });
         }
         if let Some(margin) = self.memory_margin.filter(|margin| !(0.0..1.0).contains(margin)) {

@@ -85,12 +85,12 @@ fn note(key: &str, best: &EstimateReport, other: &EstimateReport) -> ChoiceNote 
     let against = differences(&best.parallel, &other.parallel);
     let saves_s = there.step_time_s - here.step_time_s;
     let saves_gib = there.fullest().device - here.fullest().device;
-    let verdict = match (here.fits, there.fits) {
+    let verdict = match (here.keeps_headroom, there.keeps_headroom) {
         (_, false) => misfit(here, there),
         (false, true) => format!("would fit, and is {}", pace(here, there)),
         (true, true) => pace(here, there),
     };
-    let memory = if there.fits { memory_change(here, there) } else { String::new() };
+    let memory = if there.keeps_headroom { memory_change(here, there) } else { String::new() };
     ChoiceNote {
         choice: said(&best.parallel, key),
         meaning: meaning(key, best),

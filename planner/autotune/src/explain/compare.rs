@@ -97,7 +97,7 @@ fn slowdown(slower: f64) -> String {
 /// Order of preference: configurations that fit first, by time; then the others, by memory.
 pub(super) fn better<'a>(a: &'a EstimateReport, b: &'a EstimateReport) -> &'a EstimateReport {
     let (x, y) = (&a.predicted, &b.predicted);
-    let first = match (x.fits, y.fits) {
+    let first = match (x.keeps_headroom, y.keeps_headroom) {
         (true, true) => x.step_time_s <= y.step_time_s,
         (false, false) => x.fullest().device <= y.fullest().device,
         (fits, _) => fits,

@@ -44,7 +44,7 @@ impl Known {
         let (before, objective) = (self.value(), self.objective);
         let is_odd = !has_usual_sizes(&self.best.parallel);
         let is_useful =
-            |report: &EstimateReport| report.predicted.fits && (is_odd || has_usual_sizes(&report.parallel));
+            |report: &EstimateReport| report.predicted.keeps_headroom && (is_odd || has_usual_sizes(&report.parallel));
         let others = std::mem::take(&mut self.others);
         let new = reports.into_iter().filter(is_useful);
         let mut all: Vec<EstimateReport> = std::iter::once(self.best.clone()).chain(others).chain(new).collect();

@@ -38,7 +38,7 @@ pub(super) fn fitting(
         };
         let answers = estimate_until(estimator, &asked, deadline);
         let is_whole = answers.iter().all(Option::is_some);
-        let fit = answers.into_iter().flatten().flatten().filter(|report| report.predicted.fits);
+        let fit = answers.into_iter().flatten().flatten().filter(|report| report.predicted.keeps_headroom);
         match fit.min_by(|a, b| time(a).total_cmp(&time(b))) {
             Some(fit) => return Ok(Some(fit)),
             None if !is_whole => return Err(Stopped),

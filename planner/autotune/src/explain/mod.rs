@@ -146,6 +146,8 @@ impl Job<'_> {
         let why = pool.map(|pool| self.why(&known.best, &pool)).transpose()?.flatten();
         if is_explored {
             search.beyond = plan::beyond(estimator, request, &known.best, deadline.clone())?;
+            let fastest_s = search.fastest.as_ref().map_or(known.value(), |fastest| fastest.step_time_s);
+            search.chances = plan::at_chances(estimator, request, (&known.best, fastest_s), deadline)?;
         }
         Ok(why.map(|(why, _)| why))
     }

@@ -79,7 +79,7 @@ impl Pool {
         let pins = self.pins.clone();
         let outside = |report: &EstimateReport| {
             let value = objective.value(&report.predicted);
-            report.predicted.fits && holds(&report.parallel, &pins) && value < least * (1.0 - ROUNDING)
+            report.predicted.keeps_headroom && holds(&report.parallel, &pins) && value < least * (1.0 - ROUNDING)
         };
         self.near.retain(|(_, answer)| !answer.as_ref().is_ok_and(outside));
         self
@@ -105,7 +105,7 @@ impl Pool {
         let sides = KEYS.into_iter().flat_map(|key| [(key, false), (key, true)]);
         for (key, more) in sides {
             let Some((pin, known)) = self.open(key, more) else { continue };
-            let below = if known.predicted.fits {
+            let below = if known.predicted.keeps_headroom {
                 known.predicted.step_time_s * (1.0 - ALIKE)
             } else {
                 best.predicted.step_time_s * MOST_SLOWER

@@ -27,7 +27,7 @@ fn try_all(estimator: &Estimator, request: &PlanRequest) -> Result<Found, Error>
     }
     let mut all: Vec<EstimateReport> = estimate_all(estimator, &asked, &|_| ()).into_iter().flatten().collect();
     all.sort_by(|a, b| a.predicted.step_time_s.total_cmp(&b.predicted.step_time_s));
-    let (best, not): (Vec<_>, Vec<_>) = all.into_iter().partition(|report| report.predicted.fits);
+    let (best, not): (Vec<_>, Vec<_>) = all.into_iter().partition(|report| report.predicted.keeps_headroom);
     let closest = not.into_iter().min_by(|a, b| a.predicted.memory_gib.total.total_cmp(&b.predicted.memory_gib.total));
     let search = Search { pin: request.pin.clone(), complete: best.is_empty(), ..Search::default() };
     let best = best.into_iter().take(request.top).collect();
@@ -71,10 +71,10 @@ fn notes_are_what_another_prediction_says() {
         let other = estimator.estimate(&request.under(parallel)).unwrap().predicted;
         let slower = other.step_time_s - best.chosen.predicted.step_time_s;
         assert!((slower - note.saves_s.unwrap()).abs() < 1e-9, "{note:?}");
-        assert_eq!(note.comparison.contains("would not fit"), !other.fits, "{note:?}");
+        assert_eq!(note.comparison.contains("would not fit"), !other.keeps_headroom, "{note:?}");
         assert_eq!(
-            other.fits && note.comparison.contains("slower"),
-            other.fits && slower > 5e-4 * best.chosen.predicted.step_time_s,
+            other.keeps_headroom && note.comparison.contains("slower"),
+            other.keeps_headroom && slower > 5e-4 * best.chosen.predicted.step_time_s,
             "{note:?}"
         );
     }
@@ -123,7 +123,11 @@ fn nothing_in_the_answer_of_an_unfinished_search_is_better_than_its_plan() {
         let noted = why.choices.iter().filter(|note| note.saves_s.is_some()).map(|note| pinned(&whole, &note.against));
         for parallel in noted.chain(why.what_if.iter().map(|what_if| what_if.parallel.clone())) {
             let other = estimator.estimate(&request.under(parallel.clone())).unwrap().predicted;
-            assert!(!other.fits || other.step_time_s >= step, "{parallel}: {} and {step}\n{best}", other.step_time_s);
+            assert!(
+                !other.keeps_headroom || other.step_time_s >= step,
+                "{parallel}: {} and {step}\n{best}",
+                other.step_time_s
+            );
         }
         assert!(why.what_if.iter().all(|what_if| what_if.gain >= 0.0 && what_if.step_time_s <= step), "{why:?}");
     }

@@ -70,7 +70,7 @@ impl Changes<'_> {
     /// Seconds of the best known step without a change. A given configuration may not be the best: configurations that are better
     /// without the change do not count.
     fn now(&self) -> f64 {
-        let fit = self.pool.reports().filter(|report| report.predicted.fits);
+        let fit = self.pool.reports().filter(|report| report.predicted.keeps_headroom);
         fit.map(|report| report.predicted.step_time_s).fold(self.best.predicted.step_time_s, f64::min)
     }
 
@@ -83,7 +83,7 @@ impl Changes<'_> {
             .map(|parallel| EstimateRequest { cluster: cluster.clone(), ..self.request.of(&parallel) })
             .collect();
         let then = estimate_until(&estimator, &asked, self.deadline).into_iter().flatten().flatten();
-        let then = then.filter(|report| report.predicted.fits && holds(&report.parallel, pin));
+        let then = then.filter(|report| report.predicted.keeps_headroom && holds(&report.parallel, pin));
         let then = then.min_by(|a, b| a.predicted.step_time_s.total_cmp(&b.predicted.step_time_s))?;
         Some(self.told(condition, then))
     }

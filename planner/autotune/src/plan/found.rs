@@ -180,6 +180,7 @@ impl Scope<'_> {
             price_unit: None,
             fastest: None,
             beyond: None,
+            chances: Vec::new(),
         };
         let memory = evaluator.memory_budget(BudgetSizes::default());
         let run = |wanted: usize, memory: Option<f64>, by_memory: bool, before: u64| {

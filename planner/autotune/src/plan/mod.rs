@@ -5,8 +5,10 @@
 //! 2. The search over configurations ([`crate::search`]) evaluates the cost model of [`estimator`] (`oracle`).
 //! 3. The search returns the best configuration and its alternatives (`found`), and those with another choice (`explore`).
 //! 4. Of configurations that are equally fast within the prediction error, the plan is the simplest (`simplest`).
-//! 5. [`crate::explain`] adds differences, binding constraints and what-if changes (`report`).
+//! 5. Searches at other chances to fit state what the headroom costs (`chances`).
+//! 6. [`crate::explain`] adds differences, binding constraints and what-if changes (`report`).
 
+mod chances;
 mod explore;
 mod found;
 mod large_microbatch;
@@ -22,6 +24,8 @@ mod stage_tests;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use chances::at_chances;
+pub use chances::{AtChance, CHANCES};
 pub use explore::{Explorer, beyond};
 pub use found::{Found, Progress, find, find_until_cancelled};
 pub(crate) use report::saved;

@@ -1,5 +1,6 @@
 //! Report of a plan, in addition to the prediction of its configuration: how it was found, the alternatives, and the reasons.
 
+use super::chances::AtChance;
 use super::request::{Objective, PlanRequest};
 use crate::error::Error;
 use estimator::{EstimateReport, EstimateRequest, Predicted};
@@ -89,6 +90,9 @@ pub struct Search {
     /// A faster configuration with the same degrees and micro-batch that the stack does not support.
     #[serde(default)]
     pub beyond: Option<Faster>,
+    /// Best steps at other chances to fit, the highest chance first.
+    #[serde(default)]
+    pub chances: Vec<AtChance>,
 }
 
 /// Configurations that a complete search has compared.

@@ -48,13 +48,13 @@ pub(super) fn complaints(stack: &Stack) -> Vec<String> {
 }
 
 /// Messages about errors of predictions.
-fn errors((name, Errors { low, high, .. }): (&str, Errors)) -> Vec<String> {
+fn errors((name, Errors { low, middle, high, .. }): (&str, Errors)) -> Vec<String> {
     let log = |(end, log): (&str, f64)| {
         out_of_range(&format!("residual.{name}.{end}"), log, -5.0, 5.0, "natural logarithms of a ratio")
     };
     let order =
         (low > high).then(|| format!("`residual.{name}` is from {low} to {high}, expected the lower one first"));
-    [("low", low), ("high", high)].into_iter().filter_map(log).chain(order).collect()
+    [("low", low), ("middle", middle), ("high", high)].into_iter().filter_map(log).chain(order).collect()
 }
 
 /// Least value, greatest value and unit of each fitted constant, in the order of [`Fitted::by_name`](crate::Fitted::by_name).
