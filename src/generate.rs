@@ -93,9 +93,9 @@ pub fn generate(request: &GenerateRequest, added: &mut dyn FnMut(u64)) -> Result
         ids.push(next);
         added(number + 1);
     }
-    let (prompt, ids) = (request.prompt.clone(), ids.split_off(given));
-    let (text, step) = (alphabet.text(&ids)?, checkpoint.manifest.position.step);
-    Ok(Generated { checkpoint: checkpoint.path, step, prompt, prompt_tokens: given as u64, text, ids, ended })
+    let (prompt, added) = (request.prompt.clone(), ids.split_off(given));
+    let (text, step) = (alphabet.text(&ids, &added)?, checkpoint.manifest.position.step);
+    Ok(Generated { checkpoint: checkpoint.path, step, prompt, prompt_tokens: given as u64, text, ids: added, ended })
 }
 
 /// Tokens of a text: bytes, or those of a tokenizer.
@@ -129,10 +129,10 @@ impl Alphabet {
         }
     }
 
-    /// The text of ids. Bytes that are no text become the sign for that.
-    fn text(&self, ids: &[u32]) -> Result<String, Error> {
+    /// The text that ids add to those that are given. Bytes that are no text become the sign for that.
+    fn text(&self, given: &[u32], ids: &[u32]) -> Result<String, Error> {
         match &self.codec {
-            Some(codec) => Ok(codec.text(ids)?),
+            Some(codec) => Ok(codec.continuation(given, ids)?),
             None => Ok(String::from_utf8_lossy(&ids.iter().map(|&id| id as u8).collect::<Vec<u8>>()).into_owned()),
         }
     }
@@ -171,14 +171,16 @@ impl Loaded {
                 Error::input(Code::TokenOutOfRange, what).help("name the tokenizer that wrote the model's data")
             );
         }
-        // What is behind the text is not seen from it.
+        // What is behind the text is another document, of position 0: it is not seen, and the sequence is no longer than the text.
         let mut batch = Batch {
             tokens: last.iter().map(|&id| id as i32).collect(),
             labels: vec![-1; seq * rows],
-            positions: (0..seq * rows).map(|at| (at % seq) as i32).collect(),
-            segments: vec![0; seq * rows],
+            positions: (0..last.len() as i32).collect(),
+            segments: vec![0; last.len()],
         };
         batch.tokens.resize(seq * rows, 0);
+        batch.positions.resize(seq * rows, 0);
+        batch.segments.resize(seq * rows, 1);
         let input = self.feed.of_batches(std::iter::once(batch)).microbatches.pop().unwrap_or_default();
         let logits = self.forward.logits(&input, last.len() - 1..last.len());
         logits.map_err(|why| Error::fault("forward", why))

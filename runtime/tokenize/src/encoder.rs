@@ -59,6 +59,18 @@ impl TextCodec {
         self.tokenizer.decode(ids, true).map_err(|why| self.refuses(&why.to_string()))
     }
 
+    /// The text that `ids` add behind `given`, without special tokens. Decoders change the first token of a text, and join the bytes of
+    /// several tokens to a character, so that both are decoded together.
+    ///
+    /// # Errors
+    /// The tokenizer refuses them.
+    pub fn continuation(&self, given: &[u32], ids: &[u32]) -> Result<String, Error> {
+        let (before, mut whole) = (self.text(given)?, self.text(&[given, ids].concat())?);
+        let same = before.chars().zip(whole.chars()).take_while(|(own, other)| own == other);
+        let same = same.map(|(own, _)| own.len_utf8()).sum();
+        Ok(whole.split_off(same))
+    }
+
     /// The id of a token, which is named by its id or its text.
     ///
     /// # Errors
@@ -113,5 +125,58 @@ impl Encoder {
             let path = sources[document.source].path.clone();
             Error::Line { path, line: document.line, why: format!("the tokenizer refuses the text: {why}") }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// A tokenizer of single characters that marks spaces, and has bytes for other characters.
+    fn codec(decoder: &Value) -> TextCodec {
+        let tokens = ["<unk>", "\u{2581}", "e", "n", "o", "t", "w", "<0xC3>", "<0xA9>"];
+        let vocabulary: serde_json::Map<String, Value> =
+            tokens.iter().enumerate().map(|(id, token)| (token.to_string(), id.into())).collect();
+        let file = json!({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "pre_tokenizer": null,
+            "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u{2581}"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"}]},
+            "post_processor": null, "decoder": decoder,
+            "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
+                "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "vocab": vocabulary, "merges": []}});
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tokenizer.json"), file.to_string()).unwrap();
+        TextCodec::open(folder.path()).unwrap()
+    }
+
+    /// The decoders of Llama 2, and of newer files of the same kind.
+    fn codecs() -> [TextCodec; 2] {
+        let strip = json!({"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "\u{2581}"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]});
+        let metaspace =
+            json!({"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": "always", "split": true});
+        [codec(&strip), codec(&metaspace)]
+    }
+
+    #[test]
+    fn a_continuation_keeps_its_first_space() {
+        for codec in codecs() {
+            let ids = codec.ids("one two").unwrap();
+            let (given, more) = ids.split_at(4);
+            assert_eq!((codec.text(given).unwrap().as_str(), codec.text(more).unwrap().as_str()), ("one", "two"));
+            assert_eq!(codec.continuation(given, more).unwrap(), " two");
+            assert_eq!(codec.continuation(given, &[]).unwrap(), "");
+        }
+    }
+
+    #[test]
+    fn tokens_that_are_parts_of_a_character_are_joined() {
+        let [codec, _] = codecs();
+        let ids = codec.ids("t\u{e9}w").unwrap();
+        assert_eq!(ids.len(), 5);
+        assert_eq!(codec.continuation(&ids[..2], &ids[2..]).unwrap(), "\u{e9}w");
+        assert_eq!(codec.continuation(&ids[..3], &ids[3..]).unwrap(), "\u{e9}w");
+        assert!(codec.continuation(&ids[..2], &ids[2..3]).unwrap().contains('\u{fffd}'));
     }
 }
