@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 pub const COMPOSITES: [(&str, &str); 3] =
     [("gemma3", "gemma3_text"), ("llama4", "llama4_text"), ("mistral3", "mistral")];
 
-/// The key that both parts may have.
+/// The key that both parts may have. The classes write their own default where a file says nothing, so that they may differ.
 const TIED: &str = "tie_word_embeddings";
 
 /// The file of a text model, and the keys that are left out.
@@ -30,17 +30,21 @@ pub fn text_part(file: &Map<String, Value>) -> Result<Option<TextPart>, ConfigEr
         }
         _ => text.insert("model_type".to_string(), (*family).into()),
     };
-    if let Some(tied) = file.get(TIED) {
-        match text.insert(TIED.to_string(), tied.clone()) {
-            Some(other) if other != *tied => {
-                let why = format!("`{TIED}` is {tied}, but in `text_config` it is {other}");
-                return Err(ConfigError::Contradiction(why));
-            }
-            _ => {}
-        }
+    if let Some(tied) = tied(family, file.get(TIED), text.get(TIED)).cloned() {
+        text.insert(TIED.to_string(), tied);
     }
     let means_nothing = |name: &str| keys::key(family, name).is_some_and(|key| key.done == Done::Nothing);
     let is_read = |name: &str| matches!(name, "model_type" | "text_config" | TIED) || means_nothing(name);
     let left_out = file.keys().filter(|name| !is_read(name)).map(|name| format!("{name} (not of the text model)"));
     Ok(Some((text, left_out.collect())))
+}
+
+/// The value that counts where the whole file and its text model state whether the head is tied, as in the classes of
+/// `transformers` 5.24: that of the whole file for Gemma 3, of the text model for Llama 4, and for Mistral 3 the one that ties.
+fn tied<'a>(family: &str, whole: Option<&'a Value>, text: Option<&'a Value>) -> Option<&'a Value> {
+    match family {
+        "gemma3_text" => whole.or(text),
+        "llama4_text" => text,
+        _ => [whole, text].into_iter().flatten().max_by_key(|stated| **stated == Value::Bool(true)),
+    }
 }

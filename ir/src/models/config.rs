@@ -215,7 +215,8 @@ pub fn read_config(json: &str) -> Result<(ModelConfig, Vec<String>), ConfigError
     let config = match family.name {
         "gpt2" => gpt2::read(&fields).map(ModelConfig::Gpt2),
         _ => read_llama::read(&fields, &mut unknown).map(ModelConfig::Llama),
-    }?;
+    }
+    .map_err(|why| fields.of_default(why))?;
     unknown.extend(left_out.into_iter().flatten());
     Ok((config, unknown))
 }
@@ -237,6 +238,21 @@ impl Fields {
     /// True if a key is present, even as `null`.
     pub(super) fn states(&self, key: &str) -> bool {
         self.stated.contains_key(key)
+    }
+
+    /// The same error, which says so if the value is not the file's, but a default of the class.
+    fn of_default(&self, error: ConfigError) -> ConfigError {
+        let class = keys::FAMILIES.iter().find(|family| family.name == self.family).map(|family| family.class);
+        match (error, class) {
+            (ConfigError::Invalid { field, why }, Some(class))
+                if !self.states(&field) && keys::key(self.family, &field).and_then(Key::absent).is_some() =>
+            {
+                let why =
+                    format!("{why}; `{class}` has this default, which counts where the file does not state the key");
+                ConfigError::Invalid { field, why }
+            }
+            (error, _) => error,
+        }
     }
 
     /// The value of a key, or that of its absence.
