@@ -66,6 +66,30 @@ fn a_model_of_bytes_continues_what_it_was_trained_on() {
     assert_eq!((&told["step"], told["text"].as_str()), (&41.into(), Some(&"abcdefgh".repeat(4)[..30])));
 }
 
+/// The frequencies of a text go by its own length, not by the sequences of the training or by how many tokens follow: each token is the
+/// one that a request for it alone gives, on both sides of the context of 8 tokens.
+#[test]
+fn frequencies_go_by_the_length_of_the_text() {
+    let folder = folder(
+        r#"{"model_type": "phi3", "vocab_size": 257, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 0, "max_position_embeddings": 32,
+        "original_max_position_embeddings": 8, "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.0, 1.0, 1.0],
+        "long_factor": [9.0, 5.0, 3.0, 2.0]}}"#,
+    );
+    let folder = folder.path();
+    words(folder, &format!("train config.json --data text.txt --steps 3 --save-every 3 {SHORT}"));
+    for prompt in ["a", "bcd", "gfedc"] {
+        let (mut text, mut ids) = (prompt.to_string(), Vec::new());
+        for _ in 0..10 {
+            let one = generated(folder, &["--prompt", &text, "--tokens", "1", "--temperature", "0"]);
+            text += one["text"].as_str().unwrap();
+            ids.extend(one["ids"].as_array().unwrap().clone());
+        }
+        let all = generated(folder, &["--prompt", prompt, "--tokens", "10", "--temperature", "0"]);
+        assert_eq!(all["ids"].as_array().unwrap(), &ids, "{prompt}");
+    }
+}
+
 #[test]
 fn a_model_of_tokens_continues_text_and_ends_it() {
     let folder = folder(GPT2);

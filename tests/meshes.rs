@@ -5,7 +5,9 @@
 mod meshes;
 
 use ir::graph::is_record;
-use ir::models::{Activation, Clamp, Experts, Gpt2Config, LayerSet, LlamaConfig, ModelConfig, Norms, QkNorm, Window};
+use ir::models::{
+    Activation, Clamp, Experts, Gpt2Config, LayerSet, LlamaConfig, ModelConfig, Norms, QkNorm, Rotation, Window,
+};
 use ir::optimizer::Optimizer;
 use meshes::compare::differences;
 use meshes::record::{Record, Tensors, sgd};
@@ -175,7 +177,8 @@ fn families() -> [(&'static str, Recipe); 5] {
         scaled_embeddings: true,
         softcap: Some(2.0),
         logit_softcap: Some(5.0),
-        window: Some(Window { full: LayerSet::Every(3), rope_theta: Some(100.0), ..Window::of_all(6) }),
+        window: Some(Window { full: LayerSet::Every(3), ..Window::of_all(6) }),
+        local_rotation: Some(Rotation::of(100.0)),
         qk_norm: QkNorm::Heads,
         score_size: Some(7.0),
         ..llama.clone()

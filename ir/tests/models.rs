@@ -172,10 +172,10 @@ fn with(mut config: Value, field: &str, value: Value) -> Result<ModelConfig, Con
 #[test]
 fn a_published_file_is_read() {
     let Ok(ModelConfig::Llama(config)) = from_config(&llama().to_string()) else { panic!("a LLaMA") };
-    assert_eq!((config.head, config.kv_heads, config.rope_theta, config.tied), (4, 2, 500_000.0, false));
+    assert_eq!((config.head, config.kv_heads, config.rotation.theta, config.tied), (4, 2, 500_000.0, false));
     let newer = with(llama(), "rope_parameters", json!({"rope_type": "default", "rope_theta": 1000.0}));
     let Ok(ModelConfig::Llama(config)) = newer else { panic!("a LLaMA") };
-    assert_eq!(config.rope_theta, 1000.0);
+    assert_eq!(config.rotation.theta, 1000.0);
     let Ok(qwen) = with(llama(), "model_type", json!("qwen2")) else { panic!("a Qwen2") };
     let biases = qwen.build(&BATCH).unwrap();
     assert!(biases.params.values().any(|param| param.field.as_deref() == Some("bk")));
@@ -197,14 +197,14 @@ fn scaled_frequencies_are_read() {
         let config = with(llama(), field, value).unwrap();
         let model = config.build(&BATCH).unwrap();
         let ModelConfig::Llama(config) = config else { panic!("a LLaMA") };
-        assert_eq!((config.rope_theta, config.rope_scaling), (500_000.0, scaling.clone()));
+        assert_eq!((config.rotation.theta, config.rotation.scaling), (500_000.0, scaling.clone()));
         let layer = model.blocks.values().find(|block| block.name == "layer").unwrap();
         let rope = Op::from(Rope { theta: 500_000.0, scaling, turned: None, gain: 1.0, inverse: false });
         assert_eq!(layer[SectionKind::F].stmts.iter().filter(|stmt| stmt.op == rope).count(), 2);
     }
     for name in ["llama3.1-70b", "llama3.1-405b"] {
         let Some(ModelConfig::Llama(config)) = preset(name).map(|preset| &preset.config) else { panic!("a LLaMA") };
-        assert_eq!(config.rope_scaling, Some(llama3.clone()), "{name}");
+        assert_eq!(config.rotation.scaling, Some(llama3.clone()), "{name}");
     }
 }
 
@@ -268,7 +268,7 @@ fn joined(mut file: Value, more: Value) -> Value {
 #[test]
 fn absent_keys_are_the_defaults_of_the_classes() {
     let mixtral = read(of("mixtral", json!({})));
-    assert_eq!((mixtral.rope_theta, mixtral.norm_eps, mixtral.window), (1e6, 1e-5, None));
+    assert_eq!((mixtral.rotation.theta, mixtral.norm_eps, mixtral.window), (1e6, 1e-5, None));
     let experts = |config: &LlamaConfig| config.experts.clone().expect("experts");
     assert_eq!(experts(&mixtral), Experts::softmax(8, 2, 14_336));
     let qwen = read(of("qwen3_moe", json!({})));
@@ -325,7 +325,7 @@ fn keys_without_meaning_are_told_and_slips_refused() {
         ("gemma3_text", json!({"attn_logit_softcapping": 50.0}), "the class does not read it"),
         ("gemma3_text", json!({"sliding_window": null}), "sliding_attention needs a `sliding_window`"),
         ("gpt_neox", json!({"rope_theta": 500.0}), "`GPTNeoXConfig` does not read it"),
-        ("glm4_moe", json!({"partial_rotary_factor": 1.5}), "1.5 is no part of a head"),
+        ("glm4_moe", json!({"partial_rotary_factor": 1.5, "head_dim": 8}), "12 of 8 elements of a head cannot turn"),
         ("llama", json!({"partial_rotary_factor": 0.5}), "0.5 is not supported, only 1.0"),
         ("llama", json!({"layer_types": ["sliding_attention"]}), "only full_attention"),
         ("mistral", json!({"attention_bias": true}), "`attention_bias`: true is not supported, only false"),
@@ -397,7 +397,7 @@ fn windows_are_of_all_layers_or_of_some() {
     let types = ["full_attention", "sliding_attention", "full_attention", "full_attention"];
     assert_eq!(qwen("qwen3", used(json!({"layer_types": types}))), window(LayerSet::Listed(0b1101)));
     let gemma = |more: Value| read(of("gemma3_text", joined(small.clone(), more))).window;
-    let local = |full| Some(Window { full, rope_theta: Some(1e4), ..Window::of_all(16) });
+    let local = |full| Some(Window { full, ..Window::of_all(16) });
     assert_eq!(gemma(json!({"sliding_window_pattern": 3})), local(LayerSet::Every(3)));
     assert_eq!(gemma(json!({"layer_types": vec!["full_attention"; 4]})), None);
 }
@@ -428,25 +428,26 @@ fn layers_that_alternate_are_calls_in_turn() {
     assert_eq!(windows, [(Some(4096), Some(50.0)), (None, Some(50.0))]);
 }
 
-/// `_compute_yarn_parameters` and `yarn_apply_mscale` of `transformers` at the factor 4.
+/// `_compute_yarn_parameters` and `yarn_apply_mscale` of `transformers` at the factor 4: the gain of what turns, and the factor of all
+/// scores of latent attention.
 #[test]
-fn yarn_scales_scores() {
+fn yarn_scales_what_turns() {
     let grown = 0.1 * 4f64.ln() + 1.0;
     let factors = |family: &str, rope: Value| {
         let rope = joined(json!({"rope_type": "yarn", "factor": 4.0}), rope);
         let config = read(of(family, json!({"rope_parameters": rope})));
-        (config.score_factor, config.turned_factor)
+        (config.rotation.gain, config.latent.map_or(1.0, |latent| latent.score_factor))
     };
-    assert_eq!(factors("llama", json!({})), (grown * grown, 1.0));
-    assert_eq!(factors("llama", json!({"attention_factor": 0.5})), (0.25, 1.0));
+    assert_eq!(factors("llama", json!({})), (grown, 1.0));
+    assert_eq!(factors("llama", json!({"attention_factor": 0.5})), (0.5, 1.0));
     assert_eq!(factors("llama", json!({"mscale": 1.0, "mscale_all_dim": 1.0})), (1.0, 1.0));
     // 0 is as good as absent.
-    assert_eq!(factors("llama", json!({"mscale": 1.0, "mscale_all_dim": 0})), (grown * grown, 1.0));
-    assert_eq!(factors("deepseek_v3", json!({"mscale": 1.0, "mscale_all_dim": 1.0})), (grown * grown, 1.0));
-    assert_eq!(factors("deepseek_v3", json!({"mscale": 1.0, "mscale_all_dim": 0})), (1.0, grown * grown));
+    assert_eq!(factors("llama", json!({"mscale": 1.0, "mscale_all_dim": 0})), (grown, 1.0));
+    assert_eq!(factors("deepseek_v3", json!({"mscale": 1.0, "mscale_all_dim": 1.0})), (1.0, grown * grown));
+    assert_eq!(factors("deepseek_v3", json!({"mscale": 1.0, "mscale_all_dim": 0})), (grown, 1.0));
     let scaling = |more: Value| {
         let rope = joined(json!({"type": "yarn", "factor": null}), more);
-        read(of("llama", json!({"max_position_embeddings": 512, "rope_scaling": rope}))).rope_scaling
+        read(of("llama", json!({"max_position_embeddings": 512, "rope_scaling": rope}))).rotation.scaling
     };
     let yarn = |factor, context, fractional| Some(Scaling::Yarn { factor, low: 1.0, high: 32.0, context, fractional });
     assert_eq!(scaling(json!({"original_max_position_embeddings": 128})), yarn(4.0, 128, false));

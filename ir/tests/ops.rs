@@ -193,6 +193,7 @@ fn heads() -> Vec<Case> {
     let rope = |inverse| Rope { theta: 1e4, scaling: None, turned: None, gain: 1.0, inverse };
     let scaled = |scaling| Rope { scaling: Some(scaling), ..rope(true) };
     let llama3 = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 };
+    let lengths = Scaling::Lengths { short: vec![1.0; 4].into(), long: vec![2.0; 4].into(), context: 3 };
     let flat = f(&[b, s, d]);
     let attention = AttentionSettings::new(0.125, true);
     let gradient = AttentionSettings::new(0.125, false);
@@ -218,6 +219,7 @@ fn heads() -> Vec<Case> {
         ),
         case(scaled(Scaling::Linear { factor: 2.5 }), &[&q, &rows], &[&q], (0, f(&[b, s]), "rank")),
         case(scaled(llama3), &[&q, &rows], &[&q], (1, f(&[b, s]), "`pos`")),
+        case(scaled(lengths), &[&q, &rows, &rows], &[&q], (2, i(&[s, b]), "`len`")),
         case(Attention(near.clone()), &forward, &[&out, &lse], (3, i(&[b, t]), "`qpos`")),
         case(AttentionGrad(near), &backward, &[&q, &k, &v], (9, i(&[b, s]), "`kseg`")),
         case(with_sink, &[&forward[..], &[&sink]].concat(), &[&out, &lse], (7, f(&[g]), "`sink`")),

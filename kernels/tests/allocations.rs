@@ -233,7 +233,7 @@ fn rows() {
     let pos: Vec<i32> = (0..ROWS as i32).collect();
     let frequencies = [0.1; 62];
     let heads = Heads { heads: 8, d: COLS / 8 };
-    let turn = Turn { frequencies: &frequencies, gain: 1.0, inverse: false };
+    let turn = Turn { frequencies: &frequencies, beyond: None, gain: 1.0, inverse: false };
     check("rope", |par| rope(&x, heads, &pos, turn, &mut out, par));
     let dims = [3, 100, 20, 50];
     for mask in 0..16 {

@@ -182,7 +182,8 @@ fn rotation(head: usize) -> Case {
     let shifted = program.push(Node::Unary(Unary::Shift(0.5), Read::same(x)), Element::F32, n);
     let access = Access::Strided(Strides { dims: vec![(rows, 1), (heads * head, 0)], offset: 0 });
     let turns = (0..head / 2).map(|i| 0.3 / (1.0 + 7.0 * i as f64)).collect();
-    let rotate = Rotate { of: shifted, position: Read { value: position, access }, turns, gain: 1.25, head };
+    let rotate =
+        Rotate { of: shifted, position: Read { value: position, access }, turns, beyond: None, gain: 1.25, head };
     let y = program.push(Node::Rotate(rotate), Element::F32, n);
     program.leave(y);
     let inputs = vec![integers(n, 1, 1), vec![0.0, 1.0, 1000.0, 65_535.0, 1_048_576.0]];

@@ -25,10 +25,11 @@ enum Field {
     Labels(usize),
     Positions,
     Segments,
+    Lengths,
 }
 
 impl Field {
-    /// The field of an input's name: `tok`, `lab`, `pos`, `seg`, or `tok2` for tokens two places further on.
+    /// The field of an input's name: `tok`, `lab`, `pos`, `seg`, `len`, or `tok2` for tokens two places further on.
     fn of(name: &str) -> Option<Field> {
         let ahead = |kind: &str| match name.strip_prefix(kind)? {
             "" => Some(0),
@@ -37,6 +38,7 @@ impl Field {
         match name {
             "pos" => Some(Field::Positions),
             "seg" => Some(Field::Segments),
+            "len" => Some(Field::Lengths),
             _ => ahead("tok").map(Field::Tokens).or_else(|| ahead("lab").map(Field::Labels)),
         }
     }
@@ -48,6 +50,7 @@ impl Field {
             Field::Labels(0) => Cow::Borrowed(&batch.labels),
             Field::Positions => Cow::Borrowed(&batch.positions),
             Field::Segments => Cow::Borrowed(&batch.segments),
+            Field::Lengths => Cow::Owned(batch.lengths(seq)),
             // What is read there has no label.
             Field::Tokens(ahead) => Cow::Owned(batch.ahead(&batch.tokens, seq, ahead, 0)),
             Field::Labels(ahead) => Cow::Owned(batch.ahead(&batch.labels, seq, ahead, -1)),

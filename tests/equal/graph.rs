@@ -400,11 +400,17 @@ impl<'a> BlockMaker<'a> {
         let heads = self.project(&x, &[heads, 2 * half])?;
         // Of two pairs, one is kept and one is between.
         let llama3 = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 100 };
-        let scaling = self.random.pick(&[None, Some(Scaling::Linear { factor: 2.0 }), Some(llama3)]).clone();
         let turned = self.random.chance(30).then_some(2);
+        let pairs = turned.map_or(half as usize, |_| 1);
+        // Positions stand for the lengths of sequences.
+        let lengths = Scaling::Lengths { short: vec![1.5; pairs].into(), long: vec![4.0; pairs].into(), context: 2 };
+        let scalings = [None, Some(Scaling::Linear { factor: 2.0 }), Some(llama3), Some(lengths)];
+        let scaling = self.random.pick(&scalings).clone();
         let gain = if turned.is_some() { 1.25 } else { 1.0 };
-        let value =
-            self.builder.one(Rope { theta: 100.0, scaling, turned, gain, inverse: false }, &[heads.value, pos])?;
+        let operands = [heads.value, pos, pos];
+        let count = 2 + usize::from(scaling.as_ref().is_some_and(Scaling::reads_lengths));
+        let rope = Rope { theta: 100.0, scaling, turned, gain, inverse: false };
+        let value = self.builder.one(rope, &operands[..count])?;
         Ok(Current { value, ..heads })
     }
 

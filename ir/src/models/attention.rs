@@ -3,11 +3,12 @@
 
 use super::config::{ConfigError, invalid, positive};
 use super::draft::{Body, Weight};
-use super::layers::LayerKind;
+use super::layers::{LENGTHS, LayerKind};
 use super::llama::{LlamaConfig, Temperature};
+use super::rotation::Rotation;
 use crate::dim_role::DimRole;
 use crate::ops::{
-    Attention, AttentionSettings, Binary, BinaryKind, Broadcast, Concat, Einsum, Equation, Reshape, RmsNorm, Rope,
+    Attention, AttentionSettings, Binary, BinaryKind, Broadcast, Concat, Einsum, Equation, Reshape, RmsNorm, Scaling,
     Unary, UnaryKind,
 };
 use crate::types::{DType, DimName};
@@ -43,6 +44,8 @@ pub struct Latent {
     pub turned: u64,
     /// Size of values.
     pub value: u64,
+    /// A further factor of all scores, of both parts (DeepSeek's `mscale_all_dim`).
+    pub score_factor: f64,
 }
 
 impl Latent {
@@ -94,7 +97,7 @@ impl Latent {
     }
 
     /// `q`, `k` and `v` of `x`.
-    fn heads(&self, config: &LlamaConfig, rope: &Rope, b: &mut Body<'_>, x: &str) -> Result<(), String> {
+    fn heads(&self, rotation: &Rotation, b: &mut Body<'_>, x: &str) -> Result<(), String> {
         let (query, from) = if self.query_rank.is_some() { ("cq", "lq") } else { (x, "h") };
         if self.query_rank.is_some() {
             b.op(&["cq0"], Einsum::new("b s h, h lq -> b s lq")?, &[x, "wdq"])?;
@@ -109,12 +112,8 @@ impl Latent {
             b.op(&[y], Einsum::new(&format!("b s lk, lk g {d} -> b s g {d}"))?, &["ckv", w])?;
         }
         b.op(&["kr0"], Einsum::new("b s h, h dr -> b s dr")?, &[x, "wkr"])?;
-        let scaled = config.turned_factor != 1.0;
-        for (turned, plain) in [(if scaled { "qr1" } else { "qr" }, "qr0"), ("kr1", "kr0")] {
-            b.op(&[turned], rope.clone(), &[plain, "pos"])?;
-        }
-        if scaled {
-            b.scale("qr", config.turned_factor, "qr1")?;
+        for (turned, plain) in [("qr", "qr0"), ("kr1", "kr0")] {
+            turn(rotation, b, [turned, plain])?;
         }
         let to_heads = Broadcast { equation: Equation::parse("b s dr -> b s g dr")?, free: b.dims("g") };
         b.op(&["kr"], to_heads, &["kr1"])?;
@@ -154,7 +153,10 @@ pub(super) fn weights(config: &LlamaConfig, residual: f64) -> Vec<Weight> {
 /// `p = attention(x)`
 pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) -> Result<(), String> {
     let value = match &config.latent {
-        Some(latent) => latent.heads(config, &kind.rope(config), b, x).map(|()| "dv")?,
+        Some(latent) => {
+            let rotation = kind.rotation.ok_or("latent attention has positions in each layer")?;
+            latent.heads(rotation, b, x).map(|()| "dv")?
+        }
         None => heads(config, kind, b, x).map(|()| "d")?,
     };
     let tokens = |chunked| kind.window.filter(|window| window.chunked == chunked).map(|window| window.tokens);
@@ -170,21 +172,27 @@ pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>
     b.linear(["p", "o", "wo"], bias, [&format!("g r {value}"), &format!("g r {value} h"), "h"])
 }
 
+/// `y` is `x`, turned by its positions.
+fn turn(rotation: &Rotation, b: &mut Body<'_>, [y, x]: [&str; 2]) -> Result<(), String> {
+    let by_length = rotation.scaling.as_ref().is_some_and(Scaling::reads_lengths);
+    b.op(&[y], rotation.op(), &[x, "pos", LENGTHS][..2 + usize::from(by_length)])
+}
+
 /// A step from the product of queries or keys to what attention reads.
 #[derive(Clone, Copy)]
-enum Step {
+enum Step<'a> {
     Norm,
-    Turn,
+    Turn(&'a Rotation),
     Temper(Temperature),
 }
 
 /// The steps of queries, or of keys.
-fn steps(config: &LlamaConfig, kind: &LayerKind<'_>, of_queries: bool) -> Vec<Step> {
-    let turns = (!kind.nope).then_some(Step::Turn);
+fn steps<'a>(config: &LlamaConfig, kind: &LayerKind<'a>, of_queries: bool) -> Vec<Step<'a>> {
+    let turns = kind.rotation.map(Step::Turn);
     let norm = |has: bool| has.then_some(Step::Norm);
     let before = norm(matches!(config.qk_norm, QkNorm::Heads | QkNorm::Whole));
-    let after = norm(config.qk_norm == QkNorm::Turned && !kind.nope);
-    let temper = config.temperature.filter(|_| kind.nope && of_queries).map(Step::Temper);
+    let after = norm(config.qk_norm == QkNorm::Turned && kind.rotation.is_some());
+    let temper = config.temperature.filter(|_| kind.rotation.is_none() && of_queries).map(Step::Temper);
     [before, turns, after, temper].into_iter().flatten().collect()
 }
 
@@ -207,7 +215,7 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
             let [from, to] = [number, number + 1].map(|step| name(side, step));
             match step {
                 Step::Norm => qk_norm(config, b, side, heads, [&from, &to])?,
-                Step::Turn => b.op(&[&to], kind.rope(config), &[&from, "pos"])?,
+                Step::Turn(rotation) => turn(rotation, b, [&to, &from])?,
                 Step::Temper(temperature) => temper(b, temperature, [&to, &from])?,
             }
         }

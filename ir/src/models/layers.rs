@@ -1,9 +1,10 @@
 //! The kinds of a model's layers, and their order.
 
-use super::config::{ConfigError, invalid, positive};
+use super::config::{ConfigError, positive};
 use super::experts::Experts;
 use super::llama::LlamaConfig;
-use crate::ops::Rope;
+use super::rotation::Rotation;
+use crate::ops::Scaling;
 use serde::Serialize;
 use std::ops::Range;
 
@@ -56,7 +57,7 @@ fn bits(layers: u32, is_in: impl Fn(u32) -> bool) -> u128 {
 }
 
 /// A limit of how far back queries see.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Window {
     /// The positions that a query sees, its own and those before it; or those of a chunk.
     pub tokens: u64,
@@ -65,26 +66,22 @@ pub struct Window {
     pub chunked: bool,
     /// The layers without the window.
     pub full: LayerSet,
-    /// Base of the rotary frequencies of the layers with the window, which are not scaled; none: those of the other layers.
-    pub rope_theta: Option<f64>,
 }
 
 impl Window {
     /// One of all layers.
     pub const fn of_all(tokens: u64) -> Window {
-        Window { tokens, chunked: false, full: LayerSet::None, rope_theta: None }
+        Window { tokens, chunked: false, full: LayerSet::None }
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        positive(if self.chunked { "attention_chunk_size" } else { "sliding_window" }, self.tokens)?;
-        match self.rope_theta {
-            Some(theta) if !theta.is_finite() || theta <= 0.0 => {
-                Err(invalid("rope_local_base_freq", format!("{theta} must be above 0")))
-            }
-            _ => Ok(()),
-        }
+        positive(if self.chunked { "attention_chunk_size" } else { "sliding_window" }, self.tokens)
     }
 }
+
+/// The input of the length of each token's sequence, that is one more than its largest position. A model has it if its
+/// rotations depend on it.
+pub(super) const LENGTHS: &str = "len";
 
 /// A kind of layer: a block of the model.
 #[derive(Clone, PartialEq, Debug)]
@@ -95,18 +92,15 @@ pub(super) struct LayerKind<'a> {
     pub(super) experts: Option<&'a Experts>,
     /// The window of attention, if any.
     pub(super) window: Option<Window>,
-    /// Queries and keys have no positions.
-    pub(super) nope: bool,
+    /// How positions turn queries and keys; none: they have no positions.
+    pub(super) rotation: Option<&'a Rotation>,
 }
 
 impl LayerKind<'_> {
-    /// The rotation of queries and keys.
-    pub(super) fn rope(&self, config: &LlamaConfig) -> Rope {
-        let (theta, scaling) = match self.window.and_then(|window| window.rope_theta) {
-            Some(theta) => (theta, None),
-            None => (config.rope_theta, config.rope_scaling.clone()),
-        };
-        Rope { theta, scaling, turned: config.turned, gain: config.rope_gain, inverse: false }
+    /// The inputs of its block.
+    pub(super) fn inputs(&self) -> &'static [&'static str] {
+        let scaling = self.rotation.and_then(|rotation| rotation.scaling.as_ref());
+        if scaling.is_some_and(Scaling::reads_lengths) { &["pos", "seg", LENGTHS] } else { &["pos", "seg"] }
     }
 }
 
@@ -126,6 +120,8 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
     (0..config.layers).map(move |layer| {
         let experts = config.experts.as_ref().filter(|experts| !experts.dense.contains(layer));
         let (window, nope) = (window_of(layer), config.nope.contains(layer));
+        let local = config.local_rotation.as_ref().filter(|_| window.is_some());
+        let rotation = (!nope).then_some(local.unwrap_or(&config.rotation));
         let is_dense = config.experts.is_some() && experts.is_none();
         let differs = nope && turns[usize::from(window.is_some())].iter().all(|&count| count > 0);
         let name = match (mixed && window.is_some(), differs, is_dense) {
@@ -138,7 +134,7 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
             (true, true, false) => "local_nope",
             (true, true, true) => "local_nope_dense",
         };
-        LayerKind { name, experts, window, nope }
+        LayerKind { name, experts, window, rotation }
     })
 }
 

@@ -8,13 +8,13 @@ use super::config::{Batch, ConfigError, invalid, not_negative, positive};
 use super::draft::{Body, Draft, Weight};
 use super::experts::Experts;
 use super::feed_forward::{self, Activation};
-use super::layers::{LayerKind, LayerSet, Window, kinds, runs};
-use super::long_rope::LongRope;
+use super::layers::{LENGTHS, LayerKind, LayerSet, Window, kinds, runs};
 use super::mtp::{self, Mtp};
+use super::rotation::Rotation;
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ids::BlockId;
-use crate::ops::{Binary, BinaryKind, CrossEntropy, Einsum, Embedding, LayerNorm, RmsNorm, Scaling, Unary, UnaryKind};
+use crate::ops::{Binary, BinaryKind, CrossEntropy, Einsum, Embedding, LayerNorm, RmsNorm, Unary, UnaryKind};
 use crate::types::DimName;
 use serde::Serialize;
 
@@ -59,8 +59,6 @@ pub struct LlamaConfig {
     pub kv_heads: u64,
     /// Size of a head. Latent attention states its own sizes.
     pub head: u64,
-    /// The elements of a head that rotary positions turn, the first ones, an even number; none: all.
-    pub turned: Option<u64>,
     /// Added to the mean square in norms, or to the variance.
     pub norm_eps: f64,
     /// Norms subtract the mean and have a bias (GPT-NeoX).
@@ -69,24 +67,16 @@ pub struct LlamaConfig {
     pub norms: Norms,
     /// The feed-forward net reads what attention reads: `x + attention(norm(x)) + net(norm(x))` (GPT-NeoX).
     pub parallel: bool,
-    /// Base of the rotary frequencies.
-    pub rope_theta: f64,
-    /// Their scaling for a longer context.
-    pub rope_scaling: Option<Scaling>,
-    /// A scaling that depends on the length of sequences, in place of the former.
-    pub rope_by_length: Option<LongRope>,
-    /// The factor of what positions turn of queries and keys.
-    pub rope_gain: f64,
+    /// How positions turn queries and keys.
+    pub rotation: Rotation,
+    /// The same in layers with a window, where these turn otherwise (Gemma 3).
+    pub local_rotation: Option<Rotation>,
     /// The layers whose queries and keys have no positions (Kazemnejad et al. 2023, NoPE).
     pub nope: LayerSet,
     /// The temperature of attention in these layers.
     pub temperature: Option<Temperature>,
     /// Attention scores are divided by its root (Gemma); none: by that of the head size.
     pub score_size: Option<f64>,
-    /// A further factor of attention scores (YaRN).
-    pub score_factor: f64,
-    /// The factor of the scores of the rotary part of latent attention (YaRN); 1 without YaRN.
-    pub turned_factor: f64,
     /// The bound of attention scores (Gemma 2).
     pub softcap: Option<f64>,
     /// The bound of logits (Gemma 2).
@@ -122,8 +112,11 @@ pub struct LlamaConfig {
 impl LlamaConfig {
     /// The factor of attention scores.
     pub(super) fn score_scale(&self) -> f64 {
-        let head = self.latent.as_ref().map_or(self.head, |latent| latent.plain + latent.turned);
-        self.score_factor / self.score_size.unwrap_or(head as f64).sqrt()
+        let (head, factor) = match &self.latent {
+            Some(latent) => (latent.plain + latent.turned, latent.score_factor),
+            None => (self.head, 1.0),
+        };
+        factor / self.score_size.unwrap_or(head as f64).sqrt()
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -170,27 +163,16 @@ impl LlamaConfig {
         }
         self.latent.as_ref().map_or(Ok(()), Latent::check)?;
         self.experts.as_ref().map_or(Ok(()), |experts| experts.check(self.layers))?;
-        self.mtp.as_ref().map_or(Ok(()), Mtp::check)?;
-        self.rope_scaling.as_ref().map_or(Ok(()), Scaling::check).map_err(|why| invalid("rope_scaling", why))
+        self.mtp.as_ref().map_or(Ok(()), Mtp::check)
     }
 
-    /// The elements of a head that turn, all of them or some.
-    fn turned_size(&self) -> u64 {
-        self.latent.as_ref().map_or(self.turned.unwrap_or(self.head), |latent| latent.turned)
-    }
-
-    /// Checks the sizes of what rotary positions turn, and its factor.
+    /// Checks what rotary positions turn, and how.
     fn check_rotary(&self) -> Result<(), ConfigError> {
-        if !self.rope_gain.is_finite() || self.rope_gain <= 0.0 {
-            return Err(invalid("attention_factor", format!("{} must be above 0", self.rope_gain)));
-        }
-        self.rope_by_length.as_ref().map_or(Ok(()), |by_length| by_length.check(self.turned_size() / 2))?;
-        if let Some(turned) = self.turned {
-            let fits = turned.is_multiple_of(2) && (2..=self.head).contains(&turned);
-            let why = || format!("{turned} of {} elements of a head cannot turn in pairs", self.head);
-            return if fits { Ok(()) } else { Err(invalid("partial_rotary_factor", why())) };
-        }
-        if self.latent.is_none() && !self.head.is_multiple_of(2) {
+        let head = self.latent.as_ref().map_or(self.head, |latent| latent.turned);
+        self.rotation.check("rope_theta", head)?;
+        self.local_rotation.as_ref().map_or(Ok(()), |local| local.check("rope_local_base_freq", head))?;
+        let turns_all = self.rotation.turned.is_none();
+        if self.latent.is_none() && turns_all && !self.head.is_multiple_of(2) {
             return Err(invalid("head_dim", format!("{} is odd; rotary positions turn pairs", self.head)));
         }
         Ok(())
@@ -238,13 +220,7 @@ impl LlamaConfig {
 pub(super) fn build(config: &LlamaConfig, batch: &Batch) -> Result<Model, ConfigError> {
     config.check()?;
     let draft = Draft::new("llama", batch, config.dims(batch.seq)?);
-    let of_length = |by_length: &LongRope| LlamaConfig {
-        rope_scaling: Some(by_length.scaling(batch.seq)),
-        rope_by_length: None,
-        ..config.clone()
-    };
-    let of_length = config.rope_by_length.as_ref().map(of_length);
-    blocks(of_length.as_ref().unwrap_or(config), draft).map_err(ConfigError::Contradiction)
+    blocks(config, draft).map_err(ConfigError::Contradiction)
 }
 
 fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, String> {
@@ -260,6 +236,9 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, String> {
         Ok(vec![b.value("x")?])
     })?;
     draft.call("x", embed, None, &["tok"], &["emb"]);
+    if kinds(config).any(|kind| kind.inputs().contains(&LENGTHS)) {
+        draft.input(LENGTHS);
+    }
     config.mtp.iter().for_each(|mtp| mtp.declare(&mut draft));
     let layers = layers(config, &mut draft)?;
     let matrix = if config.tied { "emb" } else { "out" };
@@ -294,6 +273,8 @@ pub(super) struct Layers {
     /// The block of the last one, and the array of its parameters.
     pub(super) block: BlockId,
     pub(super) array: &'static str,
+    /// The inputs of that block.
+    pub(super) inputs: &'static [&'static str],
     /// The layers of that block.
     pub(super) count: u32,
 }
@@ -324,11 +305,12 @@ fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, String> {
             2 if runs.len() == 2 => "z".to_string(),
             _ => format!("z{at}"),
         };
-        draft.call(&result, block, Some(range.clone()), &[&last, "pos", "seg"], &[kind.name]);
+        draft.call(&result, block, Some(range.clone()), &[&[&*last], kind.inputs()].concat(), &[kind.name]);
         last = result;
     }
     let block = blocks.iter().find(|(name, _)| *name == array).map(|(_, block)| *block);
-    Ok(Layers { last, block: block.ok_or("there are no layers")?, array, count: of_kind(array) })
+    let (block, inputs) = (block.ok_or("there are no layers")?, runs.last().map_or(&[][..], |(kind, _)| kind.inputs()));
+    Ok(Layers { last, block, array, inputs, count: of_kind(array) })
 }
 
 /// The block of `count` layers of a kind, and their parameters.
@@ -336,7 +318,8 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
     let weights = layer_weights(config, kind);
     draft.declare_array(kind.name, count, &weights);
     let (stream, ids) = (draft.ty("b s h"), draft.ids());
-    let args = [("x", ArgKind::Value, stream), ("pos", ArgKind::Input, ids.clone()), ("seg", ArgKind::Input, ids)];
+    let mut args = vec![("x", ArgKind::Value, stream)];
+    args.extend(kind.inputs().iter().map(|name| (*name, ArgKind::Input, ids.clone())));
     draft.block(kind.name, &args, &weights, &[ResultKind::Value], |b| {
         branch(config, b, ["x", "x", "x1"], ["a", "norm1", "p", "post_norm1"], |b, x| {
             attention::build(config, kind, b, x)

@@ -4,7 +4,8 @@
 //! blocks, from parts in separate files. `presets` holds published configurations by name. All families have the blocks
 //! `embed`, `layer` and `head`. Where layers are of several kinds, each kind is a block (`dense` without experts, `local` with a
 //! window), and the calls of the blocks go through the layers in order. All have the inputs
-//! `%tok`, `%lab` (labels, negative: ignored), `%pos` (position in its document) and `%seg` (document), each i32[b, s].
+//! `%tok`, `%lab` (labels, negative: ignored), `%pos` (position in its document) and `%seg` (document), each i32[b, s]. Under LongRoPE
+//! they have `%len` too, one more than the largest position of the token's sequence.
 
 mod attention;
 mod composite;
@@ -16,11 +17,11 @@ mod gpt2;
 mod keys;
 mod layers;
 mod llama;
-mod long_rope;
 mod mtp;
 mod presets;
 mod read_llama;
 mod read_rope;
+mod rotation;
 
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,6 @@ pub use gpt2::Gpt2Config;
 pub use keys::{Done, FAMILIES, Family, KEYS, Key, ROPE};
 pub use layers::{LayerSet, Window};
 pub use llama::{LlamaConfig, Norms, Temperature};
-pub use long_rope::LongRope;
 pub use mtp::Mtp;
 pub use presets::{Preset, preset, presets};
+pub use rotation::Rotation;

@@ -63,7 +63,8 @@ pub(super) fn further(config: &LlamaConfig, mtp: Mtp, draft: &mut Draft, layers:
         let norm = if number == 0 { whole("final_norm") } else { at(EXIT, number - 1) };
         draft.call_with(&joined, enter, None, &[&hidden, &token], vec![norm, whole("emb"), at(ENTRY, number)]);
         let place = layers.count + number;
-        draft.call(&given, layers.block, Some(place..place + 1), &[&joined, "pos", "seg"], &[layers.array]);
+        let operands = [&[&*joined], layers.inputs].concat();
+        draft.call(&given, layers.block, Some(place..place + 1), &operands, &[layers.array]);
         draft.call_with("", leave, None, &[&given, &label], vec![at(EXIT, number), whole(matrix)]);
         hidden = given;
     }

@@ -7,7 +7,7 @@ use super::feed_forward::Activation;
 use super::layers::{LayerSet, Window};
 use super::llama::{LlamaConfig, Norms, Temperature};
 use super::mtp::Mtp;
-use super::read_rope::rotary;
+use super::read_rope::{Head, rotary};
 use crate::ops::GroupLimit;
 use serde_json::Value;
 
@@ -16,8 +16,7 @@ pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaCo
     let family = fields.family;
     let (hidden, heads, layers) =
         (fields.get("hidden_size")?, fields.get("num_attention_heads")?, fields.get("num_hidden_layers")?);
-    let latent = if family.starts_with("deepseek") { Some(latent(fields)?) } else { None };
-    let rotary = rotary(fields, latent.is_some(), unknown)?;
+    let mut latent = if family.starts_with("deepseek") { Some(latent(fields)?) } else { None };
     let head = match &latent {
         Some(latent) => latent.plain.saturating_add(latent.turned),
         None if family == "gpt_neox" => head_size(hidden, heads)?,
@@ -26,8 +25,14 @@ pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaCo
             None => head_size(hidden, heads)?,
         },
     };
+    let turning = latent.as_ref().map_or(head, |latent| latent.turned);
+    let rotary = rotary(fields, Head { size: turning, is_latent: latent.is_some() }, unknown)?;
+    if let Some(latent) = &mut latent {
+        latent.score_factor = rotary.score_factor;
+    }
     let (is_gemma, is_neox) = (family.starts_with("gemma"), family == "gpt_neox");
     let ([qkv_bias, out_bias], nope) = (biases(fields)?, without_positions(fields, layers)?);
+    let window = window(fields, layers, nope)?;
     let config = LlamaConfig {
         vocabulary: fields.get("vocab_size")?,
         hidden,
@@ -43,7 +48,6 @@ pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaCo
         heads,
         kv_heads: kv_heads(fields, heads, latent.is_some())?,
         head,
-        turned: turned(head, rotary.part),
         norm_eps: fields.get(if is_neox { "layer_norm_eps" } else { "rms_norm_eps" })?,
         layer_norm: is_neox,
         norms: match family {
@@ -52,18 +56,14 @@ pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaCo
             _ => Norms::Before,
         },
         parallel: is_neox && fields.get("use_parallel_residual")?,
-        rope_theta: rotary.theta,
-        rope_scaling: rotary.scaling,
-        rope_by_length: rotary.by_length,
-        rope_gain: rotary.gain,
+        rotation: rotary.rotation,
+        local_rotation: rotary.local.filter(|_| window.is_some()),
         nope,
         temperature: temperature(fields)?,
         score_size: if is_gemma { Some(fields.get("query_pre_attn_scalar")?) } else { None },
-        score_factor: rotary.score_factor,
-        turned_factor: rotary.turned_factor,
         softcap: if family == "gemma2" { fields.optional("attn_logit_softcapping")? } else { None },
         logit_softcap: if is_gemma { fields.optional("final_logit_softcapping")? } else { None },
-        window: window(fields, (layers, nope), rotary.local_theta)?,
+        window,
         pad: if is_neox { None } else { pad(fields)? },
         tied: fields.get("tie_word_embeddings")?,
         scaled_embeddings: is_gemma,
@@ -166,12 +166,6 @@ fn temperature(fields: &Fields) -> Result<Option<Temperature>, ConfigError> {
     Ok(is_used.then_some(temperature))
 }
 
-/// The elements of a head that turn, rounded down as the classes do; none if all do.
-fn turned(head: u64, part: f64) -> Option<u64> {
-    let turned = (head as f64 * part) as u64;
-    (turned != head).then_some(turned)
-}
-
 /// The padding token; a negative one counts from the end of the vocabulary.
 fn pad(fields: &Fields) -> Result<Option<u64>, ConfigError> {
     let Some(stated) = fields.optional::<i64>("pad_token_id")? else { return Ok(None) };
@@ -196,11 +190,7 @@ fn kv_heads(fields: &Fields, heads: u64, latent: bool) -> Result<u64, ConfigErro
 
 /// The window of attention, and the layers that have it; `nope` are those without positions. Mistral, Mixtral, Qwen3-MoE and Phi-3 have one for all layers; Qwen's
 /// counts only where `use_sliding_window` says so.
-fn window(
-    fields: &Fields,
-    (layers, nope): (u32, LayerSet),
-    rope_theta: Option<f64>,
-) -> Result<Option<Window>, ConfigError> {
+fn window(fields: &Fields, layers: u32, nope: LayerSet) -> Result<Option<Window>, ConfigError> {
     let is_optional = fields.family.starts_with("qwen") || fields.family == "smollm3";
     let is_used = !is_optional || fields.get("use_sliding_window")?;
     let chunked = fields.family == "llama4_text";
@@ -244,7 +234,7 @@ fn window(
     };
     match LayerSet::of(layers, is_full) {
         Some(full) if full.count(layers) == layers => Ok(None),
-        Some(full) => Ok(Some(Window { tokens, chunked, full, rope_theta })),
+        Some(full) => Ok(Some(Window { tokens, chunked, full })),
         None => Err(unsupported("layer_types", "of more than 128 layers they must follow a rule".to_string())),
     }
 }
@@ -289,6 +279,7 @@ fn latent(fields: &Fields) -> Result<Latent, ConfigError> {
         plain: fields.get("qk_nope_head_dim")?,
         turned: fields.get("qk_rope_head_dim")?,
         value: fields.get("v_head_dim")?,
+        score_factor: 1.0,
     })
 }
 

@@ -62,13 +62,13 @@ fn frequencies_depend_on_the_length_of_sequences() {
     let more = json!({"rope_scaling": rope, "partial_rotary_factor": 0.5, "original_max_position_embeddings": 8,
         "max_position_embeddings": 64});
     let file = small("phi3", more);
-    assert_eq!(read(&file).rope_gain, 2f64.sqrt());
-    for (seq, divisors) in [(8, vec![1.0, 1.5]), (9, vec![2.0, 4.0])] {
-        let model = built(&file, seq);
-        let rope = ropes(&model, "layer")[0];
-        assert_eq!(rope.scaling, Some(Scaling::Pairs { divisors: divisors.into() }), "{seq}");
-        assert_eq!((rope.turned, rope.gain), (Some(4), 2f64.sqrt()));
-    }
+    assert_eq!(read(&file).rotation.gain, 2f64.sqrt());
+    let model = built(&file, 8);
+    let rope = ropes(&model, "layer")[0];
+    let scaling = Scaling::Lengths { short: vec![1.0, 1.5].into(), long: vec![2.0, 4.0].into(), context: 8 };
+    assert_eq!((&rope.scaling, rope.turned, rope.gain), (&Some(scaling), Some(4), 2f64.sqrt()));
+    let inputs: Vec<&str> = model.inputs.iter().map(|input| model.values[input.value].as_str()).collect();
+    assert_eq!(inputs, ["tok", "lab", "pos", "seg", "len"]);
     // Old files have other names of the kind, and others state the growth or the factor.
     let with = |key: &str, value: Value| {
         let mut file = file.clone();
@@ -76,12 +76,42 @@ fn frequencies_depend_on_the_length_of_sequences() {
         file
     };
     assert_eq!(read(&with("type", json!("su"))), read(&file));
-    assert_eq!(read(&with("factor", json!(1.0))).rope_gain, 1.0);
-    assert_eq!(read(&with("attention_factor", json!(1.25))).rope_gain, 1.25);
+    assert_eq!(read(&with("factor", json!(1.0))).rotation.gain, 1.0);
+    assert_eq!(read(&with("attention_factor", json!(1.25))).rotation.gain, 1.25);
     let why = refused(&with("long_factor", json!([2.0])));
     assert!(why.contains("`long_factor`: has 1 numbers, but 2 pairs of a head turn"), "{why}");
     let why = refused(&with("short_factor", json!([1.0, 0.0])));
     assert!(why.contains("`short_factor`: the divisor 0 must be above 0"), "{why}");
+}
+
+/// `transformers` multiplies sines and cosines by YaRN's factor, so that scores of layers without positions, or with other ones, lack it.
+#[test]
+fn the_factor_of_a_rotation_is_that_of_its_layers_alone() {
+    let yarn = json!({"rope_type": "yarn", "factor": 4.0, "rope_theta": 500.0, "attention_factor": 1.5,
+        "original_max_position_embeddings": 8});
+    let model = built(&small("smollm3", json!({"rope_parameters": yarn})), 8);
+    assert!(ropes(&model, "layer").iter().all(|rope| rope.gain == 1.5) && ropes(&model, "nope").is_empty());
+    let root = 8f64.sqrt();
+    assert_eq!([attention(&model, "layer").scale, attention(&model, "nope").scale], [1.0 / root; 2]);
+    let local = json!({"rope_type": "linear", "factor": 2.0, "rope_theta": 100.0});
+    let both = json!({"full_attention": yarn, "sliding_attention": local});
+    let gemma = small("gemma3_text", json!({"rope_parameters": both, "head_dim": 8, "sliding_window_pattern": 2}));
+    let model = built(&gemma, 8);
+    let of = |block| ropes(&model, block).iter().map(|rope| (rope.theta, rope.gain)).collect::<Vec<_>>();
+    assert_eq!((of("layer"), of("local")), (vec![(500.0, 1.5); 2], vec![(100.0, 1.0); 2]));
+    assert_eq!(ropes(&model, "local")[0].scaling, Some(Scaling::Linear { factor: 2.0 }));
+    let llama4 = small("llama4_text", json!({"rope_parameters": yarn, "head_dim": 8, "no_rope_layer_interval": 2}));
+    let model = built(&llama4, 8);
+    assert!(model.blocks.values().all(|block| !block.name.contains("nope") || ropes(&model, &block.name).is_empty()));
+    // Latent attention has the factor on its rotary part, and another one on all scores.
+    let rope = json!({"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.5, "mscale_all_dim": 1.0,
+        "original_max_position_embeddings": 8});
+    let sizes = json!({"rope_parameters": rope, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "first_k_dense_replace": 1,
+        "n_group": 1, "topk_group": 1, "n_routed_experts": 4, "num_experts_per_tok": 2});
+    let model = built(&small("deepseek_v3", sizes), 8);
+    assert!(ropes(&model, "layer").iter().all(|rope| rope.gain == 1.5));
+    let grown = 0.1 * 4f64.ln() + 1.0;
+    assert_eq!(attention(&model, "layer").scale, grown * grown / 10f64.sqrt());
 }
 
 #[test]
@@ -170,8 +200,37 @@ fn the_text_model_is_read_of_a_model_that_reads_images() {
     assert!(matches!(missing, Err(ConfigError::Invalid { field, .. }) if field == "text_config"));
     let why = refused(&with("text_config", json!({"model_type": "llama"})));
     assert!(why.contains("has the `model_type` llama, not gemma3_text"), "{why}");
-    let why = refused(&with("text_config", json!({"tie_word_embeddings": true})));
-    assert!(why.contains("`tie_word_embeddings` is false, but in `text_config` it is true"), "{why}");
+}
+
+/// The classes write their own defaults into both parts of a file, and each looks at another one.
+#[test]
+fn the_part_that_counts_says_whether_the_head_is_tied() {
+    for (family, tied) in [
+        ("gemma3", [false, false, true, true]),
+        ("llama4", [false, true, false, true]),
+        ("mistral3", [false, true, true, true]),
+    ] {
+        let of = |whole: bool, text: bool| {
+            let text = json!({"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
+                "num_hidden_layers": 2, "vocab_size": 32, "pad_token_id": null, "tie_word_embeddings": text});
+            read(&json!({"model_type": family, "text_config": text, "tie_word_embeddings": whole})).tied
+        };
+        assert_eq!([of(false, false), of(false, true), of(true, false), of(true, true)], tied, "{family}");
+    }
+}
+
+#[test]
+fn a_wrong_default_of_a_class_is_told_from_a_field() {
+    let file = |more: Value| small("smollm3", more);
+    let mut absent = file(json!({}));
+    absent.as_object_mut().unwrap().remove("pad_token_id");
+    assert!(read(&file(json!({"pad_token_id": null}))).pad.is_none());
+    let why = refused(&absent);
+    assert!(
+        why.contains("`pad_token_id`: 128004 is none of 32 tokens; `SmolLM3Config` has this default, which"),
+        "{why}"
+    );
+    assert!(!refused(&file(json!({"pad_token_id": 99}))).contains("default"));
 }
 
 /// Files as the hub has them, with all their keys. Each is read, and what is ignored of it is said.

@@ -64,7 +64,7 @@ pub use ragged::Ragged;
 pub use reduce::{Broadcast, Reduce};
 pub use reverse::Reverse;
 pub use rms_norm::{RmsNorm, RmsNormDgamma, RmsNormDx};
-pub use rope::{Rope, Scaling};
+pub use rope::{Beyond, Rope, Scaling};
 pub use select::{Compare, CompareKind, Select};
 pub use shape::{Permute, Reshape};
 pub use slice::{Concat, Pad, Slice};

@@ -1,8 +1,9 @@
 //! `rope(%x, %pos, theta=10000.0)`: rotary position embedding (Su et al. 2021) in the rotate-half convention of Llama, with
 //! `scaling="linear", factor=2.0`, `scaling="llama3", factor=8.0, low=1.0, high=4.0, context=8192` or
 //! `scaling="yarn", factor=40.0, low=1.0, high=32.0, context=4096` for longer contexts, the last with `fractional=true` too, or
-//! `scaling="pairs", divisors="1.0 1.2 4.5"` with a number for each pair. With `turned=32` it turns the first 32 elements of a head and
-//! leaves the others as they are; with `gain=1.2` what turns grows by that factor.
+//! `scaling="pairs", divisors="1.0 1.2 4.5"` with a number for each pair. `rope(%x, %pos, %len, .., scaling="lengths", divisors="1.0 1.2
+//! 4.5", long="2.0 4.0 8.0", context=4096)` has other numbers for the tokens of long sequences. With `turned=32` it turns the first 32
+//! elements of a head and leaves the others as they are; with `gain=1.2` what turns grows by that factor.
 
 use super::{Attr, Attrs, Builder, Cotangents, OpDef, Rows, Shapes, operands};
 use crate::ids::Value;
@@ -13,7 +14,8 @@ use std::borrow::Cow;
 use std::f64::consts::TAU;
 
 /// Turns each pair `(i, i + n/2)` of the first `n` elements of the last dim by the angle `pos frequency[i]`, and multiplies it
-/// by the gain, with the frequencies of [`Rope::frequencies`]: `(x [b, s, *n, d], pos i32[b, s]) -> y [b, s, *n, d]`.
+/// by the gain, with the frequencies of [`Rope::frequencies`]: `(x [b, s, *n, d], pos i32[b, s]) -> y [b, s, *n, d]`. Under
+/// [`Scaling::Lengths`] a third operand `len i32[b, s]` has the length of each token's sequence.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rope {
     /// The base of the frequencies.
@@ -68,17 +70,49 @@ pub enum Scaling {
         /// Divisors of the frequencies, one for each pair; above 0.
         divisors: Cow<'static, [f64]>,
     },
+    /// As `Pairs`, with other divisors in long sequences (LongRoPE). The length that counts is the third operand of the op, so that
+    /// documents that start again at position 0 choose as their positions do, on any mesh.
+    Lengths {
+        /// Divisors in sequences of at most `context` tokens.
+        short: Cow<'static, [f64]>,
+        /// Divisors in longer ones.
+        long: Cow<'static, [f64]>,
+        /// Tokens of the context before scaling.
+        context: u64,
+    },
+}
+
+/// The frequencies of tokens in sequences that are longer than a context.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Beyond {
+    /// Tokens of the context.
+    pub context: u64,
+    /// Radians per token of each pair.
+    pub frequencies: Vec<f64>,
+}
+
+/// The numbers of an attribute.
+fn divisors(attrs: &mut Attrs, name: &str) -> Result<Cow<'static, [f64]>, String> {
+    let text = attrs.string(name)?;
+    let numbers = text.split_whitespace().map(|number| number.parse().map_err(|_| number));
+    let numbers: Result<Vec<f64>, &str> = numbers.collect();
+    numbers.map(Cow::from).map_err(|text| format!("`{name}` has `{text}`, which is no number"))
+}
+
+/// The attribute of numbers.
+fn listed(numbers: &[f64]) -> Attr {
+    Attr::Str(numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(" "))
 }
 
 impl Scaling {
     fn parse(attrs: &mut Attrs) -> Result<Option<Scaling>, String> {
         let Some(kind) = attrs.optional_string("scaling")? else { return Ok(None) };
         if kind == "pairs" {
-            let divisors = attrs.string("divisors")?;
-            let divisors = divisors.split_whitespace().map(|number| number.parse().map_err(|_| number));
-            let divisors: Result<Vec<f64>, &str> = divisors.collect();
-            let divisors = divisors.map_err(|text| format!("`divisors` has `{text}`, which is no number"))?;
-            return Ok(Some(Scaling::Pairs { divisors: divisors.into() }));
+            return Ok(Some(Scaling::Pairs { divisors: divisors(attrs, "divisors")? }));
+        }
+        if kind == "lengths" {
+            let [short, long] = [divisors(attrs, "divisors")?, divisors(attrs, "long")?];
+            return Ok(Some(Scaling::Lengths { short, long, context: attrs.int("context")? }));
         }
         let factor = attrs.float("factor")?;
         match kind.as_str() {
@@ -91,7 +125,7 @@ impl Scaling {
                     Scaling::Llama3 { factor, low, high, context }
                 }))
             }
-            _ => Err(format!("there is no scaling `{kind}`; there are linear, llama3, yarn, pairs")),
+            _ => Err(format!("there is no scaling `{kind}`; there are linear, llama3, yarn, pairs, lengths")),
         }
     }
 
@@ -99,7 +133,7 @@ impl Scaling {
     pub fn factor(&self) -> Option<f64> {
         match *self {
             Scaling::Linear { factor } | Scaling::Llama3 { factor, .. } | Scaling::Yarn { factor, .. } => Some(factor),
-            Scaling::Pairs { .. } => None,
+            Scaling::Pairs { .. } | Scaling::Lengths { .. } => None,
         }
     }
 
@@ -116,9 +150,14 @@ impl Scaling {
                 attrs
             }
             Scaling::Pairs { ref divisors } => {
-                let numbers: Vec<String> = divisors.iter().map(f64::to_string).collect();
-                vec![("scaling", Attr::Str("pairs".to_string())), ("divisors", Attr::Str(numbers.join(" ")))]
+                vec![("scaling", Attr::Str("pairs".to_string())), ("divisors", listed(divisors))]
             }
+            Scaling::Lengths { ref short, ref long, context } => vec![
+                ("scaling", Attr::Str("lengths".to_string())),
+                ("divisors", listed(short)),
+                ("long", listed(long)),
+                ("context", Attr::int(context)),
+            ],
         }
     }
 
@@ -136,22 +175,37 @@ impl Scaling {
             {
                 Err(format!("the low factor {low} must be above 0 and at most the high factor {high}"))
             }
-            Scaling::Llama3 { context: 0, .. } | Scaling::Yarn { context: 0, .. } => {
-                Err("the context must be at least 1".to_string())
-            }
-            Scaling::Pairs { ref divisors } => match divisors.iter().find(|by| !by.is_finite() || **by <= 0.0) {
+            Scaling::Llama3 { context: 0, .. }
+            | Scaling::Yarn { context: 0, .. }
+            | Scaling::Lengths { context: 0, .. } => Err("the context must be at least 1".to_string()),
+            _ => match self.divisors().into_iter().flatten().find(|by| !by.is_finite() || **by <= 0.0) {
                 Some(by) => Err(format!("the divisor {by} must be above 0")),
                 None => Ok(()),
             },
-            _ => Ok(()),
         }
+    }
+
+    /// Its lists of a divisor for each pair.
+    fn divisors(&self) -> Vec<&[f64]> {
+        match self {
+            Scaling::Pairs { divisors } => vec![divisors],
+            Scaling::Lengths { short, long, .. } => vec![short, long],
+            Scaling::Linear { .. } | Scaling::Llama3 { .. } | Scaling::Yarn { .. } => Vec::new(),
+        }
+    }
+
+    /// True if the op reads the lengths of sequences.
+    pub fn reads_lengths(&self) -> bool {
+        matches!(self, Scaling::Lengths { .. })
     }
 
     /// The scaled frequency of pair `i` of a head of size `d`, in radians per token.
     fn apply(&self, frequency: f64, i: usize, d: usize, theta: f64) -> f64 {
         match *self {
             Scaling::Linear { factor } => frequency / factor,
-            Scaling::Pairs { ref divisors } => frequency / divisors.get(i).copied().unwrap_or(1.0),
+            Scaling::Pairs { divisors: ref by } | Scaling::Lengths { short: ref by, .. } => {
+                frequency / by.get(i).copied().unwrap_or(1.0)
+            }
             Scaling::Yarn { factor, low, high, context, fractional } => {
                 // The real-valued index of the pair with this number of turns.
                 let pair = |turns: f64| d as f64 * (context as f64 / (turns * TAU)).ln() / (2.0 * theta.ln());
@@ -185,8 +239,15 @@ impl Rope {
         Ok(Rope { theta, scaling, turned, gain, inverse: attrs.flag("inverse")? })
     }
 
+    /// The frequencies of tokens in sequences that are longer than a context, if these have others.
+    pub fn beyond(&self, d: usize) -> Option<Beyond> {
+        let Some(Scaling::Lengths { long, context, .. }) = &self.scaling else { return None };
+        let op = Rope { scaling: Some(Scaling::Pairs { divisors: long.clone() }), ..self.clone() };
+        Some(Beyond { context: *context, frequencies: op.frequencies(d) })
+    }
+
     /// The scaled frequencies `theta^(-2i/n)` of the `n/2` pairs of a head of size `d` of which `n` elements turn, in radians
-    /// per token.
+    /// per token; where lengths count, those of short sequences.
     pub fn frequencies(&self, d: usize) -> Vec<f64> {
         let d = self.turned.map_or(d, |turned| d.min(turned as usize));
         let plain = (0..d / 2).map(|i| self.theta.powf(-2.0 * i as f64 / d as f64));
@@ -210,7 +271,14 @@ impl OpDef for Rope {
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
-        let [x, pos] = operands::take(operands, "x, pos")?;
+        let by_length = self.scaling.as_ref().is_some_and(Scaling::reads_lengths);
+        let (x, pos, len) = if by_length {
+            let [x, pos, len] = operands::take(operands, "x, pos, len")?;
+            (x, pos, Some(len))
+        } else {
+            let [x, pos] = operands::take(operands, "x, pos")?;
+            (x, pos, None)
+        };
         self.scaling.as_ref().map_or(Ok(()), Scaling::check)?;
         if !self.gain.is_finite() {
             return Err(format!("`gain` {} must be finite", self.gain));
@@ -220,6 +288,7 @@ impl OpDef for Rope {
             return Err(format!("`x` must be [b, s, .., d], its rank is {}", x.rank()));
         }
         operands::expect("pos", pos, DType::I32, &x.dims[..2])?;
+        len.map_or(Ok(()), |len| operands::expect("len", len, DType::I32, &x.dims[..2]))?;
         let (_, d) = operands::rows_and_last("x", x)?;
         let turned = self.turned.unwrap_or(d.size);
         if !turned.is_multiple_of(2) {
@@ -228,31 +297,35 @@ impl OpDef for Rope {
         if !(1..=d.size).contains(&turned) && self.turned.is_some() {
             return Err(format!("`turned` {turned} must be from 2 to the {} elements of the last dim", d.size));
         }
-        match &self.scaling {
-            Some(Scaling::Pairs { divisors }) if divisors.len() as u64 != turned / 2 => {
-                return Err(format!("{} pairs turn, but `divisors` has {} numbers", turned / 2, divisors.len()));
+        let lists = self.scaling.iter().flat_map(Scaling::divisors);
+        for (name, list) in ["divisors", "long"].into_iter().zip(lists) {
+            if list.len() as u64 != turned / 2 {
+                return Err(format!("{} pairs turn, but `{name}` has {} numbers", turned / 2, list.len()));
             }
-            _ => {}
         }
         Ok(vec![x.logical()])
     }
 
-    fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
-        "b s *n d!, b s -> b s *n d!".to_string()
+    fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
+        format!("b s *n d!{} -> b s *n d!", ", b s".repeat(operands.len().saturating_sub(1)))
     }
 
     fn linear(&self, _: usize) -> Vec<Vec<usize>> {
         vec![vec![0]]
     }
 
-    fn rows(&self, _: &[&Type]) -> Option<Rows> {
-        Some(Rows { dims: Some(2), operands: SmallVec::from_elem(true, 2), sums: false, product: None })
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        let operands = SmallVec::from_elem(true, operands.len());
+        Some(Rows { dims: Some(2), operands, sums: false, product: None })
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
-        let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None; 2]) };
-        let back = Rope { inverse: !self.inverse, ..self.clone() };
-        Ok(vec![Some(b.one(back, &[dy, call.operands[1]])?), None])
+        let mut gradients = vec![None; call.operands.len()];
+        if let (Some(dy), true) = (call.given[0], call.needed[0]) {
+            let back = Rope { inverse: !self.inverse, ..self.clone() };
+            gradients[0] = Some(b.one(back, &[&[dy], &call.operands[1..]].concat())?);
+        }
+        Ok(gradients)
     }
 
     /// Three per element: two products and a sum. Those that do not turn count, too.
@@ -353,6 +426,6 @@ mod tests {
             [("theta", Attr::Float(1e4)), ("scaling", Attr::Str("dynamic".to_string())), ("factor", Attr::Float(2.0))];
         let mut attrs = Attrs(attrs.map(|(name, attr)| (name.to_string(), attr)).to_vec());
         let why = Rope::parse("rope", &mut attrs, &Shapes { operands: &[], results: &[] }).unwrap_err();
-        assert_eq!(why, "there is no scaling `dynamic`; there are linear, llama3, yarn, pairs");
+        assert_eq!(why, "there is no scaling `dynamic`; there are linear, llama3, yarn, pairs, lengths");
     }
 }

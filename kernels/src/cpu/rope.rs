@@ -20,33 +20,51 @@ pub struct Heads {
 pub struct Turn<'a> {
     /// Radians per position of each pair.
     pub frequencies: &'a [f64],
+    /// Others in long sequences.
+    pub beyond: Option<Beyond<'a>>,
     /// The factor of what turns.
     pub gain: f32,
     /// They turn the other way.
     pub inverse: bool,
 }
 
+/// The frequencies of rows in sequences that are longer than a context.
+#[derive(Clone, Copy, Debug)]
+pub struct Beyond<'a> {
+    /// The length of each row's sequence.
+    pub lengths: &'a [i32],
+    /// Tokens of the context.
+    pub context: u64,
+    /// Radians per position of each pair.
+    pub frequencies: &'a [f64],
+}
+
 /// Rotates pairs of elements by angles that grow with the position, as Hugging Face's Llama does. With `n` frequencies, in a row
 /// at position `pos`, elements `i` and `i + n` of each head turn by `pos frequencies[i]` radians, and back if `inverse`, and are
-/// multiplied by the gain. Elements from `2 n` on are copied. The gradient of a rotation is the inverse rotation with the same gain.
+/// multiplied by the gain; rows of long sequences have the frequencies of `beyond`. Elements from `2 n` on are copied. The gradient of a rotation is the inverse rotation with the same gain.
 ///
 /// # Panics
-/// If `x` and `out` are not rows x heads x d with one row per position, or if there are more than d / 2 frequencies.
+/// If `x` and `out` are not rows x heads x d with one row per position, or if there are more than d / 2 frequencies. If `beyond` has
+/// another number of them, or of rows.
 pub fn rope(x: &[f32], shape: Heads, pos: &[i32], turn: Turn<'_>, out: &mut [f32], par: Par) {
-    let Turn { frequencies, gain, inverse } = turn;
+    let Turn { frequencies, beyond, gain, inverse } = turn;
     let turned = 2 * frequencies.len();
     assert!(turned <= shape.d, "one frequency for each pair");
+    let is_whole = |of: Beyond<'_>| (of.lengths.len(), of.frequencies.len()) == (pos.len(), frequencies.len());
+    assert!(beyond.is_none_or(is_whole), "one length for each row, and as many frequencies");
     let width = shape.heads * shape.d;
     assert!(x.len() == pos.len() * width && out.len() == x.len(), "x and out are rows x heads x d");
-    let parts = (Rows(x, width), Rows(pos, 1), Rows(out, width));
-    par.rows(pos.len(), 2 * width, parts, &|_, (x, pos, out)| {
-        for (i, frequencies) in frequencies.chunks(PAIRS).enumerate() {
-            // Turns per position. An inverse rotation turns the other way.
-            let mut speed = [0.0; PAIRS];
-            for (speed, frequency) in speed.iter_mut().zip(frequencies) {
-                *speed = if inverse { -frequency } else { *frequency } / std::f64::consts::TAU;
-            }
-            rotate_rows(x.0, shape, pos.0, i * PAIRS, turned / 2, (&speed, gain), out.0);
+    let parts = (Rows(x, width), Rows(pos, 1), beyond.map(|beyond| Rows(beyond.lengths, 1)), Rows(out, width));
+    par.rows(pos.len(), 2 * width, parts, &|_, (x, pos, lengths, out)| {
+        for first in (0..turned / 2).step_by(PAIRS) {
+            let pairs = first..(first + PAIRS).min(turned / 2);
+            let short = speeds(&frequencies[pairs.clone()], inverse);
+            let long = lengths.as_ref().zip(beyond).map(|(lengths, beyond)| Long {
+                lengths: lengths.0,
+                context: beyond.context,
+                speeds: speeds(&beyond.frequencies[pairs], inverse),
+            });
+            rotate_rows(x.0, shape, pos.0, first, turned / 2, &Speeds { short, long, gain }, out.0);
         }
         if turned < shape.d {
             for (out, x) in out.0.chunks_exact_mut(shape.d).zip(x.0.chunks_exact(shape.d)) {
@@ -56,6 +74,39 @@ pub fn rope(x: &[f32], shape: Heads, pos: &[i32], turn: Turn<'_>, out: &mut [f32
     });
 }
 
+/// Turns per position of some pairs, and the factor of what turns.
+struct Speeds<'a> {
+    short: [f64; PAIRS],
+    long: Option<Long<'a>>,
+    gain: f32,
+}
+
+/// Those of rows in sequences that are longer than a context.
+struct Long<'a> {
+    lengths: &'a [i32],
+    context: u64,
+    speeds: [f64; PAIRS],
+}
+
+impl Speeds<'_> {
+    #[inline(always)]
+    fn of(&self, row: usize) -> &[f64; PAIRS] {
+        match &self.long {
+            Some(long) if i64::from(long.lengths[row]) > long.context as i64 => &long.speeds,
+            _ => &self.short,
+        }
+    }
+}
+
+/// Turns per position of some pairs. An inverse rotation turns the other way.
+fn speeds(frequencies: &[f64], inverse: bool) -> [f64; PAIRS] {
+    let mut speeds = [0.0; PAIRS];
+    for (speed, frequency) in speeds.iter_mut().zip(frequencies) {
+        *speed = if inverse { -frequency } else { *frequency } / std::f64::consts::TAU;
+    }
+    speeds
+}
+
 simd! {
     fn rotate_rows(
         x: &[f32],
@@ -63,13 +114,14 @@ simd! {
         pos: &[i32],
         first: usize,
         half: usize,
-        speed_and_gain: (&[f64; PAIRS], f32),
+        speeds: &Speeds<'_>,
         out: &mut [f32],
     ) {
-        let (Heads { heads, d }, (speed, gain)) = (shape, speed_and_gain);
+        let (Heads { heads, d }, gain) = (shape, speeds.gain);
         let pairs = PAIRS.min(half - first);
         let (mut cos, mut sin) = ([0.0f32; PAIRS], [0.0f32; PAIRS]);
         for (row, &pos) in pos.iter().enumerate() {
+            let speed = speeds.of(row);
             for i in 0..PAIRS {
                 [cos[i], sin[i]] = cos_sin(f64::from(pos) * speed[i]).map(|part| gain * part);
             }
@@ -129,7 +181,7 @@ mod tests {
             let mut out = vec![f32::NAN; x.len()];
             // Neither a power law nor in order: each pair has its own.
             let frequencies: Vec<f64> = (0..half).map(|i| 1.0 / (1 + i * 37 % 101) as f64).collect();
-            let turn = Turn { frequencies: &frequencies, gain: 1.25, inverse: false };
+            let turn = Turn { frequencies: &frequencies, beyond: None, gain: 1.25, inverse: false };
             rope(&x, Heads { heads, d }, &pos, turn, &mut out, Par(2));
             let exact: Vec<f64> = (0..x.len())
                 .map(|at| {
@@ -145,9 +197,32 @@ mod tests {
                 .collect();
             assert_close(&out, &exact, 2e-6);
             let mut back = vec![f32::NAN; x.len()];
-            let turn = Turn { frequencies: &frequencies, gain: 0.8, inverse: true };
+            let turn = Turn { frequencies: &frequencies, beyond: None, gain: 0.8, inverse: true };
             rope(&out, Heads { heads, d }, &pos, turn, &mut back, Par(1));
             assert_close(&back, &super::super::testing::doubles(&x), 2e-6);
+        }
+    }
+
+    /// Each row turns as it would among rows of its own kind, at any split of the rows among threads.
+    #[test]
+    fn rows_of_long_sequences_have_their_own_frequencies() {
+        let (rows, heads, d) = (400, 2, 150);
+        let x = normals(rows * heads * d, 3);
+        let (pos, lengths) = (integers(rows, 4, 0, 300), integers(rows, 5, 1, 300));
+        let [short, long]: [Vec<f64>; 2] = [1.0, 3.0].map(|by| (0..70).map(|i| 1.0 / (by + f64::from(i))).collect());
+        let turned = |frequencies, beyond| {
+            let mut out = vec![f32::NAN; x.len()];
+            let turn = Turn { frequencies, beyond, gain: 1.5, inverse: true };
+            rope(&x, Heads { heads, d }, &pos, turn, &mut out, Par(3));
+            out
+        };
+        let beyond = Beyond { lengths: &lengths, context: 150, frequencies: &long };
+        let mixed = turned(&short, Some(beyond));
+        let [all_short, all_long] = [turned(&short, None), turned(&long, None)];
+        for (row, length) in lengths.iter().enumerate() {
+            let part = row * heads * d..(row + 1) * heads * d;
+            let own = if *length > 150 { &all_long } else { &all_short };
+            assert_eq!(mixed[part.clone()], own[part], "row {row} of length {length}");
         }
     }
 }

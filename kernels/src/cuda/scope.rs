@@ -315,9 +315,13 @@ impl<'a> Scope<'a> {
     }
 
     fn rotated(&mut self, rotate: &Rotate, index: &str) -> Result<String, String> {
-        let Rotate { of, position, turns, gain, head } = rotate;
+        let Rotate { of, position, turns, beyond, gain, head } = rotate;
         let pairs = turns.len();
-        let table = self.tables.turns(turns);
+        let mut table = self.tables.turns(turns);
+        if let Some(beyond) = beyond {
+            let (length, long) = (self.operand(&beyond.length, index)?, self.tables.turns(&beyond.turns));
+            table = format!("(long long){length} > {}ll ? {long} : {table}", beyond.context);
+        }
         let position = self.operand(position, index)?;
         let [place, partner] = ["h", "p"].map(|prefix| self.variable(prefix));
         self.line(index, format!("unsigned int {place} = (unsigned int)({index} % {head}u);"));

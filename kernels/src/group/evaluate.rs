@@ -1,6 +1,6 @@
 //! The meaning of programs, value by value.
 
-use super::{Comparison, Node, Program, Random, Read, Reduction, Rotate, Select, Take, Value};
+use super::{Beyond, Comparison, Node, Program, Random, Read, Reduction, Rotate, Select, Take, Value};
 use crate::cpu::Par;
 use crate::cpu::dropout::uniform;
 use crate::cpu::elementwise;
@@ -89,7 +89,14 @@ fn elements(value: &Value, values: &[Vec<f32>], context: RandomContext, par: Par
         }
         Node::Rotate(rotate) => {
             let position = read(&rotate.position);
-            out = each(&|i| rotated(rotate, f64::from(position[i]), i, &values[rotate.of]));
+            let long = rotate.beyond.as_ref().map(|beyond| (beyond, read(&beyond.length)));
+            let is_long =
+                |(beyond, length): &(&Beyond, Vec<f32>), i: usize| f64::from(length[i]) > beyond.context as f64;
+            let turns = |i| match &long {
+                Some(long) if is_long(long, i) => &long.0.turns,
+                _ => &rotate.turns,
+            };
+            out = each(&|i| rotated(rotate, turns(i), f64::from(position[i]), (i, &values[rotate.of])));
         }
         Node::Random(random) => out = each(&|i| drawn(random, i, context)),
         &Node::Reduce(kind, of, width) => {
@@ -109,12 +116,12 @@ fn taken(take: &Take, index: i64, at: usize, of: &[f32]) -> f32 {
     number.map_or(0.0, |number| of[take.base.at(at) + number * take.stride])
 }
 
-fn rotated(rotate: &Rotate, position: f64, at: usize, of: &[f32]) -> f32 {
-    let (pairs, place) = (rotate.turns.len(), at % rotate.head);
+fn rotated(rotate: &Rotate, turns: &[f64], position: f64, (at, of): (usize, &[f32])) -> f32 {
+    let (pairs, place) = (turns.len(), at % rotate.head);
     if place >= 2 * pairs {
         return of[at];
     }
-    let (sin, cos) = (position * rotate.turns[place % pairs] * std::f64::consts::TAU).sin_cos();
+    let (sin, cos) = (position * turns[place % pairs] * std::f64::consts::TAU).sin_cos();
     let other = if place < pairs { -of[at + pairs] } else { of[at - pairs] };
     ((f64::from(of[at]) * cos + f64::from(other) * sin) * f64::from(rotate.gain)) as f32
 }

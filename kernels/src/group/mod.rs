@@ -144,10 +144,23 @@ pub struct Rotate {
     pub position: Read,
     /// Turns per position of each pair.
     pub turns: Vec<f64>,
+    /// Others in long sequences.
+    pub beyond: Option<Beyond>,
     /// The factor of what turns.
     pub gain: f32,
     /// Elements of a head.
     pub head: usize,
+}
+
+/// The turns of elements in sequences that are longer than a context.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Beyond {
+    /// The length of each element's sequence: integers.
+    pub length: Read,
+    /// Tokens of the context.
+    pub context: u64,
+    /// Turns per position of each pair.
+    pub turns: Vec<f64>,
 }
 
 /// The numbers of [`uniform`](crate::cpu::dropout::uniform), under a key of the run's seed, the step, the index of a launch, and a path.
@@ -193,7 +206,9 @@ impl Node {
                 [mask, of].into_iter().chain(other).map(|operand| operand.value).collect()
             }
             Node::Take(Take { of, index, .. }) => vec![*of, index.value],
-            Node::Rotate(Rotate { of, position, .. }) => vec![*of, position.value],
+            Node::Rotate(Rotate { of, position, beyond, .. }) => {
+                [*of, position.value].into_iter().chain(beyond.iter().map(|beyond| beyond.length.value)).collect()
+            }
             Node::Reduce(_, of, _) => vec![*of],
         }
     }

@@ -35,6 +35,16 @@ impl Batch {
         (0..numbers.len()).map(of).collect()
     }
 
+    /// The length of each token's sequence of `seq` tokens: one more than its largest position. Documents in it that start again
+    /// at position 0 make it shorter.
+    pub fn lengths(&self, seq: usize) -> Vec<i32> {
+        let length = |positions: &[i32]| positions.iter().copied().max().unwrap_or(-1) + 1;
+        self.positions
+            .chunks(seq)
+            .flat_map(|positions| std::iter::repeat_n(length(positions), positions.len()))
+            .collect()
+    }
+
     pub(super) fn clear(&mut self) {
         self.tokens.clear();
         self.labels.clear();
@@ -255,6 +265,14 @@ mod tests {
 
     fn numbers(count: usize) -> Part {
         part(&[&(0..count).map(|i| i as u8).collect::<Vec<_>>()])
+    }
+
+    /// Documents that start again make a sequence as long as the longest of them.
+    #[test]
+    fn lengths_are_those_of_positions() {
+        let batch = Batch { positions: vec![0, 1, 2, 3, 0, 1, 0, 0], ..Batch::default() };
+        assert_eq!(batch.lengths(4), [4, 4, 4, 4, 2, 2, 2, 2]);
+        assert_eq!(batch.lengths(8), [4; 8]);
     }
 
     #[test]

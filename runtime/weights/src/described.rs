@@ -2,7 +2,7 @@
 //! only if it reads back as the same model.
 
 use crate::description::differences;
-use ir::models::{Activation, FAMILIES, Gpt2Config, KEYS, LlamaConfig, ModelConfig, read_config};
+use ir::models::{Activation, FAMILIES, Gpt2Config, KEYS, LlamaConfig, ModelConfig, Rotation, read_config};
 use ir::ops::Scaling;
 use serde_json::{Map, Value, json};
 
@@ -60,7 +60,7 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
         Activation::GeluErf => "gelu",
         Activation::ReluSquared => "relu2",
     };
-    let part = config.turned.map_or(1.0, |turned| turned as f64 / config.head as f64);
+    let (rotation, part) = (&config.rotation, part(config));
     let mut pairs: Vec<Pair> = vec![
         ("vocab_size", config.vocabulary.into()),
         ("hidden_size", config.hidden.into()),
@@ -85,9 +85,9 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
         ("use_qk_norm", (config.qk_norm != ir::models::QkNorm::None).into()),
         ("partial_rotary_factor", part.into()),
         ("rotary_pct", part.into()),
-        ("rope_theta", config.rope_theta.into()),
-        ("rotary_emb_base", config.rope_theta.into()),
-        ("rope_parameters", rope(config, part)),
+        ("rope_theta", rotation.theta.into()),
+        ("rotary_emb_base", rotation.theta.into()),
+        ("rope_parameters", ropes(config)),
     ];
     if let Some(latent) = &config.latent {
         pairs.extend([
@@ -107,7 +107,6 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
         let types: Vec<&str> = (0..config.layers).map(kind).collect();
         pairs.extend([("sliding_window", window.tokens.into()), ("use_sliding_window", true.into())]);
         pairs.extend([("layer_types", json!(types)), ("attention_chunk_size", window.tokens.into())]);
-        pairs.extend(window.rope_theta.map(|theta| ("rope_local_base_freq", theta.into())));
     } else {
         pairs.extend([("sliding_window", Value::Null), ("use_sliding_window", false.into())]);
     }
@@ -125,8 +124,8 @@ fn positions(config: &LlamaConfig) -> Vec<Pair> {
     if let Some(temperature) = config.temperature {
         pairs.extend([("floor_scale", temperature.every.into()), ("attn_scale", temperature.by.into())]);
     }
-    if let Some(by_length) = &config.rope_by_length {
-        pairs.push(("original_max_position_embeddings", by_length.context.into()));
+    if let Some(Scaling::Lengths { context, .. }) = config.rotation.scaling {
+        pairs.push(("original_max_position_embeddings", context.into()));
     }
     pairs
 }
@@ -175,20 +174,38 @@ fn experts(config: &LlamaConfig) -> Vec<Pair> {
     pairs
 }
 
-/// The rotary positions. The factors of scores follow from YaRN's own defaults, or the file is refused as another model's.
-fn rope(config: &LlamaConfig, part: f64) -> Value {
-    let mut keys = json!({"rope_type": "default", "rope_theta": config.rope_theta});
+/// The part of a head that turns.
+fn part(config: &LlamaConfig) -> f64 {
+    config.rotation.turned.map_or(1.0, |turned| turned as f64 / config.head as f64)
+}
+
+/// The rotary positions of all layers, or by the type of layers where these turn otherwise.
+fn ropes(config: &LlamaConfig) -> Value {
+    let rotation = rope(config, &config.rotation);
+    let Some(local) = &config.local_rotation else { return rotation };
+    let mut both = json!({"full_attention": rotation, "sliding_attention": rope(config, local)});
+    if matches!(config.rotation.scaling, Some(Scaling::Yarn { fractional: true, .. })) {
+        // The class looks for it here.
+        both["truncate"] = false.into();
+    }
+    both
+}
+
+/// The rotary positions of a layer.
+fn rope(config: &LlamaConfig, rotation: &Rotation) -> Value {
+    let (mut keys, part) = (json!({"rope_type": "default", "rope_theta": rotation.theta}), part(config));
     if part != 1.0 {
         keys["partial_rotary_factor"] = part.into();
     }
-    if let Some(by_length) = &config.rope_by_length {
-        keys["rope_type"] = "longrope".into();
-        keys["short_factor"] = json!(by_length.short);
-        keys["long_factor"] = json!(by_length.long);
-        keys["attention_factor"] = config.rope_gain.into();
-    }
-    match config.rope_scaling {
+    match rotation.scaling {
         None | Some(Scaling::Pairs { .. }) => {}
+        Some(Scaling::Lengths { ref short, ref long, context }) => {
+            keys["rope_type"] = "longrope".into();
+            keys["short_factor"] = json!(short);
+            keys["long_factor"] = json!(long);
+            keys["attention_factor"] = rotation.gain.into();
+            keys["original_max_position_embeddings"] = context.into();
+        }
         Some(Scaling::Linear { factor }) => {
             keys["rope_type"] = "linear".into();
             keys["factor"] = factor.into();
@@ -207,10 +224,11 @@ fn rope(config: &LlamaConfig, part: f64) -> Value {
             keys["beta_fast"] = high.into();
             keys["original_max_position_embeddings"] = context.into();
             keys["truncate"] = (!fractional).into();
-            if config.latent.is_some() {
-                // DeepSeek states both factors, of equal size; scores have the second alone.
-                let by = (config.score_factor.sqrt() - 1.0) / (0.1 * factor.ln());
-                keys["mscale"] = ((by * 1e6).round() / 1e6).into();
+            if rotation.gain != 0.1 * factor.ln() + 1.0 {
+                keys["attention_factor"] = rotation.gain.into();
+            }
+            if let Some(latent) = &config.latent {
+                let by = (latent.score_factor.sqrt() - 1.0) / (0.1 * factor.ln());
                 keys["mscale_all_dim"] = ((by * 1e6).round() / 1e6).into();
             }
         }

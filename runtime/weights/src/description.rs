@@ -179,7 +179,7 @@ mod tests {
         let key = |key: &str, own: &str, theirs: &str| (key.to_string(), own.to_string(), theirs.to_string());
         let theirs = read(r#", "rope_theta": 500.0, "num_experts_per_tok": 1"#);
         let found = differences(&own, &theirs, 8);
-        assert_eq!(found, [key("experts.chosen", "2", "1"), key("rope_theta", "1000000.0", "500.0")]);
+        assert_eq!(found, [key("experts.chosen", "2", "1"), key("rotation.theta", "1000000.0", "500.0")]);
         let gpt2 = Description::read(r#"{"model_type": "gpt2", "n_embd": 8, "n_head": 2}"#).unwrap();
         assert!(differences(&own, &gpt2.config, 8)[0].2.contains("gpt2"));
         assert_eq!((gpt2.class(), gpt2.is_tied(), gpt2.layers()), ("GPT2LMHeadModel".to_string(), true, 12));

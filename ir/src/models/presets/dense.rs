@@ -1,17 +1,18 @@
 //! Mistral, OLMo 2, Phi and SmolLM without experts.
 
 use super::Preset;
-use super::llama::LLAMA3_8B;
-use crate::models::{LayerSet, LlamaConfig, LongRope, ModelConfig, Norms, QkNorm, Window};
+use super::llama::{LLAMA3_8B, PLAIN};
+use crate::models::{LayerSet, LlamaConfig, ModelConfig, Norms, QkNorm, Rotation, Window};
+use crate::ops::Scaling;
 use std::borrow::Cow;
 
 /// `config.json` of mistralai/Mistral-7B-v0.1.
 const MISTRAL_7B: LlamaConfig =
-    LlamaConfig { vocabulary: 32_000, rope_theta: 10_000.0, window: Some(Window::of_all(4096)), ..LLAMA3_8B };
+    LlamaConfig { vocabulary: 32_000, rotation: PLAIN, window: Some(Window::of_all(4096)), ..LLAMA3_8B };
 
 /// `config.json` of mistralai/Mistral-7B-v0.3, and of the models after it: without a window.
 const MISTRAL_7B_3: LlamaConfig =
-    LlamaConfig { vocabulary: 32_768, rope_theta: 1_000_000.0, window: None, ..MISTRAL_7B };
+    LlamaConfig { vocabulary: 32_768, rotation: Rotation { theta: 1_000_000.0, ..PLAIN }, window: None, ..MISTRAL_7B };
 
 /// `config.json` of allenai/OLMo-2-1124-7B.
 const OLMO2_7B: LlamaConfig = LlamaConfig {
@@ -32,7 +33,7 @@ const PHI3_MINI: LlamaConfig = LlamaConfig {
     feed_forward: 8192,
     kv_heads: 32,
     head: 96,
-    rope_theta: 10_000.0,
+    rotation: PLAIN,
     window: Some(Window::of_all(2047)),
     pad: Some(32_000),
     ..LLAMA3_8B
@@ -100,10 +101,17 @@ const PHI4_MINI: LlamaConfig = LlamaConfig {
     heads: 24,
     kv_heads: 8,
     head: 128,
-    turned: Some(96),
-    rope_by_length: Some(LongRope { short: Cow::Borrowed(&[1.0; 48]), long: Cow::Borrowed(&PHI4_LONG), context: 4096 }),
-    // The root of 1 + ln 32 / ln 4096.
-    rope_gain: 1.190_238_071_423_808_3,
+    rotation: Rotation {
+        theta: 10_000.0,
+        scaling: Some(Scaling::Lengths {
+            short: Cow::Borrowed(&[1.0; 48]),
+            long: Cow::Borrowed(&PHI4_LONG),
+            context: 4096,
+        }),
+        // The root of 1 + ln 32 / ln 4096.
+        gain: 1.190_238_071_423_808_3,
+        turned: Some(96),
+    },
     window: Some(Window::of_all(262_144)),
     pad: Some(199_999),
     tied: true,
@@ -118,7 +126,7 @@ const SMOLLM3_3B: LlamaConfig = LlamaConfig {
     heads: 16,
     kv_heads: 4,
     norm_eps: 1e-6,
-    rope_theta: 5_000_000.0,
+    rotation: Rotation { theta: 5_000_000.0, ..PLAIN },
     nope: LayerSet::Every(4),
     pad: Some(128_004),
     tied: true,
@@ -148,7 +156,7 @@ pub(super) const PRESETS: &[Preset] = &[
             hidden: 5120,
             feed_forward: 32_768,
             layers: 40,
-            rope_theta: 100_000_000.0,
+            rotation: Rotation { theta: 100_000_000.0, ..PLAIN },
             ..MISTRAL_7B_3
         },
     ),
@@ -185,6 +193,12 @@ pub(super) const PRESETS: &[Preset] = &[
         "phi4",
         "Phi-4, 15B parameters",
         16_384,
-        LlamaConfig { vocabulary: 100_352, rope_theta: 250_000.0, window: None, pad: Some(100_349), ..PHI3_MEDIUM },
+        LlamaConfig {
+            vocabulary: 100_352,
+            rotation: Rotation { theta: 250_000.0, ..PLAIN },
+            window: None,
+            pad: Some(100_349),
+            ..PHI3_MEDIUM
+        },
     ),
 ];

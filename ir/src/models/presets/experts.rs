@@ -1,15 +1,15 @@
 //! MoE models. None of them was published with a capacity factor: no tokens are dropped.
 
 use super::Preset;
-use super::llama::LLAMA3_8B;
+use super::llama::{LLAMA3_8B, PLAIN};
 use super::qwen::{QWEN3_8B, QWEN25_7B};
-use crate::models::{Clamp, Experts, Latent, LayerSet, LlamaConfig, ModelConfig, QkNorm, Window};
+use crate::models::{Clamp, Experts, Latent, LayerSet, LlamaConfig, ModelConfig, QkNorm, Rotation, Window};
 use crate::ops::{GroupLimit, Scaling};
 
 /// `config.json` of mistralai/Mixtral-8x7B-v0.1.
 const MIXTRAL_8X7B: LlamaConfig = LlamaConfig {
     vocabulary: 32_000,
-    rope_theta: 1_000_000.0,
+    rotation: Rotation { theta: 1_000_000.0, ..PLAIN },
     experts: Some(Experts::softmax(8, 2, 14_336)),
     ..LLAMA3_8B
 };
@@ -24,8 +24,8 @@ const DEEPSEEK_V2_LITE: LlamaConfig = LlamaConfig {
     kv_heads: 16,
     head: 192,
     norm_eps: 1e-6,
-    rope_theta: 10_000.0,
-    latent: Some(Latent { query_rank: None, key_rank: 512, plain: 128, turned: 64, value: 128 }),
+    rotation: PLAIN,
+    latent: Some(Latent { query_rank: None, key_rank: 512, plain: 128, turned: 64, value: 128, score_factor: 1.0 }),
     experts: Some(Experts {
         shared: 2 * 1408,
         dense: LayerSet::First(1),
@@ -37,7 +37,7 @@ const DEEPSEEK_V2_LITE: LlamaConfig = LlamaConfig {
 
 /// Latent attention with queries of a rank of their own: `config.json` of deepseek-ai/DeepSeek-V2 and DeepSeek-V3.
 const LARGE: Option<Latent> =
-    Some(Latent { query_rank: Some(1536), key_rank: 512, plain: 128, turned: 64, value: 128 });
+    Some(Latent { query_rank: Some(1536), key_rank: 512, plain: 128, turned: 64, value: 128, score_factor: 1.0 });
 
 /// `config.json` of deepseek-ai/DeepSeek-V3, before YaRN and without the layer that predicts a second token.
 const DEEPSEEK_V3: LlamaConfig = LlamaConfig {
@@ -76,8 +76,7 @@ const GLM_45: LlamaConfig = LlamaConfig {
     feed_forward: 12_288,
     layers: 92,
     heads: 96,
-    turned: Some(64),
-    rope_theta: 1_000_000.0,
+    rotation: Rotation { theta: 1_000_000.0, turned: Some(64), ..PLAIN },
     pad: Some(151_329),
     qkv_bias: true,
     qk_norm: QkNorm::Heads,
@@ -93,10 +92,13 @@ const OSS_20B: LlamaConfig = LlamaConfig {
     layers: 24,
     heads: 64,
     head: 64,
-    rope_theta: 150_000.0,
-    rope_scaling: Some(Scaling::Yarn { factor: 32.0, low: 1.0, high: 32.0, context: 4096, fractional: true }),
-    // The square of 0.1 ln 32 + 1.
-    score_factor: 1.813_260_434_039_495_8,
+    rotation: Rotation {
+        theta: 150_000.0,
+        scaling: Some(Scaling::Yarn { factor: 32.0, low: 1.0, high: 32.0, context: 4096, fractional: true }),
+        // 0.1 ln 32 + 1.
+        gain: 1.346_573_590_279_972_7,
+        turned: None,
+    },
     window: Some(Window { full: LayerSet::Every(2), ..Window::of_all(128) }),
     pad: Some(199_999),
     qkv_bias: true,
@@ -186,7 +188,7 @@ pub(super) const PRESETS: &[Preset] = &[
             vocabulary: 163_840,
             feed_forward: 11_264,
             norm_eps: 1e-5,
-            rope_theta: 50_000.0,
+            rotation: Rotation { theta: 50_000.0, ..PLAIN },
             experts: Some(Experts { shared: 2 * 1408, chosen: 6, ..third(64, 1, 1408, 2.446) }),
             ..DEEPSEEK_V2_LITE
         },
@@ -200,7 +202,7 @@ pub(super) const PRESETS: &[Preset] = &[
             vocabulary: 163_840,
             heads: 64,
             kv_heads: 64,
-            rope_theta: 50_000.0,
+            rotation: Rotation { theta: 50_000.0, ..PLAIN },
             experts: Some(third(384, 1, 2048, 2.827)),
             ..DEEPSEEK_V3
         },
@@ -218,7 +220,7 @@ pub(super) const PRESETS: &[Preset] = &[
             heads: 16,
             kv_heads: 16,
             norm_eps: 1e-6,
-            rope_theta: 1_000_000.0,
+            rotation: Rotation { theta: 1_000_000.0, ..PLAIN },
             qkv_bias: true,
             experts: Some(qwen2(60, 4, 1408, 5632)),
             ..LLAMA3_8B

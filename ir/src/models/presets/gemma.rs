@@ -1,8 +1,8 @@
 //! Gemma 2 and 3, their text models.
 
 use super::Preset;
-use super::llama::LLAMA3_8B;
-use crate::models::{Activation, LayerSet, LlamaConfig, ModelConfig, Norms, QkNorm, Window};
+use super::llama::{LLAMA3_8B, PLAIN};
+use crate::models::{Activation, LayerSet, LlamaConfig, ModelConfig, Norms, QkNorm, Rotation, Window};
 use crate::ops::Scaling;
 
 /// `config.json` of google/gemma-2-9b. Each second layer has no window.
@@ -16,7 +16,7 @@ pub(super) const GEMMA2_9B: LlamaConfig = LlamaConfig {
     head: 256,
     norm_eps: 1e-6,
     norms: Norms::Both,
-    rope_theta: 10_000.0,
+    rotation: PLAIN,
     softcap: Some(50.0),
     logit_softcap: Some(30.0),
     window: Some(Window { full: LayerSet::Every(2), ..Window::of_all(4096) }),
@@ -34,8 +34,8 @@ pub(super) const GEMMA3_4B: LlamaConfig = LlamaConfig {
     layers: 34,
     heads: 8,
     kv_heads: 4,
-    rope_theta: 1_000_000.0,
-    rope_scaling: Some(Scaling::Linear { factor: 8.0 }),
+    rotation: Rotation { theta: 1_000_000.0, scaling: Some(Scaling::Linear { factor: 8.0 }), ..PLAIN },
+    local_rotation: Some(PLAIN),
     softcap: None,
     logit_softcap: None,
     window: window(1024),
@@ -45,11 +45,15 @@ pub(super) const GEMMA3_4B: LlamaConfig = LlamaConfig {
 };
 
 /// `config.json` of google/gemma-3-1b-pt, without its sizes.
-const GEMMA3_1B: LlamaConfig =
-    LlamaConfig { vocabulary: 262_144, rope_scaling: None, window: window(512), ..GEMMA3_4B };
+const GEMMA3_1B: LlamaConfig = LlamaConfig {
+    vocabulary: 262_144,
+    rotation: Rotation { theta: 1_000_000.0, ..PLAIN },
+    window: window(512),
+    ..GEMMA3_4B
+};
 
 const fn window(tokens: u64) -> Option<Window> {
-    Some(Window { full: LayerSet::Every(6), rope_theta: Some(10_000.0), ..Window::of_all(tokens) })
+    Some(Window { full: LayerSet::Every(6), ..Window::of_all(tokens) })
 }
 
 const fn named(name: &'static str, about: &'static str, context: u64, config: LlamaConfig) -> Preset {

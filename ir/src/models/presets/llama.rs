@@ -1,8 +1,11 @@
 //! Llama and its likes without experts.
 
 use super::Preset;
-use crate::models::{Activation, LayerSet, LlamaConfig, ModelConfig, Norms, QkNorm};
+use crate::models::{Activation, LayerSet, LlamaConfig, ModelConfig, Norms, QkNorm, Rotation};
 use crate::ops::Scaling;
+
+/// Whole heads turn, by unscaled frequencies of the base of Su et al. 2021, section 3.3.
+pub(super) const PLAIN: Rotation = Rotation { theta: 10_000.0, scaling: None, gain: 1.0, turned: None };
 
 /// The common fields of the Llama 3 models: `config.json` of meta-llama/Meta-Llama-3-8B.
 pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
@@ -15,20 +18,15 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     heads: 32,
     kv_heads: 8,
     head: 128,
-    turned: None,
     norm_eps: 1e-5,
     layer_norm: false,
     norms: Norms::Before,
     parallel: false,
-    rope_theta: 500_000.0,
-    rope_scaling: None,
-    rope_by_length: None,
-    rope_gain: 1.0,
+    rotation: Rotation { theta: 500_000.0, ..PLAIN },
+    local_rotation: None,
     nope: LayerSet::None,
     temperature: None,
     score_size: None,
-    score_factor: 1.0,
-    turned_factor: 1.0,
     softcap: None,
     logit_softcap: None,
     window: None,
@@ -49,12 +47,16 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
 /// The same sizes as `config.json` of meta-llama/Meta-Llama-3-70B has them.
 const LLAMA3_70B: LlamaConfig = LlamaConfig { hidden: 8192, feed_forward: 28_672, layers: 80, heads: 64, ..LLAMA3_8B };
 
-/// The RoPE scaling of the Llama 3.1 models: `config.json` of meta-llama/Llama-3.1-8B.
-const LONG: Option<Scaling> = Some(Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 });
+/// The rotation of the Llama 3.1 models: `config.json` of meta-llama/Llama-3.1-8B.
+const LONG: Rotation = Rotation {
+    theta: 500_000.0,
+    scaling: Some(Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 }),
+    ..PLAIN
+};
 
 /// `config.json` of meta-llama/Llama-2-7b-hf.
 const LLAMA2_7B: LlamaConfig =
-    LlamaConfig { vocabulary: 32_000, feed_forward: 11_008, kv_heads: 32, rope_theta: 10_000.0, ..LLAMA3_8B };
+    LlamaConfig { vocabulary: 32_000, feed_forward: 11_008, kv_heads: 32, rotation: PLAIN, ..LLAMA3_8B };
 
 /// `config.json` of meta-llama/Llama-3.2-1B.
 const LLAMA32_1B: LlamaConfig = LlamaConfig {
@@ -62,14 +64,18 @@ const LLAMA32_1B: LlamaConfig = LlamaConfig {
     feed_forward: 8192,
     layers: 16,
     head: 64,
-    rope_scaling: Some(Scaling::Llama3 { factor: 32.0, low: 1.0, high: 4.0, context: 8192 }),
+    rotation: Rotation {
+        theta: 500_000.0,
+        scaling: Some(Scaling::Llama3 { factor: 32.0, low: 1.0, high: 4.0, context: 8192 }),
+        ..PLAIN
+    },
     tied: true,
     ..LLAMA3_8B
 };
 
 /// `scripts/scaling_benchmarks.py` of huggingface/nanotron: one key head per query head, tied where the feed-forward net
 /// is below 10,000.
-const PLAYBOOK_8B: LlamaConfig = LlamaConfig { vocabulary: 131_072, kv_heads: 32, rope_theta: 10_000.0, ..LLAMA3_8B };
+const PLAYBOOK_8B: LlamaConfig = LlamaConfig { vocabulary: 131_072, kv_heads: 32, rotation: PLAIN, ..LLAMA3_8B };
 
 /// Parmar et al. 2024 (Nemotron-4 15B), table 1. Its norms are layer norms and only half of a head turns there; neither
 /// changes a matrix.
@@ -80,7 +86,7 @@ const NEMOTRON_15B: LlamaConfig = LlamaConfig {
     gated: false,
     activation: Activation::ReluSquared,
     heads: 48,
-    rope_theta: 10_000.0,
+    rotation: PLAIN,
     ..LLAMA3_8B
 };
 
@@ -105,14 +111,14 @@ pub(super) const PRESETS: &[Preset] = &[
     ),
     named("llama3-8b", "Llama 3, 8.0B parameters", 8192, LLAMA3_8B),
     named("llama3-70b", "Llama 3, 71B parameters", 8192, LLAMA3_70B),
-    named("llama3.1-8b", "Llama 3.1, 8.0B parameters", 131_072, LlamaConfig { rope_scaling: LONG, ..LLAMA3_8B }),
+    named("llama3.1-8b", "Llama 3.1, 8.0B parameters", 131_072, LlamaConfig { rotation: LONG, ..LLAMA3_8B }),
     // Dubey et al. 2024, table 3, as config.json of meta-llama/Llama-3.1-70B and 405B.
-    named("llama3.1-70b", "Llama 3.1, 71B parameters", 131_072, LlamaConfig { rope_scaling: LONG, ..LLAMA3_70B }),
+    named("llama3.1-70b", "Llama 3.1, 71B parameters", 131_072, LlamaConfig { rotation: LONG, ..LLAMA3_70B }),
     named(
         "llama3.1-405b",
         "Llama 3.1, 406B parameters",
         131_072,
-        LlamaConfig { hidden: 16_384, feed_forward: 53_248, layers: 126, heads: 128, rope_scaling: LONG, ..LLAMA3_8B },
+        LlamaConfig { hidden: 16_384, feed_forward: 53_248, layers: 126, heads: 128, rotation: LONG, ..LLAMA3_8B },
     ),
     named("llama3.2-1b", "Llama 3.2, 1.2B parameters", 131_072, LLAMA32_1B),
     // config.json of meta-llama/Llama-3.2-3B.

@@ -1,8 +1,8 @@
 //! Llama 4, its text models.
 
 use super::Preset;
-use super::llama::LLAMA3_8B;
-use crate::models::{Experts, LayerSet, LlamaConfig, ModelConfig, QkNorm, Temperature, Window};
+use super::llama::{LLAMA3_8B, PLAIN};
+use crate::models::{Experts, LayerSet, LlamaConfig, ModelConfig, QkNorm, Rotation, Temperature, Window};
 use crate::ops::Scaling;
 
 /// `config.json` of meta-llama/Llama-4-Scout-17B-16E, its `text_config`: each fourth layer has no positions and sees all.
@@ -12,7 +12,11 @@ const SCOUT: LlamaConfig = LlamaConfig {
     feed_forward: 16_384,
     layers: 48,
     heads: 40,
-    rope_scaling: Some(Scaling::Llama3 { factor: 16.0, low: 1.0, high: 1.0, context: 8192 }),
+    rotation: Rotation {
+        theta: 500_000.0,
+        scaling: Some(Scaling::Llama3 { factor: 16.0, low: 1.0, high: 1.0, context: 8192 }),
+        ..PLAIN
+    },
     nope: LayerSet::Every(4),
     temperature: Some(Temperature { every: 8192, by: 0.1 }),
     window: Some(Window { chunked: true, full: LayerSet::Every(4), ..Window::of_all(8192) }),
@@ -43,7 +47,7 @@ pub(super) const PRESETS: &[Preset] = &[
         1_048_576,
         // config.json of meta-llama/Llama-4-Maverick-17B-128E, its text_config.
         LlamaConfig {
-            rope_scaling: None,
+            rotation: Rotation { theta: 500_000.0, ..PLAIN },
             qk_norm: QkNorm::None,
             experts: Some(experts(128, LayerSet::AllBut(2))),
             ..SCOUT

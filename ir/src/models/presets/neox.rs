@@ -1,8 +1,8 @@
 //! GPT-NeoX and Pythia.
 
 use super::Preset;
-use super::llama::LLAMA3_8B;
-use crate::models::{Activation, LlamaConfig, ModelConfig};
+use super::llama::{LLAMA3_8B, PLAIN};
+use crate::models::{Activation, LlamaConfig, ModelConfig, Rotation};
 
 /// The common fields of the models: `config.json` of EleutherAI/gpt-neox-20b.
 pub(super) const NEOX_20B: LlamaConfig = LlamaConfig {
@@ -15,10 +15,9 @@ pub(super) const NEOX_20B: LlamaConfig = LlamaConfig {
     heads: 64,
     kv_heads: 64,
     head: 96,
-    turned: Some(24),
     layer_norm: true,
     parallel: true,
-    rope_theta: 10_000.0,
+    rotation: Rotation { turned: Some(24), ..PLAIN },
     qkv_bias: true,
     out_bias: true,
     net_bias: true,
@@ -37,7 +36,7 @@ const fn pythia(name: &'static str, about: &'static str, vocabulary: u64, [layer
         heads,
         kv_heads: heads,
         head,
-        turned: Some(head / 4),
+        rotation: Rotation { turned: Some(head / 4), ..PLAIN },
         ..NEOX_20B
     };
     Preset { name, about, context: 2048, config: ModelConfig::Llama(config) }

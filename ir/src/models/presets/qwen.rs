@@ -1,8 +1,8 @@
 //! Qwen without experts.
 
 use super::Preset;
-use super::llama::LLAMA3_8B;
-use crate::models::{LlamaConfig, ModelConfig, QkNorm};
+use super::llama::{LLAMA3_8B, PLAIN};
+use crate::models::{LlamaConfig, ModelConfig, QkNorm, Rotation};
 
 /// `config.json` of Qwen/Qwen2.5-7B.
 pub(super) const QWEN25_7B: LlamaConfig = LlamaConfig {
@@ -13,7 +13,7 @@ pub(super) const QWEN25_7B: LlamaConfig = LlamaConfig {
     heads: 28,
     kv_heads: 4,
     norm_eps: 1e-6,
-    rope_theta: 1_000_000.0,
+    rotation: Rotation { theta: 1_000_000.0, ..PLAIN },
     qkv_bias: true,
     ..LLAMA3_8B
 };

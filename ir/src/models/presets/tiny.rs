@@ -3,8 +3,8 @@
 use super::Preset;
 use super::gemma::GEMMA3_4B;
 use super::gpt::GPT2;
-use super::llama::LLAMA3_8B;
-use crate::models::{Experts, Gpt2Config, LayerSet, LlamaConfig, ModelConfig, Window};
+use super::llama::{LLAMA3_8B, PLAIN};
+use crate::models::{Experts, Gpt2Config, LayerSet, LlamaConfig, ModelConfig, Rotation, Window};
 
 /// Small enough to train on a CPU in minutes, wide enough for full matmul tiles; heads divide by four, so that tp = 4 fits.
 const TINY_LLAMA: LlamaConfig = LlamaConfig {
@@ -15,7 +15,7 @@ const TINY_LLAMA: LlamaConfig = LlamaConfig {
     heads: 8,
     kv_heads: 4,
     head: 32,
-    rope_theta: 10_000.0,
+    rotation: PLAIN,
     tied: true,
     ..LLAMA3_8B
 };
@@ -65,8 +65,8 @@ pub(super) const PRESETS: &[Preset] = &[
             layers: 4,
             softcap: Some(50.0),
             logit_softcap: Some(30.0),
-            window: Some(Window { full: LayerSet::Every(3), rope_theta: Some(10_000.0), ..Window::of_all(64) }),
-            rope_scaling: None,
+            window: Some(Window { full: LayerSet::Every(3), ..Window::of_all(64) }),
+            rotation: Rotation { theta: 1_000_000.0, ..PLAIN },
             pad: None,
             ..GEMMA3_4B
         }),

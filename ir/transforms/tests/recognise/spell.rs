@@ -103,7 +103,7 @@ impl Speller<'_> {
             KernelOp::Softmax(_) => Some(self.softmax(x)),
             KernelOp::CrossEntropy(_) => Some(self.cross_entropy(x, stmt.operands[1])),
             KernelOp::Embedding(op) if op.pad.is_none() => Some(self.embedding(x, stmt.operands[1])),
-            KernelOp::Rope(rope) if rope.turned.is_none() => {
+            KernelOp::Rope(rope) if rope.turned.is_none() && rope.scaling.is_none() => {
                 Some(self.rope(x, stmt.operands[1], rope.theta, stmt.results[0]))
             }
             KernelOp::Attention(op) if op.0.window.is_none() && op.0.softcap.is_none() => {

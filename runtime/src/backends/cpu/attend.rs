@@ -7,7 +7,7 @@ use crate::backends::sizes::in_blocks;
 use crate::host::narrow;
 use ir::ops::{Attention, AttentionGrad, AttentionSettings, Dropout, Rope};
 use kernels::cpu::attention::{self, Gradients, Inputs, Saved};
-use kernels::cpu::rope::{self, Heads, Turn};
+use kernels::cpu::rope::{self, Beyond, Heads, Turn};
 
 pub(super) fn rope(op: &Rope, site: &KernelSite<'_>) -> Result<KernelFn, String> {
     let sizes = site.operand(0)?;
@@ -15,9 +15,14 @@ pub(super) fn rope(op: &Rope, site: &KernelSite<'_>) -> Result<KernelFn, String>
         return Err("the operand needs dims b, s and d".to_string());
     };
     let heads = Heads { heads: heads.iter().product(), d: *d };
-    let (frequencies, gain, inverse) = (op.frequencies(*d), op.gain as f32, op.inverse);
+    let (frequencies, beyond, gain, inverse) = (op.frequencies(*d), op.beyond(*d), op.gain as f32, op.inverse);
     Ok(Box::new(move |call, par| {
-        let turn = Turn { frequencies: &frequencies, gain, inverse };
+        let beyond = beyond.as_ref().map(|beyond| Beyond {
+            lengths: call.int(2),
+            context: beyond.context,
+            frequencies: &beyond.frequencies,
+        });
+        let turn = Turn { frequencies: &frequencies, beyond, gain, inverse };
         rope::rope(call.float(0), heads, call.int(1), turn, call.out(), par);
     }))
 }

@@ -76,6 +76,8 @@ fn cases() -> Vec<Case> {
     let rope = |scaling, inverse| Rope { theta: 100.0, scaling, turned: None, gain: 1.0, inverse };
     // Of the three pairs, one is kept, one is between, one is scaled.
     let by_wavelength = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 100 };
+    // Lengths are from -1 to 3, as all integers here.
+    let lengths = Scaling::Lengths { short: vec![1.0, 2.5, 7.0].into(), long: vec![3.0, 1.5, 4.0].into(), context: 1 };
     let each = Scaling::Pairs { divisors: vec![1.0, 2.5, 7.0].into() };
     let dispatch = Dispatch { experts: Dim::sized(6), capacity: Dim::sized(2) };
     let by_pair = |fractional| Scaling::Yarn { factor: 8.0, low: 1.0, high: 4.0, context: 100, fractional };
@@ -112,6 +114,7 @@ fn cases() -> Vec<Case> {
         case(rope(Some(by_wavelength), false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(rope(Some(by_pair(false)), false), &[&[3, 4, 2, 6], &[3, 4]], &[1]),
         case(Rope { gain: 1.3, ..rope(Some(each), true) }, &[&[3, 4, 2, 6], &[3, 4]], &[1]),
+        case(rope(Some(lengths), false), &[&[3, 4, 2, 6], &[3, 4], &[3, 4]], &[1, 2]),
         case(Attention(chunked.clone()), &heads, &[3, 4, 5, 6]),
         case(AttentionGrad(chunked), &backward, &[6, 7, 8, 9]),
         case(rope(Some(by_pair(true)), true), &[&[3, 4, 2, 6], &[3, 4]], &[1]),

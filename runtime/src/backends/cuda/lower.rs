@@ -8,7 +8,7 @@ use ir::ops::{
     Binary, Compare, CompareKind, Dropout, Equation, Iota, KernelOp, Reduce, Rope, Selected, Slice, Windows,
 };
 use ir::types::{DType, PartialKind, Type};
-use kernels::group::{Comparison, Index, Node, Program, Random, Read, Reduction, Rotate, Select, Take};
+use kernels::group::{Beyond, Comparison, Index, Node, Program, Random, Read, Reduction, Rotate, Select, Take};
 use kernels::scalar::{Access, Element, Strides, Unary};
 
 /// A result of an op.
@@ -219,13 +219,18 @@ impl Lowering<'_> {
         let [b, s, heads @ .., d] = sizes.as_slice() else {
             return Err("the operand needs dims b, s and d".to_string());
         };
-        let sign = if op.inverse { -1.0 } else { 1.0 };
-        let turns: Vec<f64> = op.frequencies(*d).iter().map(|f| sign * f / std::f64::consts::TAU).collect();
+        let turns = turns_of(&op.frequencies(*d), op.inverse);
         if turns.is_empty() {
             return self.leave(Node::Convert(self.same(0)));
         }
-        let position = self.along(1, vec![(b * s, 1), (heads.iter().product::<usize>() * d, 0)]);
-        self.leave(Node::Rotate(Rotate { of: self.operands[0], position, turns, gain: op.gain as f32, head: *d }))
+        let of_token = |operand| self.along(operand, vec![(b * s, 1), (heads.iter().product::<usize>() * d, 0)]);
+        let beyond = op.beyond(*d).map(|beyond| Beyond {
+            length: of_token(2),
+            context: beyond.context,
+            turns: turns_of(&beyond.frequencies, op.inverse),
+        });
+        let (of, position, gain) = (self.operands[0], of_token(1), op.gain as f32);
+        self.leave(Node::Rotate(Rotate { of, position, turns, beyond, gain, head: *d }))
     }
 
     /// Along the last dims each row is reduced; along the first ones the rows are summed.
@@ -243,6 +248,12 @@ impl Lowering<'_> {
         }
         Err("a reduction over inner dims has no kernel on the cuda backend".to_string())
     }
+}
+
+/// Turns per position of frequencies in radians. An inverse rotation turns the other way.
+fn turns_of(frequencies: &[f64], inverse: bool) -> Vec<f64> {
+    let sign = if inverse { -1.0 } else { 1.0 };
+    frequencies.iter().map(|frequency| sign * frequency / std::f64::consts::TAU).collect()
 }
 
 /// How the elements of a tensor of these sizes walk its scales, of which there are equally many for the indices of each dim.

@@ -7,7 +7,7 @@ use ir::mesh::Mesh;
 use ir::ops::{
     Binary, BinaryKind, Broadcast, Compare, CompareKind, CrossEntropy, CrossEntropyGrad, Dropout, Embedding, Equation,
     LayerNorm, LayerNormDgamma, LayerNormDx, Op, Permute, Pick, Reduce, RmsNorm, RmsNormDgamma, RmsNormDx, Rope,
-    Select, Sgd, Slice, Softmax, SoftmaxGrad, SumExp, TokenLoss, Unary, UnaryKind,
+    Scaling, Select, Sgd, Slice, Softmax, SoftmaxGrad, SumExp, TokenLoss, Unary, UnaryKind,
 };
 use ir::types::{DType, Dim, PartialKind};
 use kernels::cpu::Par;
@@ -32,7 +32,8 @@ fn typed(op: impl Into<Op>, sizes: &[&[u64]]) -> (Op, KernelOp, Vec<Type>, Vec<T
 fn is_int(op: &Op, operand: usize) -> bool {
     let ints: &[usize] = match op.name() {
         "embedding" | "select" => &[0],
-        "rope" | "cross_entropy" | "cross_entropy_grad" | "pick" => &[1],
+        "rope" => &[1, 2],
+        "cross_entropy" | "cross_entropy_grad" | "pick" => &[1],
         "token_loss" => &[2],
         _ => &[],
     };
@@ -159,7 +160,9 @@ fn plans_of_rows_compute_their_ops() {
     let eq = |kind, text| Op::from(Reduce::new(kind, text).unwrap());
     let rope = |inverse| Op::from(Rope { theta: 100.0, scaling: None, turned: None, gain: 1.0, inverse });
     let dropout = Dropout { p: 0.3, path: "a.b".into(), piece: None };
-    let cases: [(Op, &[&[u64]]); 26] = [
+    let lengths = Scaling::Lengths { short: vec![1.0; 3].into(), long: vec![0.5; 3].into(), context: 2 };
+    let by_length = Rope { theta: 100.0, scaling: Some(lengths), turned: None, gain: 1.5, inverse: true };
+    let cases: [(Op, &[&[u64]]); 27] = [
         (RmsNorm { eps: 1e-5 }.into(), &[x, column]),
         (RmsNormDx.into(), &[x, column, row, x]),
         (RmsNormDgamma.into(), &[x, row, x]),
@@ -176,6 +179,7 @@ fn plans_of_rows_compute_their_ops() {
         (Embedding { pad: None }.into(), &[row, &[5, 7]]),
         (rope(false), &[&[3, 4, 2, 6], row]),
         (rope(true), &[&[3, 4, 6], row]),
+        (by_length.into(), &[&[3, 4, 2, 6], row, row]),
         (dropout.into(), &[x]),
         (Dropout { p: 0.0, path: String::new(), piece: None }.into(), &[x]),
         (Compare(CompareKind::Less).into(), &[x, x]),

@@ -9,13 +9,17 @@ use crate::reference::tensor::Tensor;
 use ir::ops::{AttentionSettings, Dropout, Piece, Rope, Scaling};
 use std::f64::consts::PI;
 
-/// The angle per position of pair `i` in a head of size `d`, as `_compute_llama3_parameters`, `_compute_yarn_parameters`,
+/// The angle per position of pair `i` in a head of size `d` in a sequence of a length, as `_compute_llama3_parameters`, `_compute_yarn_parameters`,
 /// `_compute_longrope_parameters` and `_compute_linear_scaling_rope_parameters` of Hugging Face's `transformers` have it.
-fn inverse_frequency(op: &Rope, i: usize, d: usize) -> f64 {
+fn inverse_frequency(op: &Rope, i: usize, d: usize, length: i32) -> f64 {
     let plain = 1.0 / op.theta.powf(2.0 * i as f64 / d as f64);
     match op.scaling {
         None => plain,
         Some(Scaling::Pairs { ref divisors }) => 1.0 / (divisors[i] * op.theta.powf(2.0 * i as f64 / d as f64)),
+        Some(Scaling::Lengths { ref short, ref long, context }) => {
+            let divisors = if i64::from(length) > context as i64 { long } else { short };
+            1.0 / (divisors[i] * op.theta.powf(2.0 * i as f64 / d as f64))
+        }
         Some(Scaling::Linear { factor }) => plain / factor,
         Some(Scaling::Yarn { factor, low, high, context, fractional }) => {
             let bound = |turns: f64| (context as f64 / (turns * 2.0 * PI)).ln() * d as f64 / (2.0 * op.theta.ln());
@@ -41,16 +45,17 @@ fn inverse_frequency(op: &Rope, i: usize, d: usize) -> f64 {
 }
 
 /// Rotates elements `i` and `i + n/2` of the first `n` of each head by `pos` times the pair's inverse frequency, backwards if
-/// inverse, and multiplies them by the gain; the others stay. `x` is `[b, s, *n, d]`, `pos` is `[b, s]`.
-pub(super) fn rope<R: Real>(op: &Rope, x: &Tensor<R>, pos: &Tensor<i32>) -> Tensor<R> {
+/// inverse, and multiplies them by the gain; the others stay. `x` is `[b, s, *n, d]`, `pos` and the lengths of sequences are `[b, s]`.
+pub(super) fn rope<R: Real>(op: &Rope, x: &Tensor<R>, pos: &Tensor<i32>, lengths: Option<&Tensor<i32>>) -> Tensor<R> {
     let (d, turned) = (x.columns(), op.turned.map_or(x.columns(), |turned| turned as usize));
     let half = turned / 2;
     let heads: usize = x.dims[pos.dims.len()..x.dims.len() - 1].iter().product();
     let mut out = x.clone();
     for (row, head) in out.data.chunks_exact_mut(d.max(1)).enumerate() {
         let sign = if op.inverse { -1.0 } else { 1.0 };
+        let length = lengths.map_or(0, |lengths| lengths.data[row / heads]);
         for i in 0..half {
-            let angle = sign * f64::from(pos.data[row / heads]) * inverse_frequency(op, i, turned);
+            let angle = sign * f64::from(pos.data[row / heads]) * inverse_frequency(op, i, turned, length);
             let (sin, cos) = (R::of(op.gain * angle.sin()), R::of(op.gain * angle.cos()));
             let (a, b) = (head[i], head[i + half]);
             head[i] = a * cos - b * sin;

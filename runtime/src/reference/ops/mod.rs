@@ -14,7 +14,7 @@ use super::real::Real;
 use super::round::Within;
 use super::tensor::{Array, Tensor};
 use attention::{AttentionInputs, Dropped};
-use ir::ops::{AttentionSettings, Collective, CompositeOp, Einsum, KernelOp, Op};
+use ir::ops::{AttentionSettings, Collective, CompositeOp, Einsum, KernelOp, Op, Scaling};
 use ir::types::DType;
 
 /// Position of a statement in a run, on which random numbers depend, and its rounding.
@@ -177,7 +177,11 @@ fn kernel<'a, R: Real>(
         }
         KernelOp::Softmax(_) => vec![norm::softmax(o.real(0)?)],
         KernelOp::SoftmaxGrad(_) => vec![norm::softmax_grad(o.real(0)?, o.real(1)?)],
-        KernelOp::Rope(op) => vec![attention::rope(op, o.real(0)?, o.int(1)?)],
+        KernelOp::Rope(op) => {
+            let by_length = op.scaling.as_ref().is_some_and(Scaling::reads_lengths);
+            let lengths = if by_length { Some(o.int(2)?) } else { None };
+            vec![attention::rope(op, o.real(0)?, o.int(1)?, lengths)]
+        }
         KernelOp::Attention(op) => o.attention(&op.0, context)?.forward().into(),
         KernelOp::AttentionGrad(op) => o.attention(&op.0, context)?.backward(o.real(3)?, o.real(4)?, o.real(5)?).into(),
         KernelOp::Embedding(_) => vec![token::embedding(o.int(0)?, o.real(1)?, &dims[0])],
