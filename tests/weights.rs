@@ -61,6 +61,28 @@ fn folder(config: &str) -> TempDir {
 
 const SHORT: &str = "--data text.txt --seq 16 --global-batch 4 --eval-every 0 --final-eval-batches 1";
 
+/// Classes write the number of layers that predict further tokens, and save none: a run goes on without them, also when it is resumed.
+#[test]
+fn layers_that_a_folder_lacks_are_left_out() {
+    let with_one = MODELS[3].0;
+    let folder = folder(&with_one.replace(r#""num_nextn_predict_layers": 1"#, r#""num_nextn_predict_layers": 0"#));
+    answer(folder.path(), &format!("train model {SHORT} --steps 1 --save-every 1 --out first"));
+    answer(folder.path(), "export-weights first --out exported");
+    fs::write(folder.path().join("exported/config.json"), with_one).unwrap();
+    let args = format!("train --init-from exported {SHORT} --steps 2 --save-every 1 --out second");
+    let output = run(folder.path(), &args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let note = "states 1 layer behind the others that predict further tokens (`num_nextn_predict_layers`), but exported has no tensor";
+    assert!(said.contains(note), "{said}");
+    fs::remove_dir_all(folder.path().join("exported")).unwrap();
+    answer(folder.path(), "train --resume second --steps 3");
+    answer(folder.path(), "export-weights second --out again");
+    let config = fs::read_to_string(folder.path().join("again/config.json")).unwrap();
+    let config: Value = serde_json::from_str(&config).unwrap();
+    assert_eq!(config["num_nextn_predict_layers"], 0);
+}
+
 #[test]
 fn exported_weights_come_back_to_the_bit() {
     for (config, layout) in MODELS {

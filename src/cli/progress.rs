@@ -215,11 +215,16 @@ fn routing(routed: &Routed) -> String {
     )
 }
 
+/// A model's name; a configuration in its place is long.
+fn shown(model: &str) -> &str {
+    if model.starts_with('{') { "the configuration" } else { model }
+}
+
 fn head(run: &RunHeader) -> Vec<String> {
     let parallel = &run.parallel;
     let devices = if run.devices == 1 { "1 device".to_string() } else { format!("{} devices", run.devices) };
     let mut lines = vec![
-        format!("model     {}, {} parameters", run.model, count(run.parameters as f64)),
+        format!("model     {}, {} parameters", shown(&run.model), count(run.parameters as f64)),
         format!("mesh      {}: {devices}, {}", if run.mesh.is_empty() { "none" } else { &run.mesh }, run.place),
         format!(
             "config    {}, micro-batches of {} per rank, sequence parallel {}, ZeRO {}{}",

@@ -5,6 +5,7 @@ use crate::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::text_files::read_settings;
 use ir::graph::{Model, is_record};
+use ir::models::LlamaConfig;
 use runtime::checkpoint::Origin;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -12,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weights::{Description, Weights, described};
+use weights::{Description, Weights, described, lacks_further, leave_out_further};
 
 /// The weights that a run begins from.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -49,6 +50,32 @@ pub(super) fn open(request: &TrainRequest, source: &ModelSource) -> Result<Optio
         }
     };
     Ok(Some(Arc::new(weights)))
+}
+
+/// Leaves layers that predict further tokens out of the request's model if the folder of first weights has none of their tensors, and
+/// says so. The request then holds the configuration itself, so that a resumed run has the same model.
+///
+/// # Errors
+/// The folder cannot be read, or the model cannot be opened.
+pub(super) fn without_absent_layers(request: &mut TrainRequest) -> Result<Option<String>, Error> {
+    let Some(folder) = request.init_from.clone().filter(|_| request.resume.is_none()) else { return Ok(None) };
+    let source = ModelSource::open(&request.model)?;
+    let ModelSource::Config { config, from, .. } = source.base() else { return Ok(None) };
+    let ir::models::ModelConfig::Llama(LlamaConfig { mtp: Some(mtp), .. }) = &**config else { return Ok(None) };
+    let Some(mut keys) = stated(request, from, config).filter(|_| folder.is_dir()) else { return Ok(None) };
+    if !lacks_further(&folder)? {
+        return Ok(None);
+    }
+    leave_out_further(&mut keys);
+    let base = ModelSource::split(&request.model).0.len();
+    request.model.replace_range(..base, &Value::from(keys).to_string());
+    let depth = mtp.depth;
+    Ok(Some(format!(
+        "{from} states {depth} layer{} behind the others that predict further tokens (`num_nextn_predict_layers`), but {} has no tensor of \
+         them: the run trains the model without, as `transformers` does",
+        if depth == 1 { "" } else { "s" },
+        folder.display()
+    )))
 }
 
 /// The names and sizes of all parameter instances of a model, without records of delayed scaling.

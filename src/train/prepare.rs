@@ -3,7 +3,7 @@
 use super::backend::check_device;
 use super::data::open_tokens;
 use super::feed::Feed;
-use super::first_weights::open as open_weights;
+use super::first_weights::{open as open_weights, without_absent_layers};
 use super::request::TrainRequest;
 use crate::error::Error;
 use crate::predicting::{self, StepPrediction};
@@ -35,6 +35,8 @@ pub(super) struct Prepared {
     pub(super) tokens: Option<Vec<TokenData>>,
     /// The weights that the run begins from, if it does not draw them.
     pub(super) weights: Option<Arc<Weights>>,
+    /// A note about the model.
+    pub(super) note: Option<String>,
 }
 
 /// Resolves the request and compiles its model: `source`, or the one that the request names.
@@ -45,6 +47,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
     let mut request = request.resolved()?;
     check_device(&request)?;
     let parallel = request.parallel()?;
+    let note = if source.is_none() { without_absent_layers(&mut request)? } else { None };
     let source = source.map_or_else(|| ModelSource::open(&request.model), Ok)?;
     let tokens = open_tokens(&request)?;
     let precision = precision(&request.precision)?;
@@ -64,7 +67,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
         stop_after: None,
     };
     let compiled = compile(&source, file, &order, &mut |_, _| {})?;
-    Ok(Prepared { request, source, parallel, compiled, feed, microbatches, tokens, weights })
+    Ok(Prepared { request, source, parallel, compiled, feed, microbatches, tokens, weights, note })
 }
 
 /// Checks that a run can be, as far as can be known before its data is read.

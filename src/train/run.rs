@@ -99,7 +99,7 @@ fn run_on<P: Platform>(
     platform: P,
     place: Place,
 ) -> Result<TrainReport, Error> {
-    let Prepared { request, source, parallel, compiled, feed, microbatches, tokens, weights } = prepared;
+    let Prepared { request, source, parallel, compiled, feed, microbatches, tokens, weights, note } = prepared;
     let memory = check(&compiled, &place)?;
     let data = Data::load(&request, tokens, memory.left)?;
     let samples = data.samples((feed.seq as usize, feed.vocabulary), request.seed)?;
@@ -109,6 +109,7 @@ fn run_on<P: Platform>(
     let lock = is_first.then(|| Lock::take(&request.out)).transpose()?;
     let from = find(&request, &fixed, is_first)?;
     run_has_begun();
+    note.iter().filter(|_| is_first).for_each(|note| progress.noted(note));
     let memory = memory.arenas.saturating_add(memory.left.saturating_sub(data.bytes()));
     let (mut executor, measure) = load(platform, &place, &compiled, &request, (microbatches, memory))?;
     if let Some(why) = executor.platform().eager().filter(|_| is_first) {

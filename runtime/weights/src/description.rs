@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 const FREE: [&str; 7] =
     ["deviation", "attention_dropout", "residual_dropout", "embedding_dropout", "capacity", "group", "loss_factor"];
 
+/// The names of the number of layers that predict further tokens.
+const FURTHER: [&str; 2] = ["num_nextn_predict_layers", "num_mtp_layers"];
+
 /// A `config.json`.
 #[derive(Clone, Debug)]
 pub struct Description {
@@ -65,7 +68,7 @@ impl Description {
 
     /// Layers in files behind those of the model, which predict further tokens. Where the model leaves them out, files may have them.
     pub(crate) fn further_layers(&self) -> u32 {
-        let stated = ["num_nextn_predict_layers", "num_mtp_layers"].iter().find_map(|key| self.raw.get(*key)?.as_u64());
+        let stated = FURTHER.iter().find_map(|key| self.raw.get(*key)?.as_u64());
         let default = u64::from(matches!(self.family, "deepseek_v3" | "glm4_moe"));
         stated.unwrap_or(default) as u32
     }
@@ -73,6 +76,15 @@ impl Description {
     /// Layers of the model that predict further tokens.
     pub(crate) fn predicted_further(&self) -> u32 {
         if let ModelConfig::Llama(config) = &self.config { config.mtp.map_or(0, |mtp| mtp.depth) } else { 0 }
+    }
+
+    /// The same without these layers.
+    pub(crate) fn without_further(mut self) -> Description {
+        if let ModelConfig::Llama(config) = &mut self.config {
+            config.mtp = None;
+        }
+        leave_out_further(&mut self.raw);
+        self
     }
 
     /// True if files have the two elements that a rotary position turns next to each other, and not half of the part apart.
@@ -102,6 +114,13 @@ impl Description {
             ModelConfig::Gpt2(config) if config.post_norm => Some("post_norm"),
             _ => None,
         }
+    }
+}
+
+/// Makes the keys of a `config.json` say that no layers predict further tokens.
+pub fn leave_out_further(keys: &mut Map<String, Value>) {
+    for key in FURTHER.iter().filter(|key| keys.contains_key(**key)).collect::<Vec<_>>() {
+        keys.insert((*key).to_string(), 0.into());
     }
 }
 

@@ -41,7 +41,10 @@ impl Weights {
     /// The folder is of another model, has no weights that can be read, or its tensors are not those of its `config.json`.
     pub fn open(path: &Path, own: &ModelConfig, seq: u64) -> Result<Weights, Error> {
         let path = snapshot(path);
-        let description = describe(&path)?;
+        let mut description = describe(&path)?;
+        if has_none_further(&path, &description)? {
+            description = description.without_further();
+        }
         let differences = differences(own, &description.config, seq);
         if !differences.is_empty() {
             return Err(Error::Config { file: path.join("config.json"), differences });
@@ -153,6 +156,24 @@ impl Weights {
         }
         Ok(())
     }
+}
+
+/// True if the `config.json` of a folder states layers that predict further tokens, of which its files have no tensor. Classes of
+/// `transformers` save such folders: they write the number of these layers, and compute none of them.
+///
+/// # Errors
+/// The folder has no `config.json` of a known family, or no weights that can be read.
+pub fn lacks_further(path: &Path) -> Result<bool, Error> {
+    let path = snapshot(path);
+    has_none_further(&path, &describe(&path)?)
+}
+
+fn has_none_further(path: &Path, description: &Description) -> Result<bool, Error> {
+    if description.predicted_further() == 0 {
+        return Ok(false);
+    }
+    let first = format!("layers.{}.", description.layers());
+    Ok(!Folder::open(path)?.tensors.keys().any(|name| name.starts_with(&first) || name.contains(&format!(".{first}"))))
 }
 
 /// Reads the `config.json` of a folder.

@@ -28,10 +28,10 @@ mod names;
 mod shards;
 
 pub use described::described;
-pub use description::{Description, differences};
+pub use description::{Description, differences, leave_out_further};
 pub use error::Error;
 pub use export::{Export, Exported, MOST_SHARDS, OutFormat, export};
 pub use folder::snapshot;
-pub use import::Weights;
+pub use import::{Weights, lacks_further};
 pub use layout::{Piece, Source, Stride};
 pub use names::Names;

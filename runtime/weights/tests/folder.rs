@@ -9,7 +9,7 @@ use ir::catalogue::Code;
 use ir::diag::Coded;
 use ir::models::from_config;
 use make::{Tensors, folder, number, tensors, write};
-use meshwright_weights::{Description, Error, Names, Weights};
+use meshwright_weights::{Description, Error, Names, Weights, lacks_further};
 use runtime::checkpoint::Shard;
 use safetensors::tensor::Dtype;
 use std::collections::BTreeMap;
@@ -126,6 +126,27 @@ fn the_text_model_of_a_model_that_reads_images_is_read() {
         let why = refused(&folder(&whole, &all, 1), &whole, Code::WeightsMismatch);
         assert!(why.contains("more.weight"), "{why}");
     }
+}
+
+/// A class writes the number of layers that it computes none of. A folder with a part of such a layer is damaged.
+#[test]
+fn a_folder_without_the_further_layers_that_it_states_has_none() {
+    let with = |count: u64| {
+        let config =
+            families::all().into_iter().find(|config| config.contains(r#""num_nextn_predict_layers": 1"#)).unwrap();
+        config.replace(r#""num_nextn_predict_layers": 1"#, &format!(r#""num_nextn_predict_layers": {count}"#))
+    };
+    let mut all = tensors(&with(1), Dtype::F32);
+    assert!(!lacks_further(folder(&with(1), &all, 1).path()).unwrap());
+    let own = tensors(&with(0), Dtype::F32);
+    let made = folder(&with(1), &own, 1);
+    assert!(lacks_further(made.path()).unwrap() && !lacks_further(folder(&with(0), &own, 1).path()).unwrap());
+    open(made.path(), &with(0)).unwrap();
+    let why = refused(&made, &with(1), Code::WeightsConfig);
+    assert!(why.contains("mtp"), "{why}");
+    all.retain(|name, _| !name.ends_with("enorm.weight"));
+    let why = refused(&folder(&with(1), &all, 1), &with(1), Code::WeightsMismatch);
+    assert!(why.contains("enorm.weight"), "{why}");
 }
 
 /// The message of a folder that is refused with a code.
