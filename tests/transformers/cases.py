@@ -81,6 +81,7 @@ LOCAL = dict(
     full_attention=dict(rope_type="linear", factor=4.0, rope_theta=5000.0),
     sliding_attention=dict(rope_type="default", rope_theta=100.0),
 )
+EACH = dict(full_attention=yarn(mscale=0.7, mscale_all_dim=0.3), sliding_attention=longrope(4, factor=2.0, original_max_position_embeddings=8))
 NEOX = dict(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, max_position_embeddings=64)
 
 # Name, family, options of the class.
@@ -96,6 +97,7 @@ CASES = [
     ("llama-biases", "llama", dict(ROTARY, attention_bias=True, mlp_bias=True, hidden_act="gelu")),
     ("llama-yarn-factor", "llama", dict(ROTARY, rope_parameters=yarn(attention_factor=0.8, beta_slow=2.0))),
     ("llama-longrope", "llama", dict(ROTARY, rope_parameters=longrope(3, factor=3.0, original_max_position_embeddings=8))),
+    ("llama-documents", "llama", dict(ROTARY, rope_parameters=yarn())),
     ("mistral", "mistral", ROTARY),
     ("mistral-whole", "mistral", dict(ROTARY, sliding_window=None, rope_parameters=dict(rope_theta=1e6))),
     ("mistral-window", "mistral", dict(ROTARY, sliding_window=5)),
@@ -129,12 +131,15 @@ CASES = [
     ("deepseek-v3-yarn", "deepseek_v3", dict(THIRD, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0))),
     ("deepseek-v3-yarn-turned", "deepseek_v3", dict(THIRD, rope_parameters=yarn(mscale=1.0, mscale_all_dim=0, truncate=False))),
     ("deepseek-v3-far-router", "deepseek_v3", THIRD),
+    ("deepseek-v3-longrope", "deepseek_v3", dict(THIRD, rope_parameters=longrope(2, original_max_position_embeddings=8))),
     ("deepseek-v3-further", "deepseek_v3", dict(THIRD, num_mtp_layers=1)),
     ("gemma2", "gemma2", GEMMA),
     ("gemma2-bounded", "gemma2", dict(GEMMA, attn_logit_softcapping=0.7, final_logit_softcapping=2.0, attention_bias=True)),
     ("gemma2-unbounded", "gemma2", dict(GEMMA, attn_logit_softcapping=None, final_logit_softcapping=None, layer_types=TYPES)),
     ("gemma3", "gemma3_text", dict(GEMMA, num_hidden_layers=7)),
     ("gemma3-scaled", "gemma3_text", dict(GEMMA, layer_types=TYPES, final_logit_softcapping=3.0, rope_parameters=LOCAL)),
+    ("gemma3-yarn", "gemma3_text", dict(GEMMA, layer_types=TYPES, rope_parameters=dict(LOCAL, full_attention=yarn(truncate=False)))),
+    ("gemma3-each", "gemma3_text", dict(GEMMA, layer_types=TYPES, rope_parameters=EACH)),
     ("olmo2", "olmo2", ROTARY),
     ("olmo2-many-keys", "olmo2", dict(ROTARY, num_key_value_heads=None, attention_bias=True, rope_parameters=dict(rope_theta=500.0))),
     ("phi3", "phi3", dict(ROTARY, pad_token_id=2)),
@@ -152,6 +157,7 @@ CASES = [
             rope_parameters=longrope(2, partial_rotary_factor=0.5),
         ),
     ),
+    ("phi3-documents", "phi3", dict(ROTARY, pad_token_id=2, original_max_position_embeddings=8, rope_parameters=longrope(3))),
     ("gpt-neox", "gpt_neox", dict(NEOX)),
     ("gpt-neox-sequential", "gpt_neox", dict(NEOX, use_parallel_residual=False, hidden_act="gelu_fast", rope_parameters=PART)),
     ("glm4-moe", "glm4_moe", GLM),
@@ -159,6 +165,7 @@ CASES = [
     ("glm4-moe-yarn", "glm4_moe", dict(GLM, rope_parameters=yarn(partial_rotary_factor=0.5))),
     ("glm4-moe-further", "glm4_moe", dict(GLM, num_mtp_layers=2, tie_word_embeddings=True)),
     ("smollm3", "smollm3", dict(ROTARY, num_hidden_layers=4, pad_token_id=2)),
+    ("smollm3-yarn", "smollm3", dict(ROTARY, num_hidden_layers=4, pad_token_id=2, rope_parameters=yarn())),
     (
         "smollm3-window",
         "smollm3",
@@ -175,6 +182,9 @@ CASES = [
         ),
     ),
     ("llama4", "llama4_text", dict(LLAMA4, interleave_moe_layer_step=2)),
+    ("llama4-yarn", "llama4_text", dict(LLAMA4, rope_parameters=yarn())),
+    ("llama4-yarn-plain", "llama4_text", dict(LLAMA4, use_qk_norm=False, rope_parameters=yarn(attention_factor=1.7))),
+    ("llama4-documents", "llama4_text", dict(LLAMA4, interleave_moe_layer_step=2)),
     (
         "llama4-plain",
         "llama4_text",
@@ -197,6 +207,12 @@ CASES = [
     ("gpt2", "gpt2", GPT2),
     ("gpt2-exact", "gpt2", dict(GPT2, activation_function="gelu", n_inner=36, tie_word_embeddings=False)),
 ]
+
+# Lengths of the documents in each row, of cases whose rows have several: some rows have none that is longer than 8 tokens.
+DOCUMENTS = {
+    name: [[16], [8, 8], [5, 3, 8], [9, 7], [1, 15], [4, 4, 4, 4], [7, 1, 8], [6, 10]]
+    for name in ("llama-documents", "phi3-documents", "llama4-documents")
+}
 
 # Keys of a class's file that are taken out before it is read here: the defaults of both sides must then be the same.
 DEFAULTED = {

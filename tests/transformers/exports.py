@@ -7,6 +7,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+import train
+
 # How far logits and losses may be off, relative to the largest logit and to the loss.
 LOGITS, LOSSES = 1e-4, 1e-5
 
@@ -53,11 +55,9 @@ def compare(path, entry):
     if state.startswith("trained"):
         with open(os.path.join(path, entry + ".json")) as file:
             record = json.load(file)
-        step = record["step"]
-        inputs, labels = tokens[f"tok.{step}"].long(), tokens[f"lab.{step}"].long()
+        named = {name: tokens.get(f"{name}.{record['step']}") for name in ("tok", "lab", "pos")}
         with torch.no_grad():
-            logits = model(input_ids=inputs, use_cache=False).logits.float()
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-1).item()
+            loss = train.losses_of(model, {name: numbers.long() for name, numbers in named.items() if numbers is not None})[0].item()
         off = abs(loss - record["loss"]) / record["loss"]
         if not off <= LOSSES:
             problems.append(f"the loss is {loss}, but was {record['loss']} when it was exported")

@@ -22,9 +22,9 @@ def inputs(ids, labels, depth):
 
 
 def loss(model, hidden, named):
-    """The factor times the mean loss of the layers, by the sum over tokens and the number of labels of the model itself."""
+    """The factor times the mean loss of the layers, summed over tokens."""
     further, total = model.further, 0.0
-    places = torch.arange(hidden.shape[1]).unsqueeze(0)
+    places = named.get("pos", torch.arange(hidden.shape[1]).unsqueeze(0))
     for number in range(further.num_mtp_layers):
         hidden = further.forward_layer(number, hidden, places, None, input_ids=named[f"tok{number + 1}"])
         logits = further._project_to_logits(hidden).float()

@@ -1,0 +1,112 @@
+"""Compares random configurations of every family: a loss, all gradients, and weights after a step of the optimizer."""
+
+import collections
+import json
+import os
+import random
+import re
+import shutil
+import tempfile
+import time
+
+import torch
+from safetensors.torch import save_file
+
+import cases
+import draw
+import rust
+import saved
+import train
+
+# Configurations that are written before the test runs on them: it takes a second to begin.
+AT_ONCE = 38
+# Steps of training, and those after which weights are compared.
+STEPS, COMPARED = 2, 1
+
+
+def check(first, count, seconds, keep):
+    """The seeds of configurations that differ, from `first` on; prints each with the command that runs it again, and how many there were."""
+    began, seed, wrong = time.monotonic(), first, []
+    counts = {family.__name__: collections.Counter() for family in draw.FAMILIES}
+    while (count is None or seed < first + count) and (seconds is None or time.monotonic() - began < seconds):
+        last = seed + AT_ONCE if count is None else min(seed + AT_ONCE, first + count)
+        with tempfile.TemporaryDirectory() as scratch:
+            wrong += batch(range(seed, last), keep or scratch, counts)
+        seed = last
+    for family, of in counts.items():
+        print(f"{family:12} " + ", ".join(f"{of[what]} {what}" for what in ("compared", "differ", "refused by the class", "not steady")))
+    total = sum(counts.values(), collections.Counter())
+    print(f"random configurations: {total['compared']} compared from seed {first} to {seed - 1}, {total['differ']} differ", flush=True)
+    return wrong
+
+
+def batch(seeds, folder, counts):
+    """The seeds of a few configurations that differ."""
+    written = {}
+    for seed in seeds:
+        family, options, documents = draw.configuration(seed)
+        outcome = write(folder, seed, family, options, documents)
+        counts[family][outcome] += 1
+        if outcome == "compared":
+            written[str(seed)] = (family, options, documents)
+    if not written:
+        return []
+    found = differing(folder, written)
+    for seed, why in found.items():
+        family, options, documents = written[seed]
+        counts[family]["differ"] += 1
+        print(f"\n{family}: {json.dumps(options)}\ndocuments: {json.dumps(documents)}\n{why}")
+        print(f"    python3 tests/transformers/compare.py --random --first {seed} --count 1", flush=True)
+    return list(found)
+
+
+def write(folder, seed, family, options, documents):
+    """Writes a case, and says what became of it."""
+    how = dict(draws=2, steps=STEPS, compared=COMPARED, documents=documents)
+    try:
+        steady = train.steady(lambda attempt: train.model_of(family, options, seed + 1000003 * attempt), **how)
+    except (AssertionError, RuntimeError, TypeError, ValueError) as why:
+        print(f"seed {seed}, {family}: refused by the class: {str(why).splitlines()[0][:160]}")
+        return "refused by the class"
+    if steady is None:
+        return "not steady"
+    model, (losses, norms, gradients, after, tokens) = steady
+    layouts = cases.EXPERTS if any(".experts." in key for key in after) else cases.DENSE
+    record = dict(sequences=train.SEQUENCES, seq=train.SEQ, steps=STEPS, compared=COMPARED, lr=train.LR, optimizer=train.ADAMW)
+    record.update(configs=["", random.Random(seed).choice(layouts[1:])], losses=losses, norms=norms, losses_bf16=[])
+    file = saved.config_of(model.config, has_further=hasattr(model, "further"))
+    # Where ranks share a sequence, each deals out its own tokens.
+    if "num_experts_per_tok" in file:
+        file["routing_group"] = train.SEQ // 4
+    path = os.path.join(folder, str(seed))
+    saved.save(model, os.path.join(path, "hub"), "1GB")
+    for name, content in [("config.json", file), ("hub/config.json", file), ("case.json", record)]:
+        with open(os.path.join(path, name), "w") as out:
+            json.dump(content, out)
+    tensors = dict(tokens)
+    for kind, of in [("after", after), ("gradient", gradients)]:
+        tensors.update({f"{kind}/{key}": tensor for key, tensor in of.items()})
+    save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, os.path.join(path, "tensors.safetensors"))
+    return "compared"
+
+
+def differing(folder, written):
+    """What the test says about each configuration that differs."""
+    run = rust.run(folder, capture_output=True, text=True)
+    if run.returncode == 0:
+        return {}
+    found = collections.defaultdict(list)
+    for line in (run.stdout + run.stderr).splitlines():
+        name = re.match(r"(\d+) on `", line)
+        if name and name[1] in written:
+            found[name[1]].append(line)
+    if found:
+        return {seed: "\n".join(lines) for seed, lines in found.items()}
+    if len(written) == 1:
+        return {next(iter(written)): run.stdout + run.stderr}
+    # It stopped at one of them.
+    for seed in written:
+        with tempfile.TemporaryDirectory() as alone:
+            shutil.copytree(os.path.join(folder, seed), os.path.join(alone, seed))
+            found.update(differing(alone, {seed: written[seed]}))
+    return found

@@ -1,0 +1,174 @@
+"""Trains models of the real classes: losses, gradients, updates, and the tokens that made them."""
+
+import copy
+
+import torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+import further
+
+SEQUENCES, SEQ, STEPS, LR = 8, 16, 20, 3e-3
+# Weights are compared after so many steps: later, rounding in another order shows.
+COMPARED = 3
+# Changes of weights that are larger than rounding, relative, how often they are drawn, the most by which they may change a loss, and the
+# models tried.
+NOISE, DRAWS, STEADY, ATTEMPTS = 1e-6, 4, 2e-5, 8
+# The most by which they may change a tensor, relative to its norm, and the least norm of one, relative to the largest, that counts.
+STEADY_TENSOR, FLOOR = 5e-5, 5e-3
+# A larger eps than in practice: else a gradient that is 0 but for rounding moves its parameter by a whole step.
+ADAMW = dict(name="adamw", beta1=0.9, beta2=0.95, eps=1e-5, weight_decay=0.1, clip=1.0)
+
+
+def model_of(family, options, seed):
+    """A model with random weights."""
+    torch.manual_seed(seed)
+    config = CONFIG_MAPPING[family](**copy.deepcopy(options))
+    # The other ways to compute experts want sizes that are multiples of four.
+    model = AutoModelForCausalLM.from_config(config, experts_implementation="eager")
+    if "num_mtp_layers" in options:
+        further.attach(model, options["num_mtp_layers"])
+    for key, parameter in model.named_parameters():
+        # Gains about 1, the rest about 0; large enough that every part of a layer counts. Gemma adds the 1 itself.
+        mean = 1.0 if not family.startswith("gemma") and parameter.dim() == 1 and "norm" in key + ("norm" if "ln_" in key else "") and "bias" not in key else 0.0
+        torch.nn.init.normal_(parameter, mean=mean, std=0.2)
+    with torch.no_grad():
+        for key, buffer in model.named_buffers():
+            if key.endswith("e_score_correction_bias"):
+                buffer.copy_(torch.randn_like(buffer) * 0.2)
+    return model.eval()
+
+
+def far(model):
+    """Logits of routers, and of the gate of a shared expert, lie below -88, where the exponential of f32 ends."""
+    with torch.no_grad():
+        model.model.embed_tokens.weight.abs_().mul_(8.0)
+        for layer in model.model.layers:
+            layer.post_attention_layernorm.weight.fill_(1.0)
+            for part in ("gate", "shared_expert_gate"):
+                gate = getattr(layer.mlp, part, None)
+                if gate is not None and (part == "shared_expert_gate" or not hasattr(layer.mlp, "shared_expert_gate")):
+                    gate.weight.mul_(0.1).sub_(5.5)
+
+
+def batches(model, steps, documents):
+    """Inputs of each step by the names of a model's, of whole rows or of documents in them, each from position 0 on."""
+    generator = torch.Generator().manual_seed(1)
+    depth = model.further.num_mtp_layers if hasattr(model, "further") else 0
+    for _ in range(steps):
+        ids = torch.randint(0, model.config.vocab_size, (SEQUENCES, SEQ + 1), generator=generator)
+        inputs, labels = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+        # Samples differ in how many labels count.
+        for row in range(SEQUENCES):
+            labels[row, : row % 4] = -1
+        named = dict(tok=inputs, lab=labels, **further.inputs(inputs, labels, depth))
+        if documents:
+            named["pos"] = torch.tensor([[place for length in row for place in range(length)] for row in documents])
+            named["seg"] = torch.tensor([[number for number, length in enumerate(row) for _ in range(length)] for row in documents])
+        yield named
+
+
+def rows(model):
+    """The rows that go through the model together: under LongRoPE the positions of all decide on the frequencies of each."""
+    ropes = getattr(model.config, "rope_parameters", None) or {}
+    by_length = any(rope.get("rope_type") == "longrope" for rope in [ropes, *ropes.values()] if isinstance(rope, dict))
+    return [slice(row, row + 1) for row in range(SEQUENCES)] if by_length else [slice(None)]
+
+
+def losses_of(model, named):
+    """The loss, and the same with that of layers that predict further tokens."""
+    count = (named["lab"] >= 0).sum()
+    own, whole = 0.0, 0.0
+    for part in rows(model):
+        of = {name: numbers[part] for name, numbers in named.items()}
+        # The classes make the masks of documents by their positions.
+        given = dict(input_ids=of["tok"], position_ids=of.get("pos"), use_cache=False)
+        logits = model(**given).logits.float()
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), of["lab"].flatten().long(), ignore_index=-1, reduction="sum")
+        own, whole = own + loss, whole + loss
+        if hasattr(model, "further"):
+            whole = whole + further.loss(model, model.base_model(**given).last_hidden_state, of)
+    return own / count, whole / count
+
+
+def trained(model, precision=torch.float32, steps=STEPS, compared=COMPARED, documents=None):
+    """Losses and norms of all steps, gradients of the first, weights after the compared ones, and the tokens.
+
+    Below f32, the model has rounded weights, and the optimizer updates f32 copies of them.
+    """
+    copies = {p: p.detach().clone().requires_grad_() for p in model.parameters()}
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(precision)
+    # Biases of experts have two dims.
+    vectors = [copies[p] for key, p in model.named_parameters() if p.dim() < 2 or key.endswith("bias")]
+    matrices = [copies[p] for key, p in model.named_parameters() if p.dim() > 1 and not key.endswith("bias")]
+    groups = [dict(params=matrices, weight_decay=ADAMW["weight_decay"]), dict(params=vectors, weight_decay=0.0)]
+    betas = (ADAMW["beta1"], ADAMW["beta2"])
+    optimizer = torch.optim.AdamW(groups, lr=LR, betas=betas, eps=ADAMW["eps"])
+    losses, norms, first, after, tokens = [], [], {}, {}, {}
+    for step, batch in enumerate(batches(model, steps + 1, documents)):
+        tokens.update({f"{name}.{step}": numbers.int() for name, numbers in batch.items()})
+        if step == steps:
+            # Those with which exported weights are compared.
+            break
+        loss, whole = losses_of(model, batch)
+        model.zero_grad()
+        whole.backward()
+        for p, copy_of in copies.items():
+            copy_of.grad = None if p.grad is None else p.grad.float()
+        if step == 0:
+            first = {key: torch.zeros_like(p) if p.grad is None else p.grad.clone() for key, p in named(model) if p.requires_grad}
+        norms.append(torch.nn.utils.clip_grad_norm_(copies.values(), ADAMW["clip"]).item())
+        losses.append(loss.item())
+        optimizer.step()
+        with torch.no_grad():
+            for p, copy_of in copies.items():
+                p.copy_(copy_of)
+        if step + 1 == compared:
+            after = snapshot(model)
+    return losses, norms, first, after, tokens
+
+
+def steady(made, draws=DRAWS, **how):
+    """The first of random models whose losses and tensors do not hang on rounding, and what it trains to in f32; none if none is.
+
+    Where two experts have nearly the same score, the last place of a sum decides which one gets a token. `made` makes a model of the
+    number of an attempt.
+    """
+    for attempt in range(ATTEMPTS):
+        model = made(attempt)
+        results = trained(copy.deepcopy(model), **how)
+        if all(is_near(results, trained(shaken(model), **how)) for _ in range(draws)):
+            return model, results
+    return None
+
+
+def is_near(results, others):
+    """True if losses and, where all steps are compared, tensors of two runs are alike."""
+    (losses, _, *tensors, _), (other_losses, _, *other_tensors, _) = results, others
+    if not all(abs(loss - other) <= STEADY * loss for loss, other in zip(losses, other_losses)):
+        return False
+    return len(losses) > COMPARED or all(are_near(of, other) for of, other in zip(tensors, other_tensors))
+
+
+def are_near(tensors, others):
+    least = FLOOR * max((tensor.norm() for tensor in tensors.values()), default=0.0)
+    return all((tensor - others[key]).norm() <= STEADY_TENSOR * max(tensor.norm(), least) for key, tensor in tensors.items())
+
+
+def shaken(model):
+    """A copy of a model, each of whose weights is off by about `NOISE`."""
+    near = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in near.parameters():
+            parameter.mul_(1 + NOISE * torch.randn_like(parameter))
+    return near
+
+
+def snapshot(model):
+    return {key: tensor.detach().clone() for key, tensor in named(model)}
+
+
+def named(model):
+    """Parameters and buffers under the names of files."""
+    layers = getattr(model.config, "num_hidden_layers", 0)
+    return [(further.name(key, layers), tensor) for key, tensor in [*model.named_parameters(), *model.named_buffers()]]
