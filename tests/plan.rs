@@ -199,7 +199,7 @@ fn pinned_schedules_are_not_exchanged() {
         ("pp=1,vp=2", "schedule=interleaved-1f1b"),
         ("pp=2,vp=2", "schedule=interleaved-1f1b"),
         ("pp=2,vp=1", "vp=1"),
-        ("pp=2", "schedule=1f1b"),
+        ("pp=2,schedule=1f1b", "schedule=1f1b"),
     ] {
         assert!(told(pin).is_ok_and(|text| text.contains(has)), "{pin}: {:?}", told(pin));
     }

@@ -16,7 +16,7 @@ use ir::catalogue::Code;
 use serde_json::json;
 use std::path::PathBuf;
 use support::table::table;
-use support::units::{count, percent, short};
+use support::units::{count, percent, time};
 
 /// Predict step time and memory of a configuration on a cluster
 ///
@@ -166,7 +166,7 @@ fn ranking(answers: Vec<(&str, Result<EstimateReport, RequestError>)>) -> String
         .map(|report| {
             let predicted = &report.predicted;
             [
-                short(predicted.step_time_s),
+                time(predicted.step_time_s),
                 count(predicted.tokens_per_s_per_gpu),
                 percent(predicted.mfu).trim().to_string(),
                 format!("{:.1}", predicted.fullest().device),

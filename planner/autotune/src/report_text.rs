@@ -169,7 +169,7 @@ fn search(search: &Search) -> String {
             basis.text(),
             small_share(fastest.gain)
         ),
-        (None, _) => stopped(search),
+        (None, _) => search.stopped(),
     };
     let warning = if search.gap.is_some_and(Gap::is_wide) { EARLY } else { "" };
     let stages = if among.is_empty() || optimal_under.is_none() {
@@ -209,14 +209,6 @@ fn training(search: &Search) -> String {
 /// Warning of a search that was stopped far from the optimum.
 const EARLY: &str =
     "warning   the search was stopped early: a longer --deadline, or none, may find a much better plan\n";
-
-/// Verdict of a search that the deadline stopped, with the distance from the optimum.
-pub(crate) fn stopped(search: &Search) -> String {
-    let gap = search.gap.map_or_else(String::new, |Gap { at_most, under }| {
-        format!(", at most {} above the optimum under {}", share(at_most), under.text())
-    });
-    format!("stopped by the deadline{gap}")
-}
 
 /// Line on a faster configuration that the stack does not support.
 fn beyond(report: &PlanReport, search: &Search) -> String {

@@ -6,7 +6,7 @@ use compiler::parallel;
 use cost::Interval;
 use std::fmt;
 use support::table::table;
-use support::units::{bytes, count, percent, plural, share, short, with_unit};
+use support::units::{bytes, count, percent, plural, share, time, with_unit};
 
 /// The prediction of a configuration as tables, in 100 columns or more; ends in a newline.
 impl fmt::Display for EstimateReport {
@@ -18,7 +18,7 @@ impl fmt::Display for EstimateReport {
 fn text(report: &EstimateReport) -> String {
     let EstimateReport { inputs, predicted, parallel, .. } = report;
     let Interval { low, high } = predicted.interval_s;
-    let (low, high) = (short(low), short(high));
+    let (low, high) = (time(low), time(high));
     let text = format!(
         "model     {}, {} parameters, {:.0} bytes each\n\
          cluster   {}, {}, stack {}, {}\n\
@@ -35,7 +35,7 @@ fn text(report: &EstimateReport) -> String {
         inputs.precision,
         inputs.batch(),
         parallel::print(parallel),
-        short(predicted.step_time_s),
+        time(predicted.step_time_s),
         count(predicted.tokens_per_s_per_gpu),
         percent(predicted.mfu).trim(),
         with_unit(predicted.peak_flops, "FLOP/s"),
@@ -101,7 +101,7 @@ fn recomputed(report: &EstimateReport) -> String {
     let row = |recomputed: &Recomputed| {
         let saved =
             if recomputed.bytes_saved > 0.0 { bytes(recomputed.bytes_saved as u64) } else { "(shared)".to_string() };
-        [recomputed.value.clone(), recomputed.op.clone(), recomputed.layer.clone(), saved, short(recomputed.time_s)]
+        [recomputed.value.clone(), recomputed.op.clone(), recomputed.layer.clone(), saved, time(recomputed.time_s)]
     };
     let rows: Vec<_> = report.recomputed.iter().map(row).collect();
     table(["RECOMPUTED", "OP", "LAYER", "SAVED", "COST"], &rows) + "\n"
@@ -126,7 +126,7 @@ fn times(report: &EstimateReport) -> String {
     let rows: Vec<_> = shares
         .into_iter()
         .filter(|(_, seconds)| *seconds > 0.0)
-        .map(|(name, seconds)| [name.to_string(), short(seconds), percent(seconds / predicted.step_time_s)])
+        .map(|(name, seconds)| [name.to_string(), time(seconds), percent(seconds / predicted.step_time_s)])
         .collect();
     table(["STEP OF THE BUSIEST RANK", "TIME", "SHARE"], &rows)
 }

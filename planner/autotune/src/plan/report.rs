@@ -163,6 +163,14 @@ impl Gap {
 }
 
 impl Search {
+    /// Verdict of a search that the deadline stopped, with the distance from the optimum.
+    pub(crate) fn stopped(&self) -> String {
+        let gap = self.gap.map_or_else(String::new, |Gap { at_most, under }| {
+            format!(", at most {} above the optimum under {}", share(at_most), under.text())
+        });
+        format!("stopped by the deadline{gap}")
+    }
+
     /// States what it takes to train on the requested tokens with a configuration.
     pub(crate) fn take(&mut self, plan: &EstimateReport, request: &PlanRequest) {
         let devices = plan.parallel.devices() as f64;

@@ -2,7 +2,6 @@
 
 use crate::explain::brief::differences;
 use crate::plan::{Infeasible, PlanReport, Search, saved};
-use crate::report_text::stopped;
 use support::units::{count, gib, share, time};
 use view::draw::escaped;
 
@@ -78,7 +77,7 @@ pub(super) fn relaxations(answer: &Infeasible) -> String {
 /// Text on the search.
 pub(super) fn search(search: Option<&Search>) -> String {
     let Some(search) = search else { return "<p>None: the configuration was given.</p>".to_string() };
-    let proved = search.optimal_under.map_or_else(|| stopped(search), |basis| basis.text().to_string());
+    let proved = search.optimal_under.map_or_else(|| search.stopped(), |basis| basis.text().to_string());
     let rows = [
         (
             "configurations in the search space",
