@@ -45,7 +45,7 @@ fn memory(criterion: &mut Criterion) {
         let rstd = vec![1.0; rows];
         bench("rms_norm_dx", 3, &mut |out| rms_norm_dx(&x, &gamma, &rstd, &y, out, PAR));
         bench("softmax", 2, &mut |out| softmax(&x, cols, out, PAR));
-        let turn = Turn { frequencies: &frequencies, gain: 1.0, inverse: false };
+        let turn = Turn { frequencies: &frequencies, beyond: None, gain: 1.0, inverse: false };
         bench("rope", 2, &mut |out| rope(&x, Heads { heads: 8, d: 128 }, &pos, turn, out, PAR));
         bench("transpose", 2, &mut |out| {
             let (from, to) = (View { offset: 0, strides: &[1, cols] }, View { offset: 0, strides: &[rows, 1] });

@@ -46,7 +46,7 @@ class _Plan(_Job, total=False):
     deadline: float
     exhaustive: bool
     tokens: float | str
-    price: float
+    price: float | str
     request: Path | Mapping[str, Any]
 
 class _Estimate(_Job, total=False):

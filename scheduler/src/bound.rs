@@ -74,7 +74,9 @@ pub fn lower_bound_within(costs: &StageCosts, pipeline: &Pipeline, fused: bool, 
 /// Computes a bound on the objective that follows from the memory limits; 0 without limits. It may be below [`lower_bound`].
 pub(crate) fn bound_of_memory(problem: &Problem) -> f64 {
     let counts = if problem.objective == Objective::Makespan { counts::chain(problem) } else { None };
-    area::of(problem).max(counts.unwrap_or(0.0)) * (1.0 - rounding(problem.costs, problem.pipeline))
+    // The area is divided by the limit, which rounds too.
+    let area = area::of(problem) * (1.0 - 4.0 * f64::EPSILON);
+    area.max(counts.unwrap_or(0.0)) * (1.0 - rounding(problem.costs, problem.pipeline))
 }
 
 /// Returns the ranks to evaluate, those with the most work first. If there are too many, half of the chosen ranks have the most

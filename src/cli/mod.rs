@@ -303,17 +303,20 @@ fn usage(told: &clap::Error) -> String {
     }
     let mut text = told.to_string();
     if let Some(why) = told.source().and_then(|why| why.downcast_ref::<ParseIntError>()) {
-        text = text.replace(&why.to_string(), unread(why));
+        let is_negative = told.get(ContextKind::InvalidValue).is_some_and(|value| value.to_string().starts_with('-'));
+        text = text.replace(&why.to_string(), if is_negative { NEGATIVE } else { unread(why) });
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     text.split("\n\nFor more information").next().unwrap_or(text).trim_end().to_string()
 }
 
+/// The message for a whole number below zero.
+const NEGATIVE: &str = "it cannot be below zero";
+
 /// The message for a text that is no whole number.
 fn unread(why: &ParseIntError) -> &'static str {
     match why.kind() {
         IntErrorKind::PosOverflow => "it is too large",
-        IntErrorKind::NegOverflow => "it cannot be below zero",
         _ => "write a whole number in digits, such as 8",
     }
 }

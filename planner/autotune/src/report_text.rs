@@ -7,7 +7,7 @@ use crate::plan::{Alternative, Gap, Infeasible, PlanReport, Relaxation, Search, 
 use compiler::parallel;
 use estimator::{EstimateReport, EstimateRequest};
 use std::fmt;
-use support::quantities::{Price, grouped};
+use support::quantities::Price;
 use support::table::table;
 use support::units::{count, gib, seconds, share, significant, small_share, tenths, time};
 
@@ -266,10 +266,9 @@ fn infeasible(answer: &Infeasible, columns: usize) -> String {
     text + &table(["FIX", "STEP", "CONFIG"], &relaxations.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Lines on the job as it was understood.
+/// Line on the batch as it was understood.
 fn asked(inputs: &EstimateRequest) -> String {
-    let gpus = inputs.gpus.map_or_else(String::new, |gpus| format!("devices   {}\n", grouped(gpus)));
-    format!("{gpus}batch     {}\n", inputs.batch())
+    format!("batch     {}\n", inputs.batch())
 }
 
 /// Formats the progress of a search that found nothing that fits before its deadline.

@@ -37,8 +37,8 @@ pub(super) fn v_auto(costs: &StageCosts, pipeline: &Pipeline, patience: &Patienc
     Ok(block::schedule("v-auto", &best, false))
 }
 
-/// Slots of all rows that each of the two phases fills without a deadline: about twenty seconds of work.
-const MOST_SLOTS: usize = 200_000_000;
+/// Slots of all rows that each of the two phases fills without a deadline: about ten seconds of work.
+const MOST_SLOTS: usize = 100_000_000;
 
 /// Number of building blocks between two lines of progress.
 const TOLD_EVERY: u64 = 64;
