@@ -78,7 +78,8 @@ fn run(file: &File, recipe: &Recipe, poison: bool) -> (Vec<StepOutput>, u64) {
     let program = file.program.as_ref().expect("a program");
     let options = Options { seed: SEED, record: true, poison, ..Options::default() };
     let mut executor = Executor::load(&file.model, program, &options).expect("a machine");
-    let outputs = inputs(&file.model, recipe).into_iter().map(|input| executor.step(input).expect("a step")).collect();
+    let outputs =
+        inputs(&file.model, recipe, "").into_iter().map(|input| executor.step(input).expect("a step")).collect();
     let trace = executor.trace(&file.model, program);
     let events = trace.tracks.iter().flat_map(|track| &track.events);
     (outputs, events.filter_map(|event| event.bytes).sum())
@@ -276,7 +277,7 @@ fn whole_chunks_give_the_same_bits() {
         let losses = |program: &Program| {
             let mut executor =
                 Executor::load(&file.model, program, &Options { seed: SEED, ..Options::default() }).unwrap();
-            executor.step(inputs(&file.model, &recipe).remove(0)).unwrap().loss.unwrap().to_bits()
+            executor.step(inputs(&file.model, &recipe, "").remove(0)).unwrap().loss.unwrap().to_bits()
         };
         assert_eq!(losses(&whole), losses(file.program.as_ref().expect("a program")));
     }
@@ -285,7 +286,7 @@ fn whole_chunks_give_the_same_bits() {
 /// The fastest of some steps, in milliseconds.
 fn fastest(file: &File, program: &Program, recipe: &Recipe) -> f64 {
     let mut executor = Executor::load(&file.model, program, &Options { seed: SEED, ..Options::default() }).unwrap();
-    let step = inputs(&file.model, recipe).remove(0);
+    let step = inputs(&file.model, recipe, "").remove(0);
     let time = |_| {
         let (input, began) = (step.clone(), Instant::now());
         executor.step(input).unwrap();

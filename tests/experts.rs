@@ -95,7 +95,7 @@ fn a_router_may_be_sure() {
         let params = executor.export_params().expect("parameters").into_iter().filter(|(name, _)| sharp(name));
         let sharper = params.map(|(name, whole)| (name, whole.data.iter().map(|x| 1e3 * x).collect()));
         executor.import_params(sharper.collect()).expect("the model's parameters");
-        let output = executor.step(inputs(&file.model, &recipe).remove(0)).expect("a step");
+        let output = executor.step(inputs(&file.model, &recipe, "").remove(0)).expect("a step");
         let (loss, norm) = (output.loss.expect("a loss"), output.grad_norm.expect("a norm"));
         assert!(loss.is_finite() && norm.is_finite() && norm > 0.0, "{renormalise}: loss {loss}, norm {norm}");
         for (name, gradient) in executor.gradients().expect("gradients") {

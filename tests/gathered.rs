@@ -78,7 +78,7 @@ fn threads(file: &File) -> Threads {
 /// Compiles with gathers at each use and once a step, compares what they train to the bit, and returns both files.
 fn same_numbers(recipe: &Recipe, mesh: &str) -> [File; 2] {
     let files = ["use", "step"].map(|gather| compiled(recipe, &format!("zero=3,gather={gather},{mesh}"), 4));
-    let steps = inputs(&files[0].model, recipe);
+    let steps = inputs(&files[0].model, recipe, mesh);
     let [want, got] = files.each_ref().map(|file| run(threads(file), file, &steps));
     assert_eq!(got, want, "{mesh}");
     assert!(want.0.iter().all(|step| step.loss.is_some_and(f32::is_finite)), "{mesh}: {:?}", want.0);
@@ -193,7 +193,7 @@ fn an_evaluation_gives_the_same_loss() {
         verify::program::check(&evaluation(&file.model), &forward, None).expect("it is right");
         let options = Options { seed: SEED, evaluation: Some(&forward), poison: true, ..Options::default() };
         let mut executor = Executor::load_on(threads(&file), &file.model, training, &options).expect("it loads");
-        let step = &inputs(&file.model, &recipe)[0];
+        let step = &inputs(&file.model, &recipe, "")[0];
         executor.step(step.clone()).expect("it runs");
         executor.eval(step.clone()).expect("it runs").loss
     });
@@ -313,7 +313,7 @@ fn on_a_gpu() {
     let recipe = recipe(dense(0), "f32", 3);
     for mesh in ["dp=2,schedule=gpipe", "dp=2,pp=2,schedule=zb-h1"] {
         let files = ["use", "step"].map(|gather| compiled(&recipe, &format!("{mesh},zero=3,gather={gather}"), 8));
-        let steps = inputs(&files[0].model, &recipe);
+        let steps = inputs(&files[0].model, &recipe, mesh);
         let gpu = |file: &File| SharedGpu::open(0, file.model.mesh.devices() as usize).unwrap();
         let [want, got] = files.each_ref().map(|file| run(gpu(file), file, &steps));
         assert_eq!(got, want, "{mesh}");

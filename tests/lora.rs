@@ -117,7 +117,7 @@ fn adapters_equal_merged_weights() {
         let options = Options { seed: SEED, ..Options::default() };
         let mut executor = Executor::load(&file.model, file.program.as_ref().expect("a program"), &options).unwrap();
         executor.import_params(own(&params, merge)).expect("its parameters");
-        executor.step(inputs(&file.model, &case.0).remove(0)).expect("a step").loss.expect("a loss")
+        executor.step(inputs(&file.model, &case.0, "").remove(0)).expect("a step").loss.expect("a loss")
     });
     assert!((at - still).abs() < 1e-5 && at < 6.0, "{at} and {still}");
 }

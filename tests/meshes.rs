@@ -11,10 +11,11 @@ use ir::models::{
 use ir::optimizer::Optimizer;
 use meshes::compare::differences;
 use meshes::record::{Record, Tensors, sgd};
-use meshes::text::{Micro, SEQ, steps};
+use meshes::text::{SEQ, steps};
 use meshes::trained::{alone, trained_on};
 use meshes::training::{DEVIATION, HIDDEN, Recipe, SEED, model, models};
 use runtime::data::VOCAB;
+use runtime::data::sampler::Batch;
 use runtime::reference::{MicroBatch, Reference, Rounding, Tensor};
 use std::sync::LazyLock;
 use transforms::differentiate::differentiate;
@@ -96,12 +97,12 @@ fn rounded(recipe: &Recipe, rounding: Rounding) -> Record {
     Record { gradients: plain(reference.gradients()), params: plain(reference.params()), ..record }
 }
 
-fn reference_batch(micro: &Micro) -> MicroBatch<f64> {
+fn reference_batch(batch: &Batch) -> MicroBatch<f64> {
     let dims = vec![SEQUENCES as usize, SEQ as usize];
-    let tensor = |data: &Vec<i32>| Tensor { dims: dims.clone(), data: data.clone() };
-    let tensors: Vec<(&str, Tensor<i32>)> = micro.iter().map(|(name, data)| (*name, tensor(data))).collect();
-    let borrowed: Vec<(&str, &Tensor<i32>)> = tensors.iter().map(|(name, tensor)| (*name, tensor)).collect();
-    MicroBatch::of_tokens(&borrowed, "lab")
+    let tensor = |data: &[i32]| Tensor { dims: dims.clone(), data: data.to_vec() };
+    let [tok, lab, pos, seg] =
+        [&batch.tokens, &batch.labels, &batch.positions, &batch.segments].map(|data| tensor(data));
+    MicroBatch::of_tokens(&[("tok", &tok), ("lab", &lab), ("pos", &pos), ("seg", &seg)], "lab")
 }
 
 /// With 8-bit operands a run is no farther from the reference than a few times as far as rounding at random takes it, and records of
@@ -286,6 +287,10 @@ meshes! {
     // Of 16 tokens in a sequence 6, 6 and 4, which do not go round.
     ring_of_uneven_parts "cp=3,cp_kind=ring" 4;
     ring_and_slices "cp=2,pp=2,schedule=seq1f1b,cp_kind=ring" 4;
+    ring_and_slices_without_stages "cp=2,schedule=seq1f1b,slices=4,cp_kind=ring" 4;
+    ring_of_four_and_slices "cp=4,pp=2,schedule=seq1f1b,cp_kind=ring" 4;
+    pipeline_of_one_slice "pp=2,schedule=seq1f1b,slices=1" 4;
+    pipeline_of_one_slice_on_a_ring "cp=2,pp=2,schedule=seq1f1b,slices=1,cp_kind=ring" 4;
     pipeline_by_gpipe "dp=2,tp=2,pp=2,schedule=gpipe" 2;
     pipeline_of_slices "pp=2,schedule=seq1f1b" 4;
     pipeline_of_four_slices "dp=2,tp=2,pp=2,schedule=seq1f1b,slices=4,sp=true,zero=1" 4;

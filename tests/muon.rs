@@ -99,7 +99,7 @@ fn updates_are_nearly_orthogonal() {
     let options = Options { seed: SEED, ..Options::default() };
     let mut executor = Executor::load(&file.model, program, &options).expect("a machine");
     let before = executor.export_params().expect("parameters");
-    executor.step(inputs(&file.model, &recipe).remove(0)).expect("a step");
+    executor.step(inputs(&file.model, &recipe, "").remove(0)).expect("a step");
     let after = executor.export_params().expect("parameters");
     let mut seen = 0;
     for (name, was) in &before {

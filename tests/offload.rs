@@ -60,7 +60,7 @@ fn same_numbers(family: usize, mesh: &str) -> [File; 2] {
     let files = [mesh.to_string(), format!("{mesh},offload=all")]
         .map(|mesh| compiled(&recipe, mesh.trim_start_matches(','), 4));
     let [on_device, on_host] = &files;
-    let steps = inputs(&on_device.model, &recipe);
+    let steps = inputs(&on_device.model, &recipe, mesh);
     let [want, got] = [on_device, on_host].map(|file| run(threads(file), file, program(file), &steps));
     assert_eq!(got, want, "{mesh}");
     assert!(want.iter().all(|step| step.loss.is_some_and(f32::is_finite)), "{mesh}: {want:?}");
@@ -144,7 +144,7 @@ fn the_first_layers_of_each_stage_are_offloaded() {
     let mesh = "pp=2,schedule=gpipe,recompute=full:1";
     let files =
         ["none", "all:1", "all:2", "all"].map(|offload| compiled(&recipe, &format!("{mesh},offload={offload}"), 4));
-    let steps = inputs(&files[0].model, &recipe);
+    let steps = inputs(&files[0].model, &recipe, mesh);
     let want = run(threads(&files[0]), &files[0], program(&files[0]), &steps);
     let mut before = u64::MAX;
     for (layers, file) in files.iter().enumerate() {
@@ -187,7 +187,7 @@ fn copies_have_lines_of_their_own_in_traces() {
     let options = Options { seed: SEED, record: true, ..Options::default() };
     let mut executor = Executor::load_on(threads(&file), &file.model, program(&file), &options).expect("it loads");
     executor.set_recording(true);
-    executor.step(inputs(&file.model, &recipe)[0].clone()).expect("it runs");
+    executor.step(inputs(&file.model, &recipe, "")[0].clone()).expect("it runs");
     let measured = executor.trace(&file.model, program(&file));
     for trace in [predicted, measured] {
         for (line, transfer) in [("to host memory", Transfer::Offload), ("from host memory", Transfer::Load)] {
@@ -338,7 +338,7 @@ fn on_a_gpu() {
     let recipe = recipe(0, 3);
     for mesh in ["schedule=gpipe", "pp=2,schedule=zb-h1"] {
         let files = ["", ",offload=all"].map(|offload| compiled(&recipe, &format!("{mesh}{offload}"), 8));
-        let steps = inputs(&files[0].model, &recipe);
+        let steps = inputs(&files[0].model, &recipe, mesh);
         let gpu = |file: &File| SharedGpu::open(0, file.model.mesh.devices() as usize).unwrap();
         let [want, got] = files.each_ref().map(|file| run(gpu(file), file, program(file), &steps));
         assert_eq!(got, want, "{mesh}");

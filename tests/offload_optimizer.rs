@@ -62,7 +62,7 @@ fn loaded<P: Platform>(platform: P, file: &File) -> Executor<P> {
 /// Reports of some steps, and then all parameters and states.
 fn trained<P: Platform>(platform: P, file: &File, recipe: &Recipe) -> (Vec<String>, BTreeMap<String, Vec<f32>>) {
     let mut executor = loaded(platform, file);
-    let steps = inputs(&file.model, recipe).into_iter();
+    let steps = inputs(&file.model, recipe, "").into_iter();
     let reports = steps.map(|step| format!("{:?}", executor.step(step).expect("it runs"))).collect();
     let state = executor.export_state().expect("its state");
     (reports, state.into_iter().map(|(name, whole)| (name, whole.data)).collect())
@@ -122,7 +122,7 @@ fn the_host_holds_the_states_and_the_device_does_not() {
 fn a_run_goes_on_from_states_that_were_elsewhere() {
     let recipe = recipe(0, "bf16", 4);
     let [here, away] = both(&recipe, "dp=2,zero=2,pp=2", 4);
-    let steps = inputs(&here.model, &recipe);
+    let steps = inputs(&here.model, &recipe, "");
     let run = |files: [&File; 2]| {
         let mut state = BTreeMap::new();
         let mut reports = Vec::new();
@@ -169,7 +169,7 @@ fn copies_of_states_have_lines_of_their_own_in_traces() {
     let options = Options { seed: SEED, record: true, ..Options::default() };
     let mut executor = Executor::load_on(threads(&file), &file.model, program(&file), &options).expect("it loads");
     executor.set_recording(true);
-    executor.step(inputs(&file.model, &recipe)[0].clone()).expect("it runs");
+    executor.step(inputs(&file.model, &recipe, "")[0].clone()).expect("it runs");
     let measured = executor.trace(&file.model, program(&file));
     let runs = program(&file).classes.iter().flat_map(|class| &class.instrs);
     let is_update =

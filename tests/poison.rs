@@ -59,7 +59,7 @@ fn poison_in_what_is_freed_changes_nothing() {
         for mesh in MESHES {
             let file = compiled(&recipe, mesh, 4);
             let devices = file.model.mesh.devices() as usize;
-            let steps = inputs(&file.model, &recipe);
+            let steps = inputs(&file.model, &recipe, mesh);
             for async_threads in [false, true] {
                 let [plain, poisoned] = [false, true].map(|poison| {
                     run(Threads::new(devices, 1, Some(async_threads)), &file, program(&file), &steps, poison).unwrap()
@@ -110,7 +110,7 @@ fn is_none(step: &StepOutput) -> bool {
 fn what_is_freed_too_early_gives_no_numbers() {
     let recipe = recipe(0, 1);
     let file = compiled(&recipe, "", 8);
-    let steps = inputs(&file.model, &recipe);
+    let steps = inputs(&file.model, &recipe, "");
     let run = |program: &Program, poison| run(Threads::new(1, 1, None), &file, program, &steps, poison);
     let right = run(program(&file), false).unwrap();
     let (mut none, mut other, mut unnoticed) = (0, 0, 0);
@@ -141,12 +141,12 @@ fn on_a_gpu() {
     let gpu = |ranks| SharedGpu::open(0, ranks).unwrap();
     let recipe = recipe(0, 2);
     let file = compiled(&recipe, "dp=2,pp=2,zero=1", 8);
-    let steps = inputs(&file.model, &recipe);
+    let steps = inputs(&file.model, &recipe, "");
     let [plain, poisoned] = [false, true].map(|poison| run(gpu(4), &file, program(&file), &steps, poison).unwrap());
     assert_eq!(plain, poisoned);
 
     let file = compiled(&recipe, "", 16);
-    let steps = &inputs(&file.model, &recipe)[..1];
+    let steps = &inputs(&file.model, &recipe, "")[..1];
     let mutations = early(program(&file));
     let few = mutations.iter().step_by(mutations.len().div_ceil(6));
     let found = few.filter_map(|mutated| run(gpu(1), &file, mutated, steps, true).ok());

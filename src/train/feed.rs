@@ -1,6 +1,7 @@
 //! Feeds of the model's inputs: tokens, labels, positions and segments, one micro-batch after another.
 
 use crate::error::Error;
+use compiler::parallel::slices;
 use compiler::precision::Precision;
 use ir::catalogue::Code;
 use ir::dim_role::DimRole;
@@ -58,31 +59,26 @@ impl Field {
     }
 }
 
-/// Inputs of a model that reads text.
-pub(crate) struct Feed {
+/// Inputs of a model that reads text, in the order of tokens that a configuration asks for. All that `train` computes goes through it.
+pub struct Feed {
     inputs: Vec<(ModelValue, Field)>,
     /// Sequences per micro-batch, over all ranks.
-    pub(crate) sequences: u64,
+    pub sequences: u64,
     /// Tokens per sequence.
-    pub(crate) seq: u64,
+    pub seq: u64,
     /// The place whose token each place of a sequence gets, if the order of the text is not kept.
     order: Option<Vec<usize>>,
     /// The tokens that the model knows.
-    pub(crate) vocabulary: u64,
+    pub vocabulary: u64,
 }
 
 impl Feed {
-    /// Reads the model's inputs; the vocabulary must have `least` tokens or more. On a ring of ranks inputs go in zig-zag order,
-    /// if no op depends on the order.
+    /// Reads the inputs of a model that is not compiled; the vocabulary must have `least` tokens or more. On a ring of ranks inputs
+    /// go in zig-zag order, if no op depends on the order. Each slice of a sequence is in an order of its own.
     ///
     /// # Errors
     /// The model has inputs that text does not give, or its vocabulary is too small.
-    pub(crate) fn of(
-        model: &Model,
-        parallel: &ParallelConfig,
-        precision: &Precision,
-        least: u64,
-    ) -> Result<Feed, Error> {
+    pub fn of(model: &Model, parallel: &ParallelConfig, precision: &Precision, least: u64) -> Result<Feed, Error> {
         let shape = model.inputs.first().map(|input| input.ty.dims.iter().map(|dim| dim.size).collect::<Vec<_>>());
         let Some([sequences, seq]) = shape.as_deref() else {
             return Err(not_text("its first input does not have the shape [sequences, tokens]".into()));
@@ -107,7 +103,9 @@ impl Feed {
                 let has_blocks = precision.quantisation.is_some_and(|of| matches!(of.scales, Scales::Blocks(_)));
                 let may_turn = is_ring(parallel) && !has_blocks && !depends_on_order(model);
                 let ranks = if may_turn { parallel.cp } else { 1 };
-                Ok(Feed { inputs, sequences, seq, order: zig_zag(seq as usize, ranks as usize), vocabulary })
+                let slices = if model.slices() > 1 { model.slices() } else { slices(parallel) };
+                let order = zig_zag(seq as usize, slices as usize, ranks as usize);
+                Ok(Feed { inputs, sequences, seq, order, vocabulary })
             }
         }
     }
@@ -141,8 +139,8 @@ impl Feed {
         numbers.chunks_exact(order.len()).flat_map(|sequence| order.iter().map(|&place| sequence[place])).collect()
     }
 
-    /// Builds the input of a step of micro-batches.
-    pub(crate) fn of_batches(&self, batches: impl Iterator<Item = Batch>) -> StepInput {
+    /// The input of a step of micro-batches.
+    pub fn of_batches(&self, batches: impl Iterator<Item = Batch>) -> StepInput {
         let mut valid_tokens = 0;
         let inputs = |batch: Batch| {
             valid_tokens += batch.valid_labels() as u64;

@@ -44,7 +44,7 @@ mod stragglers;
 pub use backend::no_gpu;
 pub(crate) use checkpoint::refused;
 pub use comm::process_number;
-pub(crate) use feed::Feed;
+pub use feed::Feed;
 pub use first_weights::FirstWeights;
 pub use free::free_memory;
 pub use gpu_check::check_training;

@@ -2,7 +2,6 @@
 
 use runtime::data::sampler::{Batch, Sampler};
 use runtime::data::text::TextData;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Tokens of a sequence.
@@ -10,11 +9,8 @@ pub(crate) const SEQ: u64 = 16;
 /// Sequences of a step.
 pub(crate) const GLOBAL_BATCH: u64 = 16;
 
-/// A micro-batch: the four inputs by name, each `[sequences, SEQ]`.
-pub(crate) type Micro = BTreeMap<&'static str, Vec<i32>>;
-
 /// The micro-batches of each step, every one of so many sequences.
-pub(crate) fn steps(steps: u64, sequences: u64) -> Vec<Vec<Micro>> {
+pub(crate) fn steps(steps: u64, sequences: u64) -> Vec<Vec<Batch>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE");
     let text = TextData::load(&path, 0.0, u64::MAX).expect("the licence is a text");
     let sampler = Sampler::new(&text.train, SEQ as usize, 0).expect("it is longer than a sequence");
@@ -29,19 +25,14 @@ pub(crate) fn steps(steps: u64, sequences: u64) -> Vec<Vec<Micro>> {
     (0..steps).map(step).collect()
 }
 
-/// Labels that count in the loss.
-pub(crate) fn valid(micro: &Micro) -> u64 {
-    micro["lab"].iter().filter(|&&label| label >= 0).count() as u64
-}
-
-fn micro(sampler: &Sampler<'_>, first: u64, sequences: u64) -> Micro {
+fn micro(sampler: &Sampler<'_>, first: u64, sequences: u64) -> Batch {
     let mut batch = Batch::default();
     sampler.fill(first, sequences as usize, &mut batch).expect("all bytes are tokens");
     for row in 0..sequences {
         let start = (row * SEQ) as usize;
         split(first + row, start..start + SEQ as usize, &mut batch);
     }
-    BTreeMap::from([("tok", batch.tokens), ("lab", batch.labels), ("pos", batch.positions), ("seg", batch.segments)])
+    batch
 }
 
 /// Cuts a sequence into two segments and ignores some of its first labels, other ones in each sample: so attention has a

@@ -4,10 +4,10 @@ use super::record::{Record, train};
 use super::training::{Recipe, compiled, inputs};
 use ir::text::File;
 
-/// Record of the program of a file on a recipe; `what` names the program in failures.
-pub(crate) fn trained(file: &File, recipe: &Recipe, what: &str) -> Record {
+/// Record of the program of a file on a recipe, which is compiled for a mesh.
+pub(crate) fn trained(file: &File, recipe: &Recipe, mesh: &str) -> Record {
     let program = file.program.as_ref().expect("a program");
-    train(&file.model, program, inputs(&file.model, recipe)).unwrap_or_else(|why| panic!("{what}: {why}"))
+    train(&file.model, program, inputs(&file.model, recipe, mesh)).unwrap_or_else(|why| panic!("{mesh}: {why}"))
 }
 
 /// Record of a mesh on a recipe, with micro-batches of `sequences` sequences.

@@ -1,6 +1,6 @@
 //! Small models compiled for a mesh, and what they are fed.
 
-use super::text::{Micro, SEQ, steps, valid};
+use super::text::{SEQ, steps};
 use cost::CPU;
 use ir::graph::Model;
 use ir::models::{Batch, Gpt2Config, LlamaConfig, ModelConfig, preset};
@@ -10,8 +10,9 @@ use ir::text::File;
 use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{PipelineOptions, compile};
 use meshwright::compiler::precision::{Precision, precision};
+use meshwright::train::Feed;
 use runtime::data::VOCAB;
-use runtime::exec::{Input, StepInput};
+use runtime::exec::StepInput;
 
 /// Seed of the initial parameters.
 pub(crate) const SEED: u64 = 3;
@@ -93,20 +94,18 @@ pub(crate) fn request(recipe: &Recipe, mesh: &str, sequences: u64) -> PipelineOp
     }
 }
 
-/// Inputs of a model compiled for the recipe, step by step.
-pub(crate) fn inputs(model: &Model, recipe: &Recipe) -> Vec<StepInput> {
-    let sequences = model.inputs[0].ty.dims[0].size;
-    let named = |micro: &Micro| {
-        let input = |value| (value, Input::Ints(micro[model.values[value].as_str()].clone()));
-        model.inputs.iter().map(|given| input(given.value)).collect()
-    };
-    let step = |(number, micros): (u64, Vec<Micro>)| StepInput {
-        microbatches: micros.iter().map(named).collect(),
-        valid_tokens: micros.iter().map(valid).sum(),
-        loss_scale: 1.0,
-        lr: recipe.lr as f32,
-        step: number,
-        update: number,
-    };
-    (1..).zip(steps(recipe.steps, sequences)).map(step).collect()
+/// Inputs of a model compiled for a configuration, step by step, as `train` feeds them.
+pub(crate) fn inputs(compiled: &Model, recipe: &Recipe, mesh: &str) -> Vec<StepInput> {
+    let sequences = compiled.inputs[0].ty.dims[0].size;
+    let parallel = parallel::parse(mesh).expect("a configuration");
+    let feed = Feed::of(&model(recipe, sequences), &parallel, &recipe.formats(), VOCAB as u64).expect("a text model");
+    (1..)
+        .zip(steps(recipe.steps, sequences))
+        .map(|(step, micros)| StepInput {
+            lr: recipe.lr as f32,
+            step,
+            update: step,
+            ..feed.of_batches(micros.into_iter())
+        })
+        .collect()
 }

@@ -28,7 +28,7 @@ impl Right {
         let [_, config] = models();
         let recipe = Recipe { config, optimizer: sgd(), lr: 0.1, steps: 2, precision: "f32" };
         let file = compiled(&recipe, mesh, 4);
-        let inputs = inputs(&file.model, &recipe);
+        let inputs = inputs(&file.model, &recipe, mesh);
         let program = file.program.as_ref().expect("a program");
         let record = train(&file.model, program, inputs.clone()).expect("it runs");
         Right { file, inputs, recipe, record }

@@ -133,7 +133,7 @@ pub struct Missing {
 }
 
 /// The slices into which a configuration's schedule divides sequences.
-pub(crate) fn slices(parallel: &ParallelConfig) -> u32 {
+pub fn slices(parallel: &ParallelConfig) -> u32 {
     schedules::find(&parallel.schedule).map_or(1, |kind| kind.slices(parallel.slices))
 }
 

@@ -5,14 +5,18 @@
 //! 2024, The Llama 3 Herd of Models, section 3.3.2). Positions move with their tokens, so that attention and rotations are the same.
 
 /// For each place of a sequence of `seq` tokens the place whose token it gets, for `ranks` ranks; `None` if the parts are not even.
-pub fn zig_zag(seq: usize, ranks: usize) -> Option<Vec<usize>> {
+///
+/// Each of the `slices` of a sequence is an order of its own: a slice attends to itself and to those before it, so that all of its tokens
+/// must stay in it. Its ranks then have as much to attend to in the slice, and the same in those before.
+pub fn zig_zag(seq: usize, slices: usize, ranks: usize) -> Option<Vec<usize>> {
     let parts = 2 * ranks;
-    if ranks < 2 || !seq.is_multiple_of(parts) {
+    if ranks < 2 || slices == 0 || !seq.is_multiple_of(parts * slices) {
         return None;
     }
-    let length = seq / parts;
-    let part = |part: usize| part * length..(part + 1) * length;
-    Some((0..ranks).flat_map(|rank| part(rank).chain(part(parts - 1 - rank))).collect())
+    let length = seq / slices / parts;
+    let part = |number: usize| number * length..(number + 1) * length;
+    let of_rank = |first: usize, rank: usize| part(first + rank).chain(part(first + parts - 1 - rank));
+    Some((0..slices).flat_map(|slice| (0..ranks).flat_map(move |rank| of_rank(slice * parts, rank))).collect())
 }
 
 #[cfg(test)]
@@ -21,16 +25,37 @@ mod tests {
 
     #[test]
     fn ranks_get_parts_from_both_ends() {
-        assert_eq!(zig_zag(8, 2), Some(vec![0, 1, 6, 7, 2, 3, 4, 5]));
-        assert_eq!(zig_zag(12, 3), Some(vec![0, 1, 10, 11, 2, 3, 8, 9, 4, 5, 6, 7]));
-        assert_eq!([zig_zag(6, 2), zig_zag(8, 1), zig_zag(9, 2)], [None, None, None]);
+        assert_eq!(zig_zag(8, 1, 2), Some(vec![0, 1, 6, 7, 2, 3, 4, 5]));
+        assert_eq!(zig_zag(12, 1, 3), Some(vec![0, 1, 10, 11, 2, 3, 8, 9, 4, 5, 6, 7]));
+        assert_eq!([zig_zag(6, 1, 2), zig_zag(8, 1, 1), zig_zag(9, 1, 2)], [None, None, None]);
+    }
+
+    #[test]
+    fn tokens_stay_in_their_slice() {
+        assert_eq!(zig_zag(8, 2, 2), Some(vec![0, 3, 1, 2, 4, 7, 5, 6]));
+        for (slices, ranks) in [(2, 2), (2, 3), (3, 2), (4, 2)] {
+            let length = 12;
+            let order = zig_zag(slices * length, slices, ranks).unwrap();
+            for (slice, places) in order.chunks(length).enumerate() {
+                assert!(
+                    places.iter().all(|place| place / length == slice),
+                    "{slices} slices, {ranks} ranks: {order:?}"
+                );
+            }
+        }
+        assert_eq!(zig_zag(12, 2, 2), None);
     }
 
     #[test]
     fn every_rank_has_as_many_pairs() {
-        let order = zig_zag(64, 4).unwrap();
         // A query at place i sees i + 1 keys.
-        let pairs: Vec<usize> = order.chunks(16).map(|rank| rank.iter().map(|place| place + 1).sum()).collect();
-        assert!(pairs.iter().all(|&pairs| pairs == 64 * 65 / 2 / 4), "{pairs:?}");
+        let pairs = |rank: &[usize]| rank.iter().map(|place| place + 1).sum::<usize>();
+        for slices in [1, 2, 4] {
+            let order = zig_zag(64, slices, 4).unwrap();
+            for slice in order.chunks(64 / slices) {
+                let pairs: Vec<usize> = slice.chunks(16 / slices).map(pairs).collect();
+                assert!(pairs.iter().all(|&other| other == pairs[0]), "{slices} slices: {pairs:?}");
+            }
+        }
     }
 }

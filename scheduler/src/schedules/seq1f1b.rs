@@ -8,6 +8,7 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// Seq1F1B (arXiv 2406.03488): 1F1B on slices of the sequence. A slice needs the slices before it in a forward, and
 /// those behind it in a backward, so that forwards ascend and backwards descend. Rank r starts with
 /// `warm = p-r-2+q` slices, then alternates. 1F1B's bubble at 1/q of the length; rank r holds p-r-1+q slices.
+/// With one slice it is 1F1B, whose items name no slice.
 ///
 /// Three ranks, two micro-batches of two slices, f = i = w = 1:
 /// ```text
@@ -20,8 +21,9 @@ pub(super) fn seq1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, S
     let all = microbatches * slices;
     let rows = (0..ranks)
         .map(|rank| {
-            let item =
-                |kind, microbatch, slice| Action::One(Item { slice: Some(slice), ..Item::new(kind, rank, microbatch) });
+            let item = |kind, microbatch, slice| {
+                Action::One(Item { slice: (slices > 1).then_some(slice), ..Item::new(kind, rank, microbatch) })
+            };
             let f = |k: u32| item(Kind::F, k / slices, k % slices);
             let b = |k: u32| item(Kind::B, k / slices, slices - 1 - k % slices);
             let warm = (ranks - 1 - rank + slices - 1).min(all);
