@@ -75,7 +75,7 @@ fn ends_of_steps(parallel: &str, save_every: u64) -> Vec<Instant> {
         data: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
         steps: SAVES * save_every + save_every,
         eval_every: 0,
-        final_eval_batches: 1,
+        final_eval_batches: Some(1),
         save_every,
         out: out.clone(),
         ..TrainRequest::default()

@@ -110,7 +110,8 @@ fn dropout_does_nothing_in_a_validation() {
 #[test]
 fn a_validation_depends_on_no_step() {
     let folder = Folder::new("steps");
-    let request = TrainRequest { steps: 3, eval_batches: 2, final_eval_batches: 2, ..folder.request(0.3, "dp=2") };
+    let request =
+        TrainRequest { steps: 3, eval_batches: 2, final_eval_batches: Some(2), ..folder.request(0.3, "dp=2") };
     let (_, losses) = losses(&request);
     assert!(losses.valid.windows(2).all(|pair| pair[0] == pair[1]), "{:?}", losses.valid);
 }
@@ -122,13 +123,15 @@ fn the_last_validation_is_as_long_as_it_may_be() {
         let (report, losses) = losses(&TrainRequest { final_eval_batches, ..folder.request(0.0, "dp=1") });
         (report.valid_share, *losses.batches.last().unwrap())
     };
-    let (share, all) = report(0);
+    let (share, all) = report(Some(0));
     assert!(share == 1.0 && all > 3, "{share} {all}");
-    assert_eq!(report(256), (1.0, all));
-    assert_eq!(report(3), (3.0 / all as f64, 3));
-    assert_eq!(report(1).1, 1);
-    let request = TrainRequest { eval_every: 0, ..folder.request(0.0, "dp=1") };
-    assert_eq!(train(&request, &mut Quiet).unwrap().valid_share, 1.0);
+    assert_eq!(report(Some(256)), (1.0, all));
+    assert_eq!(report(Some(3)), (3.0 / all as f64, 3));
+    assert_eq!(report(Some(1)).1, 1);
+    // In proportion to a run of two steps, but not less than four.
+    assert_eq!(report(None).1, all.min(4));
+    let request = TrainRequest { steps: 6, eval_every: 0, ..folder.request(0.0, "dp=1") };
+    assert_eq!(train(&request, &mut Quiet).unwrap().valid_share, all.min(6) as f64 / all as f64);
 }
 
 /// The reference evaluator takes the model of an evaluation as the model without dropout.

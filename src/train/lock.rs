@@ -17,8 +17,8 @@ const NAME: &str = "run.lock";
 pub(super) struct Lock {
     _held: File,
     fence: Fence,
-    /// The folder, if this run has made it.
-    made: Option<PathBuf>,
+    /// The folder and those around it that this run has made, innermost first.
+    made: Vec<PathBuf>,
 }
 
 impl Lock {
@@ -27,7 +27,8 @@ impl Lock {
     /// # Errors
     /// Another run has the lock, or the folder cannot be created or locked.
     pub(super) fn take(out: &Path) -> Result<Lock, Error> {
-        let made = (!out.exists()).then(|| out.to_path_buf());
+        let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        let made = out.ancestors().take_while(is_missing).map(Path::to_path_buf).collect();
         fs::create_dir_all(out).map_err(|why| at_start("create", out, &why))?;
         let path = out.join(NAME);
         let refused = |why: io::Error| at_start("lock", &path, &why);
@@ -89,14 +90,14 @@ impl Fence {
     }
 }
 
-/// A run that ends before it has written anything leaves no folder.
+/// A run that ends before it has written anything leaves no folder that it has made.
 impl Drop for Lock {
     fn drop(&mut self) {
-        let Some(out) = &self.made else { return };
+        let Some(out) = self.made.first() else { return };
         let is_lock = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() == NAME);
         if fs::read_dir(out).is_ok_and(|mut entries| entries.all(is_lock)) {
             // Nobody could handle a failure: a folder that stays has no results.
-            let _ = fs::remove_file(out.join(NAME)).and_then(|()| fs::remove_dir(out));
+            let _ = fs::remove_file(out.join(NAME)).and_then(|()| self.made.iter().try_for_each(fs::remove_dir));
         }
     }
 }
@@ -134,6 +135,19 @@ mod tests {
         let own = format!("{} ", std::process::id());
         assert!(fs::read_to_string(out.join(NAME)).unwrap().starts_with(&own));
         fs::remove_dir_all(&out).unwrap();
+    }
+
+    #[test]
+    fn a_run_without_results_leaves_no_folder_around_its_own() {
+        let outer = std::env::temp_dir().join(format!("meshwright-nested-{}", std::process::id()));
+        let [first, second] = ["a/b", "c"].map(|name| outer.join(name));
+        drop(Lock::take(&first).unwrap());
+        assert!(!outer.exists());
+        let stays = Lock::take(&second).unwrap();
+        drop(Lock::take(&first).unwrap());
+        assert!(second.exists() && !outer.join("a").exists());
+        drop(stays);
+        assert!(!outer.exists());
     }
 
     #[cfg(unix)]

@@ -87,8 +87,10 @@ pub struct TrainRequest {
     pub eval_every: u64,
     /// Batches of a validation between steps, each of the global batch size.
     pub eval_batches: u64,
-    /// Largest number of batches of the final validation, spread over the held-out part; 0 for all of it.
-    pub final_eval_batches: u64,
+    /// Largest number of batches of the final validation, spread over the held-out part; 0 for all of it. By default as many as the
+    /// run has steps, from 4 to 256: a batch costs about a third of a step, so that it takes at most a quarter of a run of 4 steps or more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub final_eval_batches: Option<u64>,
     /// Steps between checkpoints, with one after the last step; 0 for none.
     pub save_every: u64,
     /// Number of newest checkpoints to keep.
@@ -178,7 +180,7 @@ impl Default for TrainRequest {
             backend: "cpu".into(),
             eval_every: 100,
             eval_batches: 4,
-            final_eval_batches: 256,
+            final_eval_batches: None,
             save_every: 0,
             keep_last: 3,
             resume: None,

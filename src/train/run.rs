@@ -423,8 +423,11 @@ impl<P: Platform> TrainingRun<'_, P> {
         let windows = self.data.valid.windows();
         let all = windows.div_ceil(batch);
         let most = match step == self.request.steps {
-            true if self.request.final_eval_batches == 0 => all,
-            true => self.request.final_eval_batches,
+            true => match self.request.final_eval_batches {
+                Some(0) => all,
+                Some(most) => most,
+                None => self.request.steps.clamp(4, 256),
+            },
             false => self.request.eval_batches.max(1),
         };
         let batches = all.min(most);
