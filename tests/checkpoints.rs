@@ -124,6 +124,7 @@ fn a_run_does_not_mix_with_another_one() {
     for (args, parts) in [
         ("--resume a --seq 8", &["MW0705", "`seq` is 8, in the checkpoint 16"][..]),
         ("--resume a --seed 7 --optimizer sgd", &["`optimizer` is sgd, in the checkpoint adamw; `seed` is 7"]),
+        ("--resume a --beta1 0.8 --eps 1e-6", &["`beta1` is 0.8, in the checkpoint 0.9; `eps` is 1e-6"]),
         ("--resume a --data other.txt", &["`data.crc32` is", "in the checkpoint"]),
         ("deeper.json --resume a", &["`model.layers` is 5, in the checkpoint 4"]),
     ] {
@@ -131,6 +132,9 @@ fn a_run_does_not_mix_with_another_one() {
         assert_eq!(status, 6, "{message}");
         parts.iter().for_each(|part| assert!(message.contains(part), "no `{part}` in {message}"));
     }
+    let (status, message) = folder.failure("train --resume nosuch/x");
+    assert!(status == 6 || status == 1, "{message}");
+    assert!(!folder.path("nosuch").exists(), "a run that cannot be resumed leaves no folder");
     let (status, message) = folder.failure("train --resume a --steps 3");
     assert!(status == 1 && message.contains("has done 6"), "{message}");
     let (status, message) = folder.failure(&format!("{TRAIN} --out a"));

@@ -81,7 +81,10 @@ fn every_layout_gives_the_same_numbers() {
 /// Masters are states of the update too; records of delayed scaling are read by forwards, and stay.
 #[test]
 fn narrow_formats_and_other_optimizers_give_the_same_numbers() {
-    let sgd = Optimizer { kind: OptimizerKind::Sgd { momentum: 0.9, weight_decay: 0.0 }, ..Optimizer::default() };
+    let sgd = Optimizer {
+        kind: OptimizerKind::Sgd { momentum: 0.9, nesterov: false, weight_decay: 0.0 },
+        ..Optimizer::default()
+    };
     let muon = Optimizer { kind: OptimizerKind::muon(), ..Optimizer::default() };
     for (precision, optimizer) in
         [("bf16", Optimizer::default()), ("fp8-delayed", Optimizer::default()), ("f32", muon), ("bf16", sgd)]

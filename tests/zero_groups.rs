@@ -25,7 +25,8 @@ fn recipes() -> Vec<Recipe> {
     let experts = Experts { group: Some(4), ..Experts::softmax(4, 2, 24) };
     let sparse = LlamaConfig { experts: Some(experts), ..plain.clone() };
     let clipped = Optimizer { clip: Some(0.5), ..Optimizer::default() };
-    let momentum = Optimizer { kind: OptimizerKind::Sgd { momentum: 0.9, weight_decay: 0.0 }, ..sgd() };
+    let momentum =
+        Optimizer { kind: OptimizerKind::Sgd { momentum: 0.9, nesterov: false, weight_decay: 0.0 }, ..sgd() };
     let recipe = |config, optimizer, lr| Recipe {
         config: ModelConfig::Llama(config),
         optimizer,

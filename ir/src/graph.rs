@@ -263,7 +263,7 @@ pub enum Init {
 }
 
 /// A declared parameter, or an array of them: `param %layer[32].w1: f32[h, f] init=normal(0.02) decay=true`. One that is not
-/// trained has `frozen=true`.
+/// trained has `frozen=true`. Parts of one matrix, which are stored apart, have its name: `part_of=kv_b`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Param {
     /// Its name, or that of its array.
@@ -280,6 +280,8 @@ pub struct Param {
     pub decay: bool,
     /// True if training leaves it as it is: it has no gradient.
     pub frozen: bool,
+    /// The matrix of which it is a part, as published weights have it. Its parts in an array have all dims but the last in common.
+    pub part_of: Option<String>,
     /// Comment lines before it.
     pub comments: Vec<String>,
     /// Its location in the text.

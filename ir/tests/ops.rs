@@ -279,12 +279,14 @@ fn updates() -> Vec<Case> {
     let (w, one) = (f(&[2, 3]), f(&[]));
     let adamw = AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
     let state = [&w, &w, &w, &w, &one, &one, &one];
-    let sgd = |momentum| Sgd { momentum, weight_decay: 0.0 };
+    let sgd = |momentum| Sgd { momentum, nesterov: false, weight_decay: 0.0 };
+    let nesterov = Sgd { momentum: 0.9, nesterov: true, weight_decay: 0.0 };
     vec![
         case(SumSquares, &[&w], &[&one], (1, w.clone(), "takes 1")),
         case(adamw, &state, &[&w, &w, &w], (3, f(&[3, 2]), "`v`")),
         case(sgd(0.0), &[&w, &w, &one, &one], &[&w], (3, f(&[1]), "`lr`")),
         case(sgd(0.9), &[&w, &w, &w, &one, &one], &[&w, &w], (2, bf16(&[2, 3]), "`m`")),
+        case(nesterov, &[&w, &w, &w, &one, &one], &[&w, &w], (2, bf16(&[2, 3]), "`m`")),
         case(ClipFactor { max: 1.0 }, &[&one], &[&one], (0, w.clone(), "scalar")),
     ]
 }

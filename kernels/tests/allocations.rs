@@ -323,7 +323,7 @@ fn updates() {
     let (lr, weight_decay, scale) = (1e-3, 0.1, 1.0);
     let decay = AdamW { lr, beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay, scale, bias1: 0.1, bias2: 0.05 };
     check("adamw", |par| adamw(&mut w, &g, &mut m, &mut v, &decay, par));
-    let descent = Sgd { lr, momentum: 0.9, weight_decay, scale };
+    let descent = Sgd { lr, momentum: 0.9, nesterov: false, weight_decay, scale };
     check("sgd", |par| {
         sgd(&mut w, &g, Some(&mut m), &descent, par);
         sgd(&mut w, &g, None, &descent, par);

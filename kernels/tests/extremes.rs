@@ -390,7 +390,13 @@ fn updates() {
     };
     hold("AdamW", &w, &g.iter().map(|&g| after(g.into())).collect::<Vec<_>>(), 1.0, 1e-5);
     let mut w = vec![0.0; numbers().len()];
-    sgd(&mut w, &numbers(), None, &Sgd { lr: 0.1, momentum: 0.0, weight_decay: 0.0, scale: 1.0 }, Par(1));
+    sgd(
+        &mut w,
+        &numbers(),
+        None,
+        &Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0, scale: 1.0 },
+        Par(1),
+    );
     hold("SGD", &w, &numbers().iter().map(|&g| -f64::from(0.1f32) * f64::from(g)).collect::<Vec<_>>(), 0.0, 1e-6);
     for x in [0.0, TINY, 1e-30, 1e30, MAX] {
         assert!(

@@ -370,6 +370,7 @@ mod tests {
             init: Init::Normal(0.5),
             decay: true,
             frozen: false,
+            part_of: None,
             comments: Vec::new(),
             span: Span::default(),
         });

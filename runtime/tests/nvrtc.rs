@@ -191,7 +191,7 @@ fn by_hand() -> Vec<Text> {
 fn copying_updates() -> Vec<Written> {
     use GroupValue::{Operand, Result};
     let adamw = KernelOp::AdamW(AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 });
-    let sgd = |momentum| KernelOp::Sgd(Sgd { momentum, weight_decay: 0.1 });
+    let sgd = |momentum, nesterov| KernelOp::Sgd(Sgd { momentum, nesterov, weight_decay: 0.1 });
     let (mesh, tensor, scalar) = (Mesh::default(), Type::of(DType::F32, &[1000]), Type::scalar(DType::F32));
     let planned = |(op, tensors, to): (KernelOp, usize, DType)| {
         let (copy, cast) = (Type::of(to, &[1000]), KernelOp::Unary(ir::ops::Unary(UnaryKind::Cast(to))));
@@ -219,8 +219,9 @@ fn copying_updates() -> Vec<Written> {
     let ops = [
         (adamw.clone(), 4, DType::BF16),
         (adamw, 4, DType::F16),
-        (sgd(0.0), 2, DType::BF16),
-        (sgd(0.9), 3, DType::BF16),
+        (sgd(0.0, false), 2, DType::BF16),
+        (sgd(0.9, false), 3, DType::BF16),
+        (sgd(0.9, true), 3, DType::BF16),
     ];
     ops.into_iter().flat_map(|op| planned(op).collect::<Vec<_>>()).collect()
 }

@@ -9,6 +9,7 @@ use autotune::plan::PlanRequest;
 use clap::Args;
 use compiler::parallel;
 use estimator::Estimator;
+use ir::optimizer::OptimizerKind;
 use ir::options::ParallelConfig;
 use serde::Serialize;
 use support::units::time;
@@ -66,13 +67,21 @@ pub(super) fn search(
     }
 }
 
+/// The optimizer that predictions know, with states enough for this one.
+fn states_of(kind: &OptimizerKind) -> &'static str {
+    match kind {
+        OptimizerKind::AdamW { .. } | OptimizerKind::Muon { .. } => "adamw",
+        OptimizerKind::Sgd { momentum: 0.0, .. } => "sgd",
+        OptimizerKind::Sgd { .. } => "momentum",
+    }
+}
+
 fn searched(run: &TrainRequest, devices: u64, cluster: &str, pin: &str) -> Result<Planned, Error> {
     let stack = if run.backend == "cuda" { "meshwright-cuda" } else { "meshwright-threads" };
     let request = PlanRequest {
         stack: stack.into(),
         precision: if run.precision == "f16" { "fp16".into() } else { run.precision.clone() },
-        // A plan for the states of AdamW has space for those of Muon.
-        optimizer: if run.optimizer == "muon" { "adamw".into() } else { run.optimizer.clone() },
+        optimizer: states_of(&run.optimizer()?.kind).into(),
         pin: pin.into(),
         ..PlanRequest::new(&run.model, cluster, devices, run.seq, run.global_batch)
     };

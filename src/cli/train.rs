@@ -8,7 +8,7 @@ use super::request::{Fields, from_json, from_toml, resolve};
 use super::{TableFormat, prediction};
 use crate::error::Error;
 use crate::predicting::write_trace;
-use crate::train::{TrainRequest, predict, process_number, ranks, train};
+use crate::train::{SETTINGS, TrainRequest, predict, process_number, ranks, train};
 use autotune::explain::read_plan;
 use clap::Args;
 use compiler::parallel;
@@ -110,15 +110,41 @@ struct Flags {
     /// Learning rate after warm-up
     #[arg(long, value_name = "X", value_parser = finite)]
     lr: Option<f64>,
-    /// Learning rate at the end of the cosine [default: a tenth of --lr]
+    /// Learning rate at the end; without effect on a constant one [default: a tenth of --lr]
     #[arg(long, value_name = "X", value_parser = finite)]
     min_lr: Option<f64>,
     /// Steps of linear warm-up
     #[arg(long, value_name = "STEPS")]
     warmup: Option<u64>,
+    /// Course of the learning rate after the warm-up: cosine, linear, wsd (--lr until the last --decay-steps, then a line) or constant
+    /// [default: cosine]
+    #[arg(long, value_name = "NAME")]
+    lr_schedule: Option<String>,
+    /// Last steps, in which the learning rate of wsd falls [default: a tenth of --steps]
+    #[arg(long, value_name = "STEPS")]
+    decay_steps: Option<u64>,
     /// Optimizer: adamw, muon (AdamW for all but matrices of layers) or sgd [default: adamw]
     #[arg(long, value_name = "RULE")]
     optimizer: Option<String>,
+    /// Decay of the mean of gradients in AdamW, and in what muon leaves to it [default: 0.9]
+    #[arg(long, value_name = "X", value_parser = finite)]
+    beta1: Option<f64>,
+    /// Decay of the mean of squared gradients in the same [default: 0.95]
+    #[arg(long, value_name = "X", value_parser = finite)]
+    beta2: Option<f64>,
+    /// Addend to the root of the second mean in the same [default: 1e-8]
+    #[arg(long, value_name = "X", value_parser = finite)]
+    eps: Option<f64>,
+    /// Decay of the velocity of sgd, which has none at 0, or of the mean of muon [default: 0 for sgd, 0.95 for muon]
+    #[arg(long, value_name = "X", value_parser = finite)]
+    momentum: Option<f64>,
+    /// Nesterov's momentum in sgd or muon: the step looks one more decay ahead [default: false for sgd, true for muon]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    nesterov: Option<bool>,
+    /// Matrices that muon makes orthogonal where a model has the parts of one apart: split (each part), or whole (q_b, kv_a and kv_b of
+    /// latent attention as one matrix each) [default: split]
+    #[arg(long, value_name = "NAME")]
+    matrices: Option<String>,
     /// Weight decay [default: 0.1]
     #[arg(long, value_name = "X", value_parser = finite)]
     weight_decay: Option<f64>,
@@ -177,9 +203,9 @@ struct Flags {
     /// Resume from a checkpoint, or from the newest one in a run's folder [default without PATH: --out]
     ///
     /// Other options come from that run (its run.toml, unless --config or --request is given); flags override them. These may
-    /// change: the configuration, --precision, --steps, learning rate, --weight-decay, --clip, --skip-nonfinite, --eval-*, --final-eval-batches,
+    /// change: the configuration, --precision, --steps, the learning rate and its schedule, --weight-decay, --clip, --skip-nonfinite, --eval-*, --final-eval-batches,
     /// --save-every, --keep-last, --check-replicas and --out. These may not, which is checked: the model, the text, --valid-fraction, --seq,
-    /// --global-batch, --optimizer and --seed. On the same configuration a resumed run is bit-identical to an
+    /// --global-batch, --optimizer with its betas, --eps, --momentum, --nesterov and --matrices, and --seed. On the same configuration a resumed run is bit-identical to an
     /// uninterrupted one; on another configuration it is equal up to rounding. Later checkpoints in that folder are deleted once the next one is saved
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,
@@ -246,6 +272,9 @@ impl Train {
         }
         if self.flags.data.is_some() {
             fields.remove("blend");
+        }
+        if self.flags.optimizer.as_ref().is_some_and(|name| fields.get("optimizer").is_none_or(|own| own != name)) {
+            SETTINGS.iter().for_each(|name| drop(fields.remove(*name)));
         }
         resolve(fields, &self.flags)
     }

@@ -1,6 +1,7 @@
 //! Checkpoints of a training run: the checkpoint to resume from, and the settings that must not have changed since.
 
 use super::data::Data;
+use super::optimizer::fixed_settings;
 use super::outputs::go_on;
 use super::request::TrainRequest;
 use super::run::executor_error;
@@ -15,7 +16,10 @@ use std::path::Path;
 
 /// Returns the options that a resumed run must not change, apart from the seed. A model given as `.ir` text may change
 /// its batch and mesh; its parameters are compared when they are loaded, as are those of an exported model.
-pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -> Value {
+///
+/// # Errors
+/// The request has no optimizer.
+pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -> Result<Value, Error> {
     let model = match source.base() {
         ModelSource::Config { config, .. } => json!(config),
         _ => json!({}),
@@ -33,10 +37,13 @@ pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -
         "global_batch": request.global_batch,
         "optimizer": request.optimizer,
     });
+    for (name, value) in fixed_settings(request)? {
+        fixed[name] = value;
+    }
     if let ModelSource::Adapted { lora, .. } = source {
         fixed["adapters"] = json!({ "rank": lora.rank, "scale": lora.scale, "targets": lora.targets });
     }
-    fixed
+    Ok(fixed)
 }
 
 /// Finds the checkpoint to resume from, compares its options with the run's and, if this process `verifies`, its files with their

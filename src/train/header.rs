@@ -4,6 +4,7 @@ use super::data::Data;
 use super::feed::Feed;
 use super::report::{Routed, RunHeader};
 use super::request::TrainRequest;
+use crate::error::Error;
 use cost::Routing;
 use ir::graph::{Call, Model};
 use ir::options::ParallelConfig;
@@ -12,6 +13,9 @@ use ir::text::File;
 use std::ops::Range;
 
 /// The description of a run that begins at its first step.
+///
+/// # Errors
+/// The request has no optimizer or learning rate.
 pub(super) fn header(
     request: &TrainRequest,
     parallel: ParallelConfig,
@@ -19,15 +23,17 @@ pub(super) fn header(
     data: &Data,
     feed: &Feed,
     microbatches: u32,
-) -> RunHeader {
+) -> Result<RunHeader, Error> {
     let model = &compiled.model;
     let axes: Vec<String> = model.mesh.axes.values().map(|axis| format!("{}={}", axis.name, axis.size)).collect();
     let stages = compiled.staged.as_ref().map_or_else(Vec::new, |staged| stage_blocks(model, staged));
-    RunHeader {
+    Ok(RunHeader {
         model: request.model.clone(),
         parameters: model.parameter_count(),
         routing: routed(model, request.global_batch * feed.seq),
         precision: request.precision.clone(),
+        optimizer: request.optimizer()?,
+        learning_rate: request.learning_rate()?,
         unknown_keys: Vec::new(),
         devices: model.mesh.devices(),
         place: String::new(),
@@ -49,7 +55,7 @@ pub(super) fn header(
         unit: data.unit(),
         bytes_per_token: data.bytes_per_token(),
         bigram_entropy: data.bigram_entropy(),
-    }
+    })
 }
 
 /// Returns the routing of a model with experts, for the tokens of a step.

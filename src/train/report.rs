@@ -1,7 +1,9 @@
 //! Progress and final reports of a training run.
 
 use super::first_weights::FirstWeights;
+use ir::optimizer::Optimizer;
 use ir::options::ParallelConfig;
+use runtime::learning_rate::LearningRate;
 use runtime::metrics::{EvalRecord, StepRecord};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -90,6 +92,10 @@ pub struct RunHeader {
     pub routing: Option<Routed>,
     /// The precision of the request.
     pub precision: String,
+    /// The optimizer with all of its settings.
+    pub optimizer: Optimizer,
+    /// The learning rate of every step.
+    pub learning_rate: LearningRate,
     /// Keys of the `config.json` that no family has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_keys: Vec<String>,

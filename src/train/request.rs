@@ -9,12 +9,11 @@ use compiler::compile::DEFAULT_SEQ;
 use compiler::parallel;
 use compiler::precision::precision;
 use ir::catalogue::Code;
-use ir::optimizer::{Optimizer, OptimizerKind};
+use ir::optimizer::Matrices;
 use ir::options::ParallelConfig;
 use runtime::comm::Limits;
 use runtime::data::text::DEFAULT_VALID_FRACTION;
 use runtime::exec::Options;
-use runtime::learning_rate::LearningRate;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -69,8 +68,33 @@ pub struct TrainRequest {
     pub min_lr: Option<f64>,
     /// Steps of linear warm-up.
     pub warmup: u64,
+    /// Course of the learning rate after the warm-up: `cosine`, `linear`, `wsd` (`lr`, then a line in the last `decay_steps`) or
+    /// `constant`, which never comes to `min_lr`.
+    pub lr_schedule: String,
+    /// Steps in which the rate of `wsd` falls, the last ones; default: a tenth of `steps`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decay_steps: Option<u64>,
     /// Update rule: `adamw`, `muon` or `sgd`.
     pub optimizer: String,
+    /// Decay of the mean of gradients, of `adamw` and of what `muon` leaves to it; default: 0.9.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beta1: Option<f64>,
+    /// Decay of the mean of squared gradients, of the same; default: 0.95.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beta2: Option<f64>,
+    /// Added to the root of the second mean, of the same; default: 1e-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eps: Option<f64>,
+    /// Decay of the velocity of `sgd`, by default 0, which has none, and of the mean of `muon`, by default 0.95.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub momentum: Option<f64>,
+    /// True for Nesterov's momentum: the default of `muon`, not of `sgd`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nesterov: Option<bool>,
+    /// The matrices that `muon` makes orthogonal where a model has the parts of one apart, as latent attention has: each part, `split`, or
+    /// `whole` ones; default: `split`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matrices: Option<Matrices>,
     /// Weight decay of the parameters that are declared to decay.
     pub weight_decay: f64,
     /// Bound of the gradient norm; 0 for none.
@@ -171,7 +195,15 @@ impl Default for TrainRequest {
             lr: 2e-3,
             min_lr: None,
             warmup: 40,
+            lr_schedule: "cosine".into(),
+            decay_steps: None,
             optimizer: "adamw".into(),
+            beta1: None,
+            beta2: None,
+            eps: None,
+            momentum: None,
+            nesterov: None,
+            matrices: None,
             weight_decay: 0.1,
             clip: 1.0,
             skip_nonfinite: 0,
@@ -220,36 +252,10 @@ impl TrainRequest {
     /// A field has a value out of its range.
     pub fn resolved(&self) -> Result<TrainRequest, Error> {
         let parallel = parallel::print(&self.parallel()?);
-        let min_lr = Some(self.min_lr.unwrap_or(self.lr / 10.0));
-        let request =
-            TrainRequest { parallel, mbs: None, sp: None, zero: None, schedule: None, min_lr, ..self.clone() };
+        let request = TrainRequest { parallel, mbs: None, sp: None, zero: None, schedule: None, ..self.clone() };
+        let request = request.with_settings()?;
         request.check()?;
         Ok(request)
-    }
-
-    /// Returns the learning-rate schedule.
-    pub fn learning_rate(&self) -> LearningRate {
-        let floor = self.min_lr.unwrap_or(self.lr / 10.0);
-        LearningRate { peak: self.lr, warmup_steps: self.warmup, total_steps: self.steps, floor }
-    }
-
-    /// Returns the optimizer. Its other settings are those of [`Optimizer::default`].
-    ///
-    /// # Errors
-    /// The update rule is unknown.
-    pub fn optimizer(&self) -> Result<Optimizer, Error> {
-        let clip = (self.clip > 0.0).then_some(self.clip);
-        let mut optimizer = match self.optimizer.as_str() {
-            "adamw" => Optimizer::default(),
-            "sgd" => Optimizer { kind: OptimizerKind::Sgd { momentum: 0.0, weight_decay: 0.0 }, clip },
-            "muon" => Optimizer { kind: OptimizerKind::muon(), clip },
-            other => {
-                let error = option(format!("there is no optimizer `{other}`"));
-                return Err(error.help("--optimizer is adamw, muon or sgd"));
-            }
-        };
-        *optimizer.kind.weight_decay_mut() = self.weight_decay;
-        Ok(Optimizer { clip, ..optimizer })
     }
 
     /// Checks that the trace can be recorded, before the run rather than at its end.
@@ -269,14 +275,14 @@ impl TrainRequest {
 
     fn check(&self) -> Result<(), Error> {
         precision(&self.precision)?;
-        self.optimizer()?;
         check_backend(&self.backend)?;
         Comm::parse(&self.comm)?;
         sums(self.sums.as_deref())?;
         Faults::parse(self.inject.as_deref())?;
         self.check_trace()?;
         let counts = [("steps", self.steps), ("seq", self.seq), ("global_batch", self.global_batch)];
-        for (name, value) in counts.into_iter().chain([("keep_last", self.keep_last)]) {
+        let others = [("keep_last", self.keep_last), ("decay_steps", self.decay_steps.unwrap_or(1))];
+        for (name, value) in counts.into_iter().chain(others) {
             if value == 0 {
                 return Err(option(format!("`{name}` is 0, but must be 1 or more")));
             }
@@ -322,7 +328,8 @@ fn default_mbs(global_batch: u64, parallel: &ParallelConfig) -> u64 {
     (1..=8).rev().filter(|mbs| rank.is_multiple_of(*mbs)).find(fills).unwrap_or(1)
 }
 
-fn option(message: String) -> Error {
+/// An error of an option.
+pub(super) fn option(message: String) -> Error {
     Error::input(Code::BadOption, message).help("meshwright train --help lists the options and their values")
 }
 

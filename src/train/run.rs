@@ -103,7 +103,7 @@ fn run_on<P: Platform>(
     let memory = check(&compiled, &place)?;
     let data = Data::load(&request, tokens, memory.left)?;
     let samples = data.samples((feed.seq as usize, feed.vocabulary), request.seed)?;
-    let fixed = fixed(&request, &source, &data);
+    let fixed = fixed(&request, &source, &data)?;
     // Of several processes the first one alone writes what is not a rank's, and verifies what it resumes from.
     let is_first = platform.is_first();
     let lock = is_first.then(|| Lock::take(&request.out)).transpose()?;
@@ -117,7 +117,7 @@ fn run_on<P: Platform>(
     }
     from.iter().try_for_each(|from| from.load(&mut executor)).map_err(refused)?;
     weights.iter().try_for_each(|weights| weights.load(&mut executor))?;
-    let mut header = header(&request, parallel, &compiled, &data, &feed, microbatches);
+    let mut header = header(&request, parallel, &compiled, &data, &feed, microbatches)?;
     header.place = place.text;
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
     let origin = origin(&request, &source);
@@ -283,7 +283,7 @@ impl<P: Platform> TrainingRun<'_, P> {
     /// non-finite loss of an update that was done, the step is recorded before the run ends.
     fn step(&mut self, step: u64) -> Result<StepRecord, Error> {
         let clock = Instant::now();
-        let lr = self.request.learning_rate().at(step - 1);
+        let lr = self.header.learning_rate.at(step - 1);
         let ahead = self.ahead.take().filter(|(first, _)| *first == self.samples);
         let read = || self.feed.step(&self.data.train, self.samples, self.microbatches, u64::MAX);
         let mut input = ahead.map_or_else(read, |(_, input)| input)?;

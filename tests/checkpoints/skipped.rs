@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// The optimizers: with and without states, with and without clipping.
 fn optimizers() -> [Optimizer; 6] {
-    let sgd = |momentum| OptimizerKind::Sgd { momentum, weight_decay: 0.1 };
+    let sgd = |momentum| OptimizerKind::Sgd { momentum, nesterov: momentum > 0.0, weight_decay: 0.1 };
     [
         Optimizer::default(),
         Optimizer { clip: None, ..Optimizer::default() },

@@ -71,7 +71,8 @@ pub(crate) fn case(
     schedule: impl Fn(&mut Random) -> Schedule,
 ) -> Case {
     let clip = r.chance(50).then_some(0.5);
-    let sgd = OptimizerKind::Sgd { momentum: if r.chance(50) { 0.9 } else { 0.0 }, weight_decay: 0.1 };
+    let momentum = if r.chance(50) { 0.9 } else { 0.0 };
+    let sgd = OptimizerKind::Sgd { momentum, nesterov: momentum > 0.0 && r.chance(50), weight_decay: 0.1 };
     let adamw = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
     let kind = if r.chance(50) { sgd } else { adamw };
     Case {

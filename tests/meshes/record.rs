@@ -29,7 +29,7 @@ pub(crate) struct Record {
 
 /// Plain gradient descent, neither decayed nor clipped.
 pub(crate) fn sgd() -> Optimizer {
-    Optimizer { kind: OptimizerKind::Sgd { momentum: 0.0, weight_decay: 0.0 }, clip: None }
+    Optimizer { kind: OptimizerKind::Sgd { momentum: 0.0, nesterov: false, weight_decay: 0.0 }, clip: None }
 }
 
 /// Runs a program, whose tensors get their places here, on the virtual devices of the model's mesh, some in several processes.

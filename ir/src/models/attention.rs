@@ -84,13 +84,13 @@ impl Latent {
         }
         let from = if self.query_rank.is_some() { "lq" } else { "h" };
         weights.extend([
-            Weight::normal("wqn", &format!("{from} g r dn"), deviation),
-            Weight::normal("wqr", &format!("{from} g r dr"), deviation),
-            Weight::normal("wdkv", "h lk", deviation),
+            Weight::normal("wqn", &format!("{from} g r dn"), deviation).part_of("q_b"),
+            Weight::normal("wqr", &format!("{from} g r dr"), deviation).part_of("q_b"),
+            Weight::normal("wdkv", "h lk", deviation).part_of("kv_a"),
             Weight::constant("kv_norm", "lk", 1.0),
-            Weight::normal("wkn", "lk g dn", deviation),
-            Weight::normal("wkr", "h dr", deviation),
-            Weight::normal("wv", "lk g dv", deviation),
+            Weight::normal("wkn", "lk g dn", deviation).part_of("kv_b"),
+            Weight::normal("wkr", "h dr", deviation).part_of("kv_a"),
+            Weight::normal("wv", "lk g dv", deviation).part_of("kv_b"),
             Weight::normal("wo", "g r dv h", residual),
         ]);
         weights

@@ -22,17 +22,25 @@ pub struct Weight {
     pub dims: String,
     /// Its initializer.
     pub init: Init,
+    /// The matrix of which it is a part: [`Param::part_of`].
+    pub part_of: Option<&'static str>,
 }
 
 impl Weight {
     /// A matrix with normal initial numbers.
     pub fn normal(name: impl Into<Cow<'static, str>>, dims: &str, deviation: f64) -> Weight {
-        Weight { name: name.into(), dims: dims.to_string(), init: Init::Normal(deviation) }
+        Weight { name: name.into(), dims: dims.to_string(), init: Init::Normal(deviation), part_of: None }
     }
 
     /// A gain (1) or a bias (0).
     pub fn constant(name: impl Into<Cow<'static, str>>, dims: &str, value: f64) -> Weight {
-        Weight { name: name.into(), dims: dims.to_string(), init: Init::Constant(value) }
+        Weight { name: name.into(), dims: dims.to_string(), init: Init::Constant(value), part_of: None }
+    }
+
+    /// The same as a part of a matrix, along its last dim.
+    #[must_use]
+    pub fn part_of(self, whole: &'static str) -> Weight {
+        Weight { part_of: Some(whole), ..self }
     }
 
     /// True for matrices: weight decay applies to them, but not to gains and biases, as in the training of GPT-3 and its
@@ -102,6 +110,7 @@ impl Draft {
             init: weight.init,
             decay: weight.decay(),
             frozen: false,
+            part_of: weight.part_of.map(str::to_string),
             comments: Vec::new(),
             span: Span::default(),
         });

@@ -125,11 +125,14 @@ impl OpDef for AdamW {
 }
 
 /// `sgd(%w, %g, %clip, %lr) -> w`, or with momentum `sgd(%w, %g, %m, %clip, %lr) -> w, m`, as PyTorch defines it. With
-/// `g' = clip g + weight_decay w`: `m = momentum m + g'`, `w = w - lr m`; without momentum `w = w - lr g'`.
+/// `g' = clip g + weight_decay w`: `m = momentum m + g'`, `w = w - lr m`; without momentum `w = w - lr g'`. With `nesterov=true`
+/// the step looks ahead by one more decay: `w = w - lr (g' + momentum m)`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sgd {
     /// Decay of the velocity; 0: no velocity.
     pub momentum: f64,
+    /// The step has Nesterov's momentum, if there is a velocity.
+    pub nesterov: bool,
     /// Weight decay, added to the gradient.
     pub weight_decay: f64,
 }
@@ -139,7 +142,8 @@ impl Sgd {
     pub const NAMES: &'static [&'static str] = &["sgd"];
 
     pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Sgd, String> {
-        Ok(Sgd { momentum: attrs.float("momentum")?, weight_decay: attrs.float("weight_decay")? })
+        let (momentum, weight_decay) = (attrs.float("momentum")?, attrs.float("weight_decay")?);
+        Ok(Sgd { momentum, nesterov: attrs.flag("nesterov")?, weight_decay })
     }
 
     /// True if it has a velocity state.
@@ -154,7 +158,8 @@ impl OpDef for Sgd {
     }
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
-        vec![("momentum", Attr::Float(self.momentum)), ("weight_decay", Attr::Float(self.weight_decay))]
+        let numbers = [("momentum", Attr::Float(self.momentum)), ("weight_decay", Attr::Float(self.weight_decay))];
+        numbers.into_iter().chain(self.nesterov.then(|| ("nesterov", Attr::flag(true)))).collect()
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -167,9 +172,14 @@ impl OpDef for Sgd {
         if self.has_momentum() { "*, *, *, (), () -> *, *" } else { "*, *, (), () -> *" }.to_string()
     }
 
-    /// Per element: clip one, decay two, momentum two, step two.
+    /// Per element: clip one, decay two, momentum two, and two more of Nesterov's, step two.
     fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        if self.has_momentum() { 7 * operands[0].elements() } else { 5 * operands[0].elements() }
+        let each = match (self.has_momentum(), self.nesterov) {
+            (true, true) => 9,
+            (true, false) => 7,
+            (false, _) => 5,
+        };
+        each * operands[0].elements()
     }
 
     fn updates(&self) -> &'static [usize] {

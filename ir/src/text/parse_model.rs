@@ -39,6 +39,7 @@ impl<'s> Parser<'s> {
             init: Init::Constant(0.0),
             decay: false,
             frozen: false,
+            part_of: None,
             comments,
             span: start,
         };
@@ -59,8 +60,9 @@ impl<'s> Parser<'s> {
             "init" => param.init = self.init()?,
             "decay" => param.decay = self.truth()?,
             "frozen" => param.frozen = self.truth()?,
+            "part_of" => param.part_of = Some(self.take(Kind::Ident, "the name of a matrix")?.to_string()),
             _ => {
-                let known = ["init".to_string(), "decay".to_string(), "frozen".to_string()];
+                let known = ["init", "decay", "frozen", "part_of"].map(str::to_string);
                 let message = format!("a parameter has no attribute `{name}`");
                 return Err(self.unknown(Code::UnknownAttribute, span, message, name, &known));
             }

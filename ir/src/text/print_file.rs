@@ -70,7 +70,8 @@ fn print_param(printer: &Printer<'_>, param: &Param) -> String {
     let ty = printer.ty(&param.ty, &Default::default());
     let (comments, decay) = (print_comments(&param.comments, ""), param.decay);
     let frozen = if param.frozen { " frozen=true" } else { "" };
-    format!("{comments}param {name}: {ty} init={init} decay={decay}{frozen}\n")
+    let part_of = param.part_of.as_ref().map_or(String::new(), |whole| format!(" part_of={whole}"));
+    format!("{comments}param {name}: {ty} init={init} decay={decay}{frozen}{part_of}\n")
 }
 
 /// `%layer[32].w1`; the number is the count in a declaration and the instance elsewhere.

@@ -177,7 +177,7 @@ fn declare(model: &mut Model, array: &str, chosen: &[Adapted]) {
             if !known {
                 let (name, field, ty) = (array.to_string(), Some(field), ty.clone());
                 let (decay, frozen, comments, span) = (true, false, Vec::new(), Span::default());
-                model.params.push(Param { name, field, count, ty, init, decay, frozen, comments, span });
+                model.params.push(Param { name, field, count, ty, init, decay, frozen, part_of: None, comments, span });
             }
         }
     }

@@ -128,7 +128,7 @@ fn the_step_graph_makes_norm_and_clip() {
     assert_eq!(names(&clipped, &clipped[SectionKind::F].ret), ["norm", "clip"]);
     let ops = |graph: &Block| -> Vec<&str> { graph[SectionKind::F].stmts.iter().map(|s| s.op.name()).collect() };
     assert_eq!(ops(&clipped), ["sqrt", "clip_factor"]);
-    let kind = OptimizerKind::Sgd { momentum: 0.0, weight_decay: 0.0 };
+    let kind = OptimizerKind::Sgd { momentum: 0.0, nesterov: false, weight_decay: 0.0 };
     let model = differentiate(one_block(|_| Ok(())), &Optimizer { kind, clip: None }).unwrap();
     assert_eq!(ops(&model.step.as_ref().unwrap().graph), ["sqrt", "scale", "shift"]);
     assert_eq!(updates(block(&model, "f")), ["w.sq = sum_squares(w.grad)", "w = sgd(w w.grad clip lr)"]);

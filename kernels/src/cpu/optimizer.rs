@@ -36,6 +36,8 @@ pub struct Sgd {
     pub lr: f32,
     /// Decay of the velocity.
     pub momentum: f32,
+    /// The step looks ahead by one more decay of the velocity, if there is one.
+    pub nesterov: bool,
     /// Coupled decay: `weight_decay w` is added to the gradient.
     pub weight_decay: f32,
     /// Multiplies the gradient.
@@ -72,7 +74,8 @@ pub fn adamw(w: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32], settings: &
 }
 
 /// One step of stochastic gradient descent as PyTorch defines it: `velocity = momentum velocity + g` and
-/// `w -= lr velocity`, or `w -= lr g` without velocity. Nothing changes unless `scale` is above 0.
+/// `w -= lr velocity`, or `w -= lr g` without velocity. Nesterov's step is `w -= lr (g + momentum velocity)`. Nothing changes
+/// unless `scale` is above 0.
 ///
 /// # Panics
 /// If the sizes differ.
@@ -84,6 +87,7 @@ pub fn sgd(w: &mut [f32], g: &[f32], velocity: Option<&mut [f32]>, settings: &Sg
     }
     let parts = (Rows(w, 1), Rows(g, 1), velocity.map(|m| Rows(m, 1)));
     par.rows(n, 3, parts, &|_, (w, g, velocity)| match velocity {
+        Some(velocity) if settings.nesterov => nesterov_run(w.0, g.0, velocity.0, settings),
         Some(velocity) => momentum_run(w.0, g.0, velocity.0, settings),
         None => sgd_run(w.0, g.0, settings),
     });
@@ -132,10 +136,19 @@ simd! {
     }
 
     fn momentum_run(w: &mut [f32], g: &[f32], velocity: &mut [f32], settings: &Sgd) {
-        let Sgd { lr, momentum, weight_decay, scale } = *settings;
+        let Sgd { lr, momentum, weight_decay, scale, .. } = *settings;
         for ((w, &g), velocity) in w.iter_mut().zip(g).zip(velocity) {
             *velocity = momentum * *velocity + (g * scale + weight_decay * *w);
             *w -= lr * *velocity;
+        }
+    }
+
+    fn nesterov_run(w: &mut [f32], g: &[f32], velocity: &mut [f32], settings: &Sgd) {
+        let Sgd { lr, momentum, weight_decay, scale, .. } = *settings;
+        for ((w, &g), velocity) in w.iter_mut().zip(g).zip(velocity) {
+            let g = g * scale + weight_decay * *w;
+            *velocity = momentum * *velocity + g;
+            *w -= lr * (g + momentum * *velocity);
         }
     }
 
@@ -203,9 +216,9 @@ mod tests {
 
     #[test]
     fn sgd_follows_its_definition() {
-        let settings = Sgd { lr: 0.1, momentum: 0.9, weight_decay: 0.01, scale: 2.0 };
         for n in [0, 1, 100] {
-            for momentum in [false, true] {
+            for (momentum, nesterov) in [(false, false), (true, false), (true, true)] {
+                let settings = Sgd { lr: 0.1, momentum: 0.9, nesterov, weight_decay: 0.01, scale: 2.0 };
                 let (mut w, mut velocity) = (normals(n, 1), vec![0.0; n]);
                 let (mut exact_w, mut exact_v) = (doubles(&w), vec![0.0; n]);
                 for step in 0..3 {
@@ -214,7 +227,7 @@ mod tests {
                     for i in 0..n {
                         let g = 2.0 * f64::from(g[i]) + 0.01 * exact_w[i];
                         exact_v[i] = if momentum { 0.9 * exact_v[i] + g } else { g };
-                        exact_w[i] -= 0.1 * exact_v[i];
+                        exact_w[i] -= 0.1 * if nesterov { g + 0.9 * exact_v[i] } else { exact_v[i] };
                     }
                 }
                 assert_close(&w, &exact_w, 1e-6);

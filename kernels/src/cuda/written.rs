@@ -134,7 +134,7 @@ impl Definitions {
 pub mod texts {
     /// The text of `adamw`, which leaves a copy of the weights where `COPIES` is defined.
     pub const ADAMW: &str = concat!(include_str!("written/copy.cu"), include_str!("written/adamw.cu"));
-    /// The text of `sgd` and `sgd_momentum`, with copies alike.
+    /// The text of `sgd`, `sgd_momentum` and `sgd_nesterov`, with copies alike.
     pub const SGD: &str = concat!(include_str!("written/copy.cu"), include_str!("written/sgd.cu"));
     /// The text of `square_chunks` and `square_sum`.
     pub const SQUARES: &str = include_str!("written/squares.cu");

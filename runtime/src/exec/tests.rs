@@ -94,7 +94,18 @@ fn build(mesh: Mesh) -> Built {
     let (name, field, count) = ("w".to_string(), None, None);
     let (comments, span) = (Vec::new(), Span::default());
     let weight = ty(&[1, 2], &[]);
-    model.params.push(Param { name, field, count, ty: weight, init, decay: false, frozen: false, comments, span });
+    model.params.push(Param {
+        name,
+        field,
+        count,
+        ty: weight,
+        init,
+        decay: false,
+        frozen: false,
+        part_of: None,
+        comments,
+        span,
+    });
 
     let mut linear = Block { name: "linear".to_string(), ..Block::default() };
     let [x, w, y, dy, grad, g, sq, clip, lr] = [
@@ -162,7 +173,7 @@ fn build(mesh: Mesh) -> Built {
     let mut reduce = reduced_over(dp.clone(), grad, g);
     reduce.push(stmt(SumSquares, &[g], &[sq]));
     built.body(("lR", R, lin), &linear, &[(grad, Gradient)], reduce, [&[sq], &[g]]);
-    let update = stmt(Sgd { momentum: 0.0, weight_decay: 0.0 }, &[w, g, clip, lr], &[w]);
+    let update = stmt(Sgd { momentum: 0.0, nesterov: false, weight_decay: 0.0 }, &[w, g, clip, lr], &[w]);
     let args = [(g, Saved), (w, Source::Param), (clip, Scalar), (lr, Scalar)];
     built.body(("lU", U, lin), &linear, &args, vec![update], [&[], &[]]);
     let squares = stmt(eq("b n, b n -> ()"), &[z, z], &[loss]);

@@ -116,7 +116,10 @@ fn micro_batches_do_not_change_the_step() {
 
 #[test]
 fn training_lowers_the_loss() {
-    let sgd = |momentum| Optimizer { kind: OptimizerKind::Sgd { momentum, weight_decay: 0.0 }, clip: Some(1.0) };
+    let sgd = |momentum| Optimizer {
+        kind: OptimizerKind::Sgd { momentum, nesterov: false, weight_decay: 0.0 },
+        clip: Some(1.0),
+    };
     for (optimizer, lr) in [(Optimizer::default(), 0.02), (sgd(0.0), 0.5), (sgd(0.9), 0.1)] {
         let model = model_of(LLAMA, 2, &optimizer);
         let mut reference = Reference::<f32>::new(&model, 3);

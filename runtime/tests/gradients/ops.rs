@@ -52,6 +52,7 @@ fn one_op(case: &Case) -> Model {
             init: Init::Normal(1.0),
             decay: false,
             frozen: false,
+            part_of: None,
             comments: Vec::new(),
             span: Span::default(),
         });

@@ -233,6 +233,12 @@ const NUMBERS: &[Row] = &[
         &["f32[311]", "f32[311]"],
         momentum,
     ),
+    (
+        "sgd momentum=0.9, weight_decay=0.1, nesterov=true",
+        &["f32[311]", "f32[311]", "f32[311]", SCALAR, SCALAR],
+        &["f32[311]", "f32[311]"],
+        momentum,
+    ),
     ("sum_squares", &["T[1]"], &["f32[]"], random),
     ("sum_squares", &["T[37, 1009]"], &["f32[]"], random),
     ("absmax block=\"2 all\"", &["T[6, 5]"], &["f32[3, 1]"], random),

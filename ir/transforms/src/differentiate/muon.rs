@@ -28,10 +28,16 @@ pub(super) struct Matrix {
     rank: usize,
     /// Dims of which every element has a matrix.
     many: Vec<usize>,
-    /// Dims of the smaller side.
-    small: Vec<usize>,
-    /// Size of the larger side.
-    large: u64,
+    /// The side that products sum.
+    rows: Side,
+    columns: Side,
+}
+
+/// A side of a matrix.
+#[derive(Clone, PartialEq, Debug)]
+struct Side {
+    dims: Vec<usize>,
+    size: u64,
 }
 
 impl Matrix {
@@ -63,22 +69,44 @@ impl Matrix {
         if rows.is_empty() || columns.is_empty() || rows.len() + columns.len() + many.len() < own.len() {
             return None;
         }
-        let size = |places: &[usize]| places.iter().map(|&place| block.ty(param).dims[place].size).product::<u64>();
-        let key = |places: &Vec<usize>| (size(places), places.len());
-        let (small, large) = if key(&rows) <= key(&columns) { (rows, columns) } else { (columns, rows) };
-        Some(Matrix { rank: own.len(), many, small, large: size(&large) })
+        let side = |dims: Vec<usize>| {
+            let size = dims.iter().map(|&place| block.ty(param).dims[place].size).product();
+            Side { dims, size }
+        };
+        Some(Matrix { rank: own.len(), many, rows: side(rows), columns: side(columns) })
+    }
+
+    /// The matrix of these parts, which are joined along their last dim; `None` if that is none of the columns, or if the parts differ
+    /// in another dim.
+    pub(super) fn joined(parts: &[&Matrix]) -> Option<Matrix> {
+        let first = *parts.first()?;
+        let is_like = |other: &&Matrix| {
+            let dims = |matrix: &Matrix| (matrix.many.clone(), matrix.rows.clone(), matrix.columns.dims.clone());
+            other.rank == first.rank && dims(other) == dims(first)
+        };
+        let is_whole = parts.iter().all(is_like) && first.columns.dims.contains(&(first.rank - 1));
+        let size = parts.iter().map(|part| part.columns.size).sum();
+        is_whole.then(|| Matrix { columns: Side { size, ..first.columns.clone() }, ..first.clone() })
+    }
+
+    /// The smaller side and the larger one.
+    fn sides(&self) -> [&Side; 2] {
+        let key = |side: &Side| (side.size, side.dims.len());
+        if key(&self.rows) <= key(&self.columns) { [&self.rows, &self.columns] } else { [&self.columns, &self.rows] }
     }
 
     /// Labels of all dims, those of the smaller side with another letter.
     fn labels(&self, small: char) -> String {
-        let label = |place: usize| format!("{}{place}", if self.small.contains(&place) { small } else { 'x' });
+        let label =
+            |place: usize| format!("{}{place}", if self.sides()[0].dims.contains(&place) { small } else { 'x' });
         (0..self.rank).map(label).collect::<Vec<_>>().join(" ")
     }
 
     /// Labels of the products of the smaller side with itself.
     fn square(&self, letters: [char; 2]) -> String {
-        let small =
-            letters.into_iter().flat_map(|letter| self.small.iter().map(move |place| format!("{letter}{place}")));
+        let small = letters
+            .into_iter()
+            .flat_map(|letter| self.sides()[0].dims.iter().map(move |place| format!("{letter}{place}")));
         self.many.iter().map(|place| format!("x{place}")).chain(small).collect::<Vec<_>>().join(" ")
     }
 
@@ -108,6 +136,6 @@ impl Matrix {
             let terms = [b.one(first.clone(), &[x])?, b.one(product.clone(), &[polynomial, x])?];
             x = b.one(Binary::of(BinaryKind::Add), &terms)?;
         }
-        b.one(Unary(UnaryKind::Scale(RMS * (self.large as f64).sqrt())), &[x])
+        b.one(Unary(UnaryKind::Scale(RMS * (self.sides()[1].size as f64).sqrt())), &[x])
     }
 }

@@ -7,14 +7,15 @@ use ir::entity::{EntitySet, SecondaryMap};
 use ir::graph::{Arg, ArgKind, Block, Call, Model, ParamInstance, ResultKind, Section, SectionKind, Span, Step, Stmt};
 use ir::ids::{BlockId, Value};
 use ir::ops::{
-    AdamW, Binary, BinaryKind, Builder, ClipFactor, Compare, CompareKind, Op, Sgd, SumSquares, Unary, UnaryKind,
+    AdamW, Binary, BinaryKind, Builder, ClipFactor, Compare, CompareKind, Concat, Op, Sgd, Slice, SumSquares, Unary,
+    UnaryKind,
 };
-use ir::optimizer::{Optimizer, OptimizerKind};
+use ir::optimizer::{Matrices, Optimizer, OptimizerKind};
 use ir::types::{DType, Dims, Type};
 use std::collections::HashSet;
 
 /// The binding of a parameter argument of a block, from the calls of the block.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct Binding {
     /// The argument.
     param: Value,
@@ -22,6 +23,8 @@ pub(super) struct Binding {
     owned: bool,
     /// Weight decay applies.
     decay: bool,
+    /// The matrix of which it is a part.
+    part_of: Option<String>,
 }
 
 /// The parameters of every block that its calls leave as they are.
@@ -63,7 +66,7 @@ pub(super) fn bindings(model: &Model) -> Result<SecondaryMap<BlockId, Vec<Bindin
             if known.is_empty() {
                 *known = run;
             } else if let Some((_, other)) = known.iter().zip(&run).find(|(a, b)| a != b) {
-                let what = "are updated by an earlier call or decay";
+                let what = "are updated by an earlier call, decay, or are parts of a matrix";
                 return Err(disagreement(&model.blocks[call.block], other.param, what));
             }
         }
@@ -71,7 +74,7 @@ pub(super) fn bindings(model: &Model) -> Result<SecondaryMap<BlockId, Vec<Bindin
     for (id, block) in &model.blocks {
         if !model.calls.iter().any(|call| call.block == id) {
             let trained = block.args_of(ArgKind::Param).filter(|&param| block.gradient_of(param).is_some());
-            bindings[id] = trained.map(|param| Binding { param, owned: true, decay: false }).collect();
+            bindings[id] = trained.map(|param| Binding { param, owned: true, decay: false, part_of: None }).collect();
         }
     }
     Ok(bindings)
@@ -82,7 +85,10 @@ fn run_bindings(model: &Model, call: &Call, instance: u32, owned: &mut HashSet<P
     let bound = block.args_of(ArgKind::Param).zip(model.call_params(call, instance));
     let trained = bound.filter(|&(param, _)| block.gradient_of(param).is_some());
     trained
-        .map(|(param, bound)| Binding { param, owned: owned.insert(bound), decay: model.params[bound.0].decay })
+        .map(|(param, bound)| {
+            let of = &model.params[bound.0];
+            Binding { param, owned: owned.insert(bound), decay: of.decay, part_of: of.part_of.clone() }
+        })
         .collect()
 }
 
@@ -105,23 +111,33 @@ pub(super) fn update(
     optimizer: &Optimizer,
     dims: &Dims,
 ) -> Result<(), String> {
-    let owned: Vec<Binding> = bindings.iter().filter(|binding| binding.owned).copied().collect();
+    let owned: Vec<Binding> = bindings.iter().filter(|binding| binding.owned).cloned().collect();
     if owned.is_empty() {
         return Ok(());
     }
     let is_scaled = owned.iter().any(|binding| block.ty(binding.param).dtype == DType::F16);
-    let rules: Vec<Rule> = owned.iter().map(|binding| Rule::of(block, *binding, &optimizer.kind, dims)).collect();
+    let rules: Vec<Rule> = owned.iter().map(|binding| Rule::of(block, binding, &optimizer.kind, dims)).collect();
     let mut scalars = Scalars::add(block, &rules, is_scaled)?;
     let mut builder = Builder::new(block);
     let squares = sum_squares(&mut builder, &owned, scalars.inv_scale)?;
     if let Some(inv_scale) = scalars.inv_scale {
         scalars.clip = builder.one(Binary::of(BinaryKind::Mul), &[scalars.clip, inv_scale])?;
     }
-    if rules.iter().any(|rule| matches!(rule, Rule::Orthogonal { .. })) {
+    if rules.iter().any(|rule| matches!(rule, Rule::Orthogonal(_))) {
         scalars.goes_on = Some(goes_on(&mut builder, scalars.clip)?);
     }
     for (binding, rule) in owned.iter().zip(&rules) {
-        update_parameter(&mut builder, binding.param, &scalars, rule)?;
+        match rule {
+            Rule::AdamW(op) => adamw(&mut builder, binding.param, &scalars, op)?,
+            Rule::Sgd(op) => sgd(&mut builder, binding.param, &scalars, op)?,
+            Rule::Orthogonal(own) => {
+                let parts = own.parts(binding.param, &owned, &rules);
+                // The first part updates all.
+                if parts.first().is_some_and(|(param, _)| *param == binding.param) {
+                    update_matrix(&mut builder, &parts, &scalars)?;
+                }
+            }
+        }
     }
     let stmts = builder.stmts;
     block[SectionKind::U] = Section { stmts, ret: vec![squares], args: Vec::new() };
@@ -132,28 +148,49 @@ pub(super) fn update(
 enum Rule {
     AdamW(AdamW),
     Sgd(Sgd),
-    /// A matrix whose update is its momentum, made orthogonal.
-    Orthogonal {
-        matrix: Matrix,
-        momentum: f64,
-        weight_decay: f64,
-    },
+    Orthogonal(Orthogonal),
+}
+
+/// A matrix, or a part of one, whose update is its momentum, made orthogonal.
+struct Orthogonal {
+    matrix: Matrix,
+    /// The matrix to whose other parts it is joined.
+    part_of: Option<String>,
+    momentum: f64,
+    nesterov: bool,
+    weight_decay: f64,
+}
+
+impl Orthogonal {
+    /// The parameters that are joined to this one, itself among them, in their order.
+    fn parts<'a>(&self, param: Value, owned: &[Binding], rules: &'a [Rule]) -> Vec<(Value, &'a Orthogonal)> {
+        let parts = owned.iter().zip(rules).filter_map(|(binding, rule)| match rule {
+            Rule::Orthogonal(part) => Some((binding.param, part)),
+            Rule::AdamW(_) | Rule::Sgd(_) => None,
+        });
+        let is_joined = |part: &Orthogonal| self.part_of.is_some() && self.part_of == part.part_of;
+        parts.filter(|(other, part)| *other == param || is_joined(part)).collect()
+    }
 }
 
 impl Rule {
-    fn of(block: &Block, binding: Binding, kind: &OptimizerKind, dims: &Dims) -> Rule {
+    fn of(block: &Block, binding: &Binding, kind: &OptimizerKind, dims: &Dims) -> Rule {
         let decay = |weight_decay: f64| if binding.decay { weight_decay } else { 0.0 };
         match *kind {
             OptimizerKind::AdamW { beta1, beta2, eps, weight_decay } => {
                 Rule::AdamW(AdamW { beta1, beta2, eps, weight_decay: decay(weight_decay) })
             }
-            OptimizerKind::Sgd { momentum, weight_decay } => {
-                Rule::Sgd(Sgd { momentum, weight_decay: decay(weight_decay) })
+            OptimizerKind::Sgd { momentum, nesterov, weight_decay } => {
+                Rule::Sgd(Sgd { momentum, nesterov, weight_decay: decay(weight_decay) })
             }
-            OptimizerKind::Muon { momentum, weight_decay } => match Matrix::of(block, binding.param, dims) {
-                Some(matrix) => Rule::Orthogonal { matrix, momentum, weight_decay: decay(weight_decay) },
-                None => Rule::of(block, binding, &OptimizerKind::adamw(weight_decay), dims),
-            },
+            OptimizerKind::Muon { momentum, nesterov, matrices, beta1, beta2, eps, weight_decay } => {
+                let weight_decay = decay(weight_decay);
+                let part_of = binding.part_of.clone().filter(|_| matrices == Matrices::Whole);
+                match Matrix::of(block, binding.param, dims) {
+                    Some(matrix) => Rule::Orthogonal(Orthogonal { matrix, part_of, momentum, nesterov, weight_decay }),
+                    None => Rule::AdamW(AdamW { beta1, beta2, eps, weight_decay }),
+                }
+            }
         }
     }
 }
@@ -233,51 +270,98 @@ fn gradient(block: &Block, param: Value) -> Result<Value, String> {
 }
 
 /// Updates a parameter in place. One in less than 32 bits has a master copy in f32, which is updated and rounded.
-fn update_parameter(builder: &mut Builder<'_>, param: Value, scalars: &Scalars, rule: &Rule) -> Result<(), String> {
-    let gradient = gradient(builder.block, param)?;
-    let dtype = builder.ty(param).dtype;
-    let master = if dtype == DType::F32 { param } else { state(builder.block, param, "master")? };
-    let Scalars { clip, lr, step, .. } = *scalars;
-    match rule {
-        Rule::AdamW(op) => {
-            let (m, v) = (state(builder.block, param, "m")?, state(builder.block, param, "v")?);
-            let operands: Vec<Value> = [master, gradient, m, v, clip, lr].into_iter().chain(step).collect();
-            store(builder, op.clone(), &operands, &[master, m, v])?;
-        }
-        Rule::Sgd(op) if op.has_momentum() => {
-            let m = state(builder.block, param, "m")?;
-            store(builder, op.clone(), &[master, gradient, m, clip, lr], &[master, m])?;
-        }
-        Rule::Sgd(op) => store(builder, op.clone(), &[master, gradient, clip, lr], &[master])?,
-        Rule::Orthogonal { matrix, momentum, weight_decay } => {
-            let m = state(builder.block, param, "m")?;
-            let update = momentum_of(builder, [m, gradient], scalars, *momentum)?;
-            let update = matrix.orthogonal(builder, update)?;
-            let step = Sgd { momentum: 0.0, weight_decay: *weight_decay };
-            let goes_on = scalars.goes_on.unwrap_or(clip);
-            store(builder, step, &[master, update, goes_on, lr], &[master])?;
-        }
+fn adamw(builder: &mut Builder<'_>, param: Value, scalars: &Scalars, op: &AdamW) -> Result<(), String> {
+    let (gradient, master) = (gradient(builder.block, param)?, master(builder.block, param)?);
+    let (m, v) = (state(builder.block, param, "m")?, state(builder.block, param, "v")?);
+    let operands = [master, gradient, m, v, scalars.clip, scalars.lr].into_iter().chain(scalars.step);
+    store(builder, op.clone(), &operands.collect::<Vec<Value>>(), &[master, m, v])?;
+    round(builder, master, param)
+}
+
+/// The same by gradient descent.
+fn sgd(builder: &mut Builder<'_>, param: Value, scalars: &Scalars, op: &Sgd) -> Result<(), String> {
+    let (gradient, master) = (gradient(builder.block, param)?, master(builder.block, param)?);
+    let m = op.has_momentum().then(|| state(builder.block, param, "m")).transpose()?;
+    let operands = [master, gradient].into_iter().chain(m).chain([scalars.clip, scalars.lr]);
+    let into: Vec<Value> = [master].into_iter().chain(m).collect();
+    store(builder, op.clone(), &operands.collect::<Vec<Value>>(), &into)?;
+    round(builder, master, param)
+}
+
+/// The tensor that an update changes: the parameter, or its copy in f32.
+fn master(block: &mut Block, param: Value) -> Result<Value, String> {
+    if block.ty(param).dtype == DType::F32 { Ok(param) } else { state(block, param, "master") }
+}
+
+/// Rounds the copy of a parameter in f32, if it has one.
+fn round(builder: &mut Builder<'_>, master: Value, param: Value) -> Result<(), String> {
+    if master == param {
+        return Ok(());
     }
-    if master != param {
-        store(builder, Unary(UnaryKind::Cast(dtype)), &[master], &[param])?;
+    let dtype = builder.ty(param).dtype;
+    store(builder, Unary(UnaryKind::Cast(dtype)), &[master], &[param])
+}
+
+/// Updates a matrix whose momentum is made orthogonal, or all parts of one, whose momenta are joined for it along their last dim.
+fn update_matrix(builder: &mut Builder<'_>, parts: &[(Value, &Orthogonal)], scalars: &Scalars) -> Result<(), String> {
+    let (mut masters, mut momenta) = (Vec::new(), Vec::new());
+    for &(param, rule) in parts {
+        masters.push(master(builder.block, param)?);
+        let gradient = gradient(builder.block, param)?;
+        let m = state(builder.block, param, "m")?;
+        momenta.push(momentum_of(builder, [m, gradient], scalars, (rule.momentum, rule.nesterov))?);
+    }
+    let updates = orthogonal(builder, parts, &momenta)?;
+    let goes_on = scalars.goes_on.unwrap_or(scalars.clip);
+    for ((&(param, rule), update), master) in parts.iter().zip(updates).zip(masters) {
+        store(builder, descent(rule.weight_decay), &[master, update, goes_on, scalars.lr], &[master])?;
+        round(builder, master, param)?;
     }
     Ok(())
 }
 
-/// Moves a mean to the clipped gradient, `m = m + (1 - momentum) (clip g - m)`, and gives the mean after one more such move
+/// The orthogonal matrix of the momenta of its parts, in these parts.
+fn orthogonal(
+    builder: &mut Builder<'_>,
+    parts: &[(Value, &Orthogonal)],
+    momenta: &[Value],
+) -> Result<Vec<Value>, String> {
+    let matrices: Vec<&Matrix> = parts.iter().map(|(_, rule)| &rule.matrix).collect();
+    if let ([matrix], [momentum]) = (matrices.as_slice(), momenta) {
+        return Ok(vec![matrix.orthogonal(builder, *momentum)?]);
+    }
+    let whole = Matrix::joined(&matrices).ok_or("parts of a matrix differ in more than their last dim")?;
+    let dim = builder.ty(momenta[0]).rank() - 1;
+    let joined = builder.one(Concat { dim }, momenta)?;
+    let update = whole.orthogonal(builder, joined)?;
+    let (mut start, mut updates) = (0, Vec::new());
+    for &momentum in momenta {
+        let length = builder.ty(momentum).dims[dim].size;
+        updates.push(builder.one(Slice { dim, start, length }, &[update])?);
+        start += length;
+    }
+    Ok(updates)
+}
+
+/// Gradient descent without a velocity.
+fn descent(weight_decay: f64) -> Sgd {
+    Sgd { momentum: 0.0, nesterov: false, weight_decay }
+}
+
+/// Moves a mean to the clipped gradient, `m = m + (1 - momentum) (clip g - m)`, and gives it, or the mean after one more such move
 /// (Nesterov's momentum). Each is a step of gradient descent with the rate `momentum - 1` and the decay -1: no scalar is
 /// multiplied with a tensor, so flat shards stay flat.
 fn momentum_of(
     builder: &mut Builder<'_>,
     [m, gradient]: [Value; 2],
     scalars: &Scalars,
-    momentum: f64,
+    (momentum, nesterov): (f64, bool),
 ) -> Result<Value, String> {
     let zero = builder.one(Unary(UnaryKind::Scale(0.0)), &[scalars.lr])?;
     let rate = builder.one(Unary(UnaryKind::Shift(momentum - 1.0)), &[zero])?;
-    let (op, operands) = (Sgd { momentum: 0.0, weight_decay: -1.0 }, [m, gradient, scalars.clip, rate]);
+    let (op, operands) = (descent(-1.0), [m, gradient, scalars.clip, rate]);
     store(builder, op.clone(), &operands, &[m])?;
-    builder.one(op, &operands)
+    if nesterov { builder.one(op, &operands) } else { Ok(m) }
 }
 
 /// Adds the state `%w.<suffix>`: of the parameter's dims, in f32.

@@ -77,6 +77,7 @@ pub(super) fn declare(model: &mut Model, id: BlockId, fields: Vec<String>) {
             init: Init::Constant(NEVER),
             decay: false,
             frozen: false,
+            part_of: None,
             comments: Vec::new(),
             span: Span::default(),
         });

@@ -212,7 +212,7 @@ fn update(op: KernelOp, sizes: &[u64], operands: &'static [usize], updated: &'st
 #[test]
 fn updates_and_casts_in_tiles_are_those_of_the_whole() {
     let adamw = KernelOp::AdamW(AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 });
-    let sgd = KernelOp::Sgd(Sgd { momentum: 0.9, weight_decay: 0.1 });
+    let sgd = KernelOp::Sgd(Sgd { momentum: 0.9, nesterov: false, weight_decay: 0.1 });
     for sizes in [[1, 5], [450, 301]] {
         update(adamw.clone(), &sizes, &[0, 1, 2, 3, 4, 5, 6], &[0, 2, 3, 10]).check(&format!("adamw {sizes:?}"));
         update(sgd.clone(), &sizes, &[0, 1, 2, 3, 4], &[0, 2, 7]).check(&format!("sgd {sizes:?}"));

@@ -147,8 +147,9 @@ fn cases() -> Vec<Case> {
         case(CombineDw, &[&[3, 4, 6, 5], &[3, 4, 6, 2, 5], &[3, 4, 6, 2]], &[2]),
         case(SumSquares, &[&[4, 5]], &[]),
         case(adamw, &[&[4, 5], &[4, 5], &[4, 5], &[4, 5], &[], &[], &[]], &[]),
-        case(Sgd { momentum: 0.0, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[], &[]], &[]),
-        case(Sgd { momentum: 0.9, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[4, 5], &[], &[]], &[]),
+        case(Sgd { momentum: 0.0, nesterov: false, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[], &[]], &[]),
+        case(Sgd { momentum: 0.9, nesterov: false, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[4, 5], &[], &[]], &[]),
+        case(Sgd { momentum: 0.9, nesterov: true, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[4, 5], &[], &[]], &[]),
     ]);
     cases
 }

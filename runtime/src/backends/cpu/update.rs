@@ -41,6 +41,7 @@ pub(super) fn sgd(op: &Sgd) -> KernelFn {
         let settings = optimizer::Sgd {
             lr: call.scalar(scalars + 1),
             momentum: op.momentum as f32,
+            nesterov: op.nesterov,
             weight_decay: op.weight_decay as f32,
             scale: call.scalar(scalars),
         };

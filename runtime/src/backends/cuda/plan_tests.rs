@@ -427,7 +427,8 @@ fn a_kernel_is_as_many_statements_as_it_can_do() {
 fn an_update_leaves_a_copy_of_its_weights_in_another_format() {
     use GroupValue::{Operand, Result};
     let [w, scalar, copy] = [Type::of(DType::F32, &[3, 5]), Type::scalar(DType::F32), Type::of(DType::BF16, &[3, 5])];
-    let (update, cast) = (KernelOp::Sgd(Sgd { momentum: 0.9, weight_decay: 0.0 }), UnaryKind::Cast(DType::BF16));
+    let (update, cast) =
+        (KernelOp::Sgd(Sgd { momentum: 0.9, nesterov: false, weight_decay: 0.0 }), UnaryKind::Cast(DType::BF16));
     let cast = KernelOp::Unary(Unary(cast));
     let mesh = Mesh::default();
     for (read, launches) in [(Result(0), 1), (Result(1), 2)] {

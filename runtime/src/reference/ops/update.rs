@@ -71,10 +71,11 @@ pub(super) fn sgd<R: Real>(op: &Sgd, operands: &[&Tensor<R>]) -> Vec<Tensor<R>> 
     if !is_finite_step(clip) {
         return [Some(&w), tensors.get(2)].into_iter().flatten().map(|&tensor| tensor.clone()).collect();
     }
-    let mut velocity = Tensor::from_fn(&w.dims, |i| g.data[i] * clip + decay * w.data[i]);
-    if let Some(last) = tensors.get(2) {
-        velocity.data.iter_mut().zip(&last.data).for_each(|(v, &last)| *v = momentum * last + *v);
-    }
-    let moved = Tensor::from_fn(&w.dims, |i| w.data[i] - lr * velocity.data[i]);
-    if tensors.len() > 2 { vec![moved, velocity] } else { vec![moved] }
+    let slope = Tensor::from_fn(&w.dims, |i| g.data[i] * clip + decay * w.data[i]);
+    let moved = |step: &Tensor<R>| Tensor::from_fn(&w.dims, |i| w.data[i] - lr * step.data[i]);
+    let Some(last) = tensors.get(2) else { return vec![moved(&slope)] };
+    let velocity = Tensor::from_fn(&w.dims, |i| momentum * last.data[i] + slope.data[i]);
+    let ahead = |i: usize| slope.data[i] + momentum * velocity.data[i];
+    let step = if op.nesterov { Tensor::from_fn(&w.dims, ahead) } else { velocity.clone() };
+    vec![moved(&step), velocity]
 }

@@ -21,7 +21,10 @@ pub(in super::super) fn update(op: &KernelOp, site: &KernelSite<'_>, copy: Optio
     let define = copy.into_iter().fold(define, |define, format| define.tensor("COPY", format));
     let (define, text, name, operands) = match op {
         KernelOp::AdamW(op) => (adamw(op, define), texts::ADAMW, "adamw", &[1, 4, 5, 6][..]),
-        KernelOp::Sgd(op) if op.has_momentum() => (sgd(op, define), texts::SGD, "sgd_momentum", &[1, 3, 4][..]),
+        KernelOp::Sgd(op) if op.has_momentum() => {
+            let name = if op.nesterov { "sgd_nesterov" } else { "sgd_momentum" };
+            (sgd(op, define), texts::SGD, name, &[1, 3, 4][..])
+        }
         KernelOp::Sgd(op) => (sgd(op, define), texts::SGD, "sgd", &[1, 2, 3][..]),
         _ => return None,
     };

@@ -66,7 +66,18 @@ pub(super) fn model() -> Model {
     let (comments, span) = (Vec::new(), Span::default());
     let init = Init::Constant(1.0);
     let (name, decay) = ("w".to_string(), false);
-    model.params.push(Param { name, field: None, count: None, ty: w_type, init, decay, frozen: false, comments, span });
+    model.params.push(Param {
+        name,
+        field: None,
+        count: None,
+        ty: w_type,
+        init,
+        decay,
+        frozen: false,
+        part_of: None,
+        comments,
+        span,
+    });
     let params = vec![ParamRef { name: "w".to_string(), index: ParamIndex::Whole }];
     let (results, args, comments) = (Vec::new(), vec![input], Vec::new());
     model.calls.push(Call { results, block, repeat: None, args, params, slice: None, offload: false, comments, span });
