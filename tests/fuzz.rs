@@ -4,7 +4,7 @@
 //! - `inputs`: every kind of file that a subcommand reads, spoiled, through the built binary.
 //! - `flags`: random flags of every subcommand.
 //! - `faults`: training that is killed, interrupted, or whose reads and writes fail.
-//! - `meshes`: random models on random meshes against one device.
+//! - `meshes`: models of many kinds on random configurations, with every pair of two keys' values, against one device.
 //!
 //! A case is its number: `MESHWRIGHT_FIRST` and `MESHWRIGHT_CASES` choose cases, `MESHWRIGHT_SECONDS` runs as many as there is
 //! time for. A promise that a case breaks (no panic, no internal fault, no hang, at most 2 GiB, a code in every message) fails
@@ -18,6 +18,10 @@ mod faults;
 mod flags;
 #[path = "fuzz/inputs.rs"]
 mod inputs;
+#[path = "fuzz/mesh_models.rs"]
+mod mesh_models;
+#[path = "fuzz/mesh_values.rs"]
+mod mesh_values;
 #[path = "fuzz/meshes.rs"]
 mod meshes;
 #[path = "fuzz/models.rs"]

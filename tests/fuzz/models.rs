@@ -67,7 +67,8 @@ pub(crate) fn random(random: &mut Random) -> Value {
     model
 }
 
-fn merged(base: &Value, over: &Value) -> Value {
+/// The fields of both; those of the second hold.
+pub(crate) fn merged(base: &Value, over: &Value) -> Value {
     let mut fields = base.clone();
     for (name, value) in over.as_object().unwrap() {
         fields[name] = value.clone();

@@ -171,11 +171,6 @@ impl Ended {
         self.status.signal() == Some(number) || self.code() == Some(128 + number)
     }
 
-    /// The code of its first message.
-    pub(crate) fn error_code(&self) -> &str {
-        self.stderr.split(['[', ']']).find(|word| word.starts_with("MW")).unwrap_or("none")
-    }
-
     /// True if a promise is broken: a panic, an internal fault, a hang, too much memory, a message without a code, an
     /// answer that is not a number.
     pub(crate) fn judged(&self) -> Result<(), String> {
