@@ -201,7 +201,7 @@ fn families() -> [(&'static str, Recipe); 5] {
     let parallel = LlamaConfig {
         gated: false,
         activation: Activation::GeluErf,
-        turned: Some(2),
+        rotation: Rotation { turned: Some(2), ..llama.rotation.clone() },
         layer_norm: true,
         parallel: true,
         qkv_bias: true,

@@ -427,7 +427,7 @@ fn what_moves_rows() {
         for pos in [0, -5, i32::MAX, i32::MIN] {
             let mut out = vec![f32::NAN; n - 1];
             let frequencies: Vec<f64> = (0..n / 2).map(|i| 1e4f64.powf(-(i as f64) / 18.0)).collect();
-            let turn = Turn { frequencies: &frequencies, gain: 1.0, inverse: false };
+            let turn = Turn { frequencies: &frequencies, beyond: None, gain: 1.0, inverse: false };
             rope(&x[1..], Heads { heads: 1, d: n - 1 }, &[pos], turn, &mut out, Par(1));
             let half = n / 2;
             let right: Vec<f64> = (0..n - 1)
