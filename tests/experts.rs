@@ -29,7 +29,7 @@ fn recipes() -> Vec<Recipe> {
     };
     let deepseek = LlamaConfig {
         layers: 3,
-        latent: Some(Latent { query_rank: Some(20), key_rank: 16, plain: 4, turned: 2, value: 5 }),
+        latent: Some(Latent { query_rank: Some(20), key_rank: 16, plain: 4, turned: 2, value: 5, score_factor: 1.0 }),
         experts: Some(Experts {
             shared: 24,
             dense: LayerSet::First(1),

@@ -218,6 +218,7 @@ fn declare(model: &mut Model, name: &str, field: Option<&str>, count: Option<u32
         init: Init::Normal(1.0 / (fan_in as f64).sqrt()),
         decay: ty.rank() > 1,
         frozen: false,
+        part_of: None,
         ty,
         comments: Vec::new(),
         span: Span::default(),
