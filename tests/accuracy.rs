@@ -118,8 +118,8 @@ fn chance_of(least: usize, all: usize, chance: f64) -> f64 {
     exactly[least..].iter().sum()
 }
 
-/// Of the runs that stacks are fitted to, as many are in each fifth of the predicted chances of memory, and below each quantile, as the
-/// chances say: within 5 points of a hundred.
+/// Predicted chances of memory are shares of the runs that stacks are fitted to, in each fifth and below each quantile: within 5 points of
+/// a hundred.
 #[test]
 fn chances_of_memory_are_shares_of_runs() {
     let runs = read(include_str!("accuracy/runs.jsonl")).unwrap();

@@ -56,7 +56,7 @@ fn little_memory_that_costs_much_time_is_named() {
     }
 }
 
-/// Where memory does not decide, all chances have the plan, and no table says so.
+/// The plan is the best one at all chances if memory does not decide, and no table says so.
 #[test]
 fn memory_that_is_left_costs_nothing() {
     let request = PlanRequest::new("llama3.2-1b", "h100", 8, 4096, 64);

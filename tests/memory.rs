@@ -123,7 +123,7 @@ fn what_zero_shares_out_is_held_in_parts() {
     }
 }
 
-/// What `estimate` predicts, and the memory of each class of the program with the same stages.
+/// The prediction of `estimate`, and the memory of each class of the program with the same stages.
 fn both(estimator: &Estimator, model: &str, parallel: &str) -> (EstimateReport, Vec<ClassReport>) {
     let (seq, global_batch, precision) = (2048, 16, "bf16".to_string());
     let request = EstimateRequest {
@@ -160,7 +160,7 @@ fn predicted(estimator: &Estimator, model: &str, parallel: &str) -> f64 {
     bytes / classes.iter().map(|class| class.arena).max().unwrap_or(0) as f64
 }
 
-/// Adapters are in layers alone: ranks with an embedding or a head have no more states than others. What each rank holds from step to step is
+/// Adapters are in layers alone: ranks with an embedding or a head have no more states than others. The model states of each rank are
 /// predicted to a thousandth, which scalars and the alignment of tensors take.
 #[test]
 fn states_of_adapters_are_predicted_by_rank() {

@@ -61,9 +61,9 @@ struct Chances<'a> {
 /// The best steps at each of [`CHANCES`], the highest chance first. Chances at which nothing fits are left out, and those that a deadline
 /// cuts off; a request with a fixed margin has none.
 ///
-/// At a lower chance the plan stays the best unless a search finds a configuration that gains a fiftieth of `fastest_s`, the seconds of the
-/// fastest configuration at the request's chance; and what is the best at a chance is the best at all higher
-/// ones that it keeps. Mostly one search therefore answers for all chances below the plan's.
+/// At a lower chance the plan stays the best, unless a search finds one that gains a fiftieth. The gain is over `fastest_s`, the seconds of
+/// the fastest configuration at the request's chance. The best one at a chance is also the best at all higher ones that it keeps. Mostly one
+/// search therefore answers for all chances below the plan's.
 ///
 /// # Errors
 /// The job cannot be opened, as in [`Explorer::new`].
