@@ -92,10 +92,15 @@ pub fn balanced(
     Ok(starts.into_iter().map(|start| start * slices).collect())
 }
 
-/// Returns the most promising partitions of pipelines that no chain is, from the class that `regular.rs` describes. `layers` are
-/// the block instances between the ends of the model.
-pub fn regular(runs: &[RunSeconds], layers: &Range<usize>, pipeline: &Pipeline) -> Vec<Vec<usize>> {
-    regular::regular(runs, layers, pipeline)
+/// Returns the most promising partitions of pipelines that no chain is, from the class that `regular.rs` describes: those of which
+/// less than `most` of the seconds of the partition `own` is expected. `layers` are the block instances between the ends of the model.
+pub fn regular(
+    runs: &[RunSeconds],
+    layers: &Range<usize>,
+    pipeline: &Pipeline,
+    (own, most): (&[usize], f64),
+) -> Vec<Vec<usize>> {
+    regular::regular(runs, layers, pipeline, (own, most))
 }
 
 /// Converts the starts of a configuration (all stages but the first) to block instances. A configuration counts all slices of

@@ -1,6 +1,5 @@
 //! Stage boundaries by predicted time: partitions that are faster than the cost model's own, and a lower bound over all of them.
 
-use super::candidate::Candidate;
 use super::cost_database::CostDatabase;
 use super::error::Error;
 use super::evaluator::Evaluator;
@@ -13,8 +12,9 @@ use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::{self, ScheduleKind};
 use std::sync::Arc;
 
-/// Share of the step that other stages must save to be stated: less is no reason to depart from the default.
-const WORTH_STATING: f64 = 1e-3;
+/// Largest share of the step with the default stages that others may take to be of interest. A plan states stages only where they
+/// save more than predictions can tell apart.
+const WORTH_STATING: f64 = 0.99;
 
 impl Evaluator {
     /// Stage boundaries, in the form of [`ParallelConfig::stages`], with which the step of a configuration is predicted to be
@@ -99,18 +99,19 @@ impl Relaxation<'_> {
 /// Rounding error that a number of layers may have.
 const ROOM: f64 = 1e-6;
 
-impl Candidate<'_> {
-    /// Partitions that may be faster than the default one, in which `hop` seconds lie between stages.
-    fn partitions(&self, open: &Relaxation<'_>, schedule: &ScheduledPipeline, hop: f64) -> Vec<Vec<usize>> {
+impl Relaxation<'_> {
+    /// Partitions that may be faster than the default one.
+    fn partitions(&self, own: &[usize], schedule: &ScheduledPipeline) -> Vec<Vec<usize>> {
         let ScheduledPipeline { kind, ref pipeline } = *schedule;
-        let runs = open.run_seconds();
+        let runs = self.run_seconds();
         if pipeline.placement != Placement::Chain {
-            return regular(&runs, &open.fast.outline.layers, pipeline);
+            return regular(&runs, &self.fast.outline.layers, pipeline, (own, WORTH_STATING));
         }
-        let chain = Chain::new(&runs, pipeline, |rank| ahead(kind, rank, pipeline), kind.splits_backward, hop);
-        let Some((seconds, last)) = chain.fastest() else { return Vec::new() };
-        let first = chain.longest_stages_first(seconds);
-        [last].into_iter().chain(first).collect()
+        let chain = Chain::new(&runs, pipeline, |rank| ahead(kind, rank, pipeline), kind.splits_backward, 0.0);
+        let fastest = chain.fastest().map(|(_, last)| (chain.longest_path(&last), last));
+        let fastest = fastest.filter(|(seconds, _)| *seconds < WORTH_STATING * chain.longest_path(own));
+        let both = |(seconds, last)| [Some(last), chain.longest_stages_first(seconds)].into_iter().flatten().collect();
+        fastest.map_or_else(Vec::new, both)
     }
 }
 
@@ -119,16 +120,20 @@ pub(super) fn faster_stages(database: &CostDatabase, config: &PipelineConfig) ->
     database.in_candidate(config, |candidate| {
         let blocks = database.block_costs(&candidate.block_config()?)?;
         let schedule = ScheduledPipeline::of(&candidate.parallel, candidate.microbatches)?;
+        let own = database.stage_starts(&[], &candidate.block_config()?, &blocks, &schedule.pipeline)?;
+        let partitions = Relaxation::of(&candidate, &blocks).partitions(&own, &schedule);
+        if partitions.is_empty() {
+            return Ok(Arc::default());
+        }
         let seconds = |stages: &[u32]| {
             let parallel = ParallelConfig { stages: stages.to_vec(), ..config.parallel.clone() };
             let staged = database.timeline(&PipelineConfig { parallel, ..config.clone() })?;
-            Ok::<_, Error>((candidate.step(&blocks, &staged).0.seconds, staged.hops.first().copied().unwrap_or(0.0)))
+            Ok::<_, Error>(candidate.step(&blocks, &staged).0.seconds)
         };
-        let (own, hop) = seconds(&[])?;
-        let mut best = (own * (1.0 - WORTH_STATING), Vec::new());
-        for starts in candidate.partitions(&Relaxation::of(&candidate, &blocks), &schedule, hop) {
+        let mut best = (seconds(&[])? * WORTH_STATING, Vec::new());
+        for starts in partitions {
             let stages: Vec<u32> = starts[1..].iter().map(|&start| start as u32).collect();
-            let (step, _) = seconds(&stages)?;
+            let step = seconds(&stages)?;
             if step < best.0 {
                 best = (step, stages);
             }

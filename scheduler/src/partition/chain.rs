@@ -53,7 +53,7 @@ impl Sub for RunSeconds {
 }
 
 /// Relative precision of the bisection.
-const PRECISION: f64 = 1e-4;
+const PRECISION: f64 = 1e-3;
 
 /// A chain of ranks whose stages are open.
 pub struct Chain {
@@ -123,8 +123,8 @@ impl Chain {
         (to == 0).then_some(starts)
     }
 
-    /// The longest path through any rank of a partition.
-    fn longest_path(&self, starts: &[usize]) -> f64 {
+    /// Seconds of the longest path through any rank of a partition.
+    pub fn longest_path(&self, starts: &[usize]) -> f64 {
         let runs = self.before.len() - 1;
         let to = |rank: usize| starts.get(rank + 1).copied().unwrap_or(runs);
         (0..starts.len()).map(|rank| self.path_of(rank, starts[rank], to(rank))).fold(0.0, f64::max)

@@ -15,52 +15,62 @@ const FIRST_SHORTER: Range<i64> = -1..2;
 /// Upper limit on the layers by which the last stage may be shorter: heads of large vocabularies take as long as two or three layers.
 const LAST_SHORTER: i64 = 3;
 
-/// Number of regular partitions that are worth a simulation.
-const KEPT: usize = 4;
-
-/// The most promising regular partitions: those of least lock-step seconds, then those whose slowest rank is fastest. `layers` are
-/// the block instances between the ends of the model.
-pub(super) fn regular(runs: &[RunSeconds], layers: &Range<usize>, pipeline: &Pipeline) -> Vec<Vec<usize>> {
+/// The regular partitions of least lock-step seconds, and whose slowest rank is fastest, if these seconds are less than `most` of
+/// those of `own`. `layers` are the block instances between the ends of the model.
+pub(super) fn regular(
+    runs: &[RunSeconds],
+    layers: &Range<usize>,
+    pipeline: &Pipeline,
+    (own, most): (&[usize], f64),
+) -> Vec<Vec<usize>> {
     let before = sums(runs);
-    let mut scored: Vec<([f64; 2], Vec<usize>)> = Vec::new();
+    let seconds = Seconds { before: &before, pipeline, owners: &pipeline.owners() };
+    let own = seconds.of(own);
+    // The other seconds of a partition only break ties.
+    let below = |own: f64| ([most * own, 0.0], Vec::new());
+    let mut best: [([f64; 2], Vec<usize>); 2] = own.map(below);
     for starts in all(runs.len(), layers, pipeline) {
-        let score = score(&before, &starts, pipeline);
-        if !scored.iter().any(|(_, known)| *known == starts) {
-            scored.push((score, starts));
+        let [lockstep, slowest] = seconds.of(&starts);
+        let keys = [[lockstep, slowest], [slowest, lockstep]];
+        for (key, best) in keys.into_iter().zip(&mut best) {
+            if key[0] < best.0[0] || (key[0] == best.0[0] && key[1] < best.0[1]) {
+                *best = (key, starts.clone());
+            }
         }
     }
-    let mut kept = best_by(&scored, |score| (score[0], score[1]));
-    for starts in best_by(&scored, |score| (score[1], score[0])) {
-        if !kept.contains(&starts) {
-            kept.push(starts);
-        }
-    }
+    let [(_, lockstep), (_, slowest)] = best;
+    let mut kept = vec![lockstep, slowest];
+    kept.dedup();
+    kept.retain(|starts| !starts.is_empty());
     kept
 }
 
-/// Half of the partitions to keep, by one order of their scores.
-fn best_by(scored: &[([f64; 2], Vec<usize>)], key: impl Fn(&[f64; 2]) -> (f64, f64)) -> Vec<Vec<usize>> {
-    let mut order: Vec<usize> = (0..scored.len()).collect();
-    order.sort_by(|&a, &b| {
-        let ((a0, a1), (b0, b1)) = (key(&scored[a].0), key(&scored[b].0));
-        a0.total_cmp(&b0).then(a1.total_cmp(&b1)).then(a.cmp(&b))
-    });
-    order.into_iter().take(KEPT / 2).map(|at| scored[at].1.clone()).collect()
+/// Seconds of a micro-batch in partitions of some block instances.
+struct Seconds<'a> {
+    /// Seconds of the block instances before each.
+    before: &'a [RunSeconds],
+    pipeline: &'a Pipeline,
+    /// Ranks of each stage.
+    owners: &'a [Vec<u32>],
 }
 
-/// Seconds of a micro-batch in lock-step, where each chunk takes as long as its slowest stage, and on the slowest rank.
-fn score(before: &[RunSeconds], starts: &[usize], pipeline: &Pipeline) -> [f64; 2] {
-    let ranks = pipeline.ranks as usize;
-    let end = |stage: usize| starts.get(stage + 1).copied().unwrap_or(before.len() - 1);
-    let seconds = |stage: usize| (before[end(stage)] - before[starts[stage]]).total();
-    let chunks = (0..starts.len()).step_by(ranks);
-    let lockstep =
-        chunks.map(|first| (first..(first + ranks).min(starts.len())).map(seconds).fold(0.0, f64::max)).sum();
-    let mut by_rank = vec![0.0; ranks];
-    for (stage, owners) in pipeline.owners().iter().enumerate() {
-        owners.iter().for_each(|&rank| by_rank[rank as usize] += seconds(stage) / owners.len() as f64);
+impl Seconds<'_> {
+    /// Seconds in lock-step, where each chunk takes as long as its slowest stage, and on the slowest rank.
+    fn of(&self, starts: &[usize]) -> [f64; 2] {
+        let ranks = self.pipeline.ranks as usize;
+        let end = |stage: usize| starts.get(stage + 1).copied().unwrap_or(self.before.len() - 1);
+        let mut by_rank = vec![0.0; ranks];
+        let (mut lockstep, mut longest) = (0.0, 0.0_f64);
+        for (stage, owners) in self.owners.iter().enumerate() {
+            let seconds = (self.before[end(stage)] - self.before[starts[stage]]).total();
+            owners.iter().for_each(|&rank| by_rank[rank as usize] += seconds / owners.len() as f64);
+            longest = longest.max(seconds);
+            if (stage + 1) % ranks == 0 {
+                lockstep += std::mem::take(&mut longest);
+            }
+        }
+        [lockstep, by_rank.into_iter().fold(0.0, f64::max)]
     }
-    [lockstep, by_rank.into_iter().fold(0.0, f64::max)]
 }
 
 /// All regular partitions.
@@ -112,7 +122,8 @@ mod tests {
         let mut runs = vec![layer; 128];
         (runs[0], runs[127]) = (RunSeconds::default(), RunSeconds { f: 0.8, i: 0.8, w: 0.8 });
         let pipeline = Pipeline { chunks: 7, ..Pipeline::new(Placement::Loop, 16, 16) };
-        let best = regular(&runs, &(1..127), &pipeline);
+        let own: Vec<usize> = (0..112).map(|stage| stage * 128 / 112).collect();
+        let best = regular(&runs, &(1..127), &pipeline, (&own, 0.99));
         let lengths = layers_of(&best[0], &(1..127));
         assert_eq!((lengths.len(), lengths.iter().sum::<usize>(), lengths[111]), (112, 126, 0), "{lengths:?}");
         let chunks_with_more = lengths.chunks(16).filter(|chunk| chunk.contains(&2)).count();

@@ -81,6 +81,8 @@ impl Costs<'_> {
                     self.evaluator.floor(&self.fastest(node), &ask()).ok()?
                 }
             }
+            // Where nothing is offloaded the level decides nothing: the larger node's bound is this one's.
+            Level::Offload if known.seconds > 0.0 && !self.space.offload => known,
             _ => self.evaluator.floor(&self.fastest(node), &ask()).ok()?,
         };
         // The bytes that stay on the device of a configuration that offloads in part are not known.
