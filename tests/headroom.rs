@@ -47,7 +47,7 @@ fn little_memory_that_costs_much_time_is_named() {
     assert!(chances[3].gain > 0.9, "{chances:?}");
     let text = plan.explanation(100);
     assert!(text.contains("CHANCE TO FIT") && text.contains("warning   "), "{text}");
-    assert!(text.contains("(--headroom 50)"), "{text}");
+    assert!(text.contains("warning   --headroom 50: "), "{text}");
     // Each row is what a plan with its headroom finds.
     for at in &chances[1..] {
         let other = find(&estimator, &request(100.0 * (1.0 - at.chance)), &|_| {}).unwrap();

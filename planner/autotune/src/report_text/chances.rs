@@ -41,12 +41,12 @@ fn warnings(report: &PlanReport, all: &[AtChance]) -> String {
         if gain > WORTH_WARNING {
             let more = at.device_gib - chosen.fullest().device;
             text += &format!(
-                "warning   {} more on a device, at a chance of {} to fit, shortens the step from {} to {} (--headroom {})\n",
-                gib(more.max(0.0)),
-                share(at.chance),
-                time(chosen.step_time_s),
+                "warning   --headroom {}: {} instead of {}, for {} more on a device (chance to fit {})\n",
+                (100.0 * (1.0 - at.chance)).round(),
                 time(at.step_time_s),
-                (100.0 * (1.0 - at.chance)).round()
+                time(chosen.step_time_s),
+                gib(more.max(0.0)),
+                share(at.chance)
             );
             before = at.step_time_s;
         }

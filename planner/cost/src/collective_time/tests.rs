@@ -248,3 +248,20 @@ fn rows_cross_once() {
     let beside = of(CollectiveKind::Exchange { copies: 8, adjacent: 64 }, 8);
     assert!((beside / of(CollectiveKind::AllToAll, 8) - 0.125).abs() < 0.01, "{beside}");
 }
+
+/// InternEvo, doc/en/train_performance.md: steps of InternLM 7B with optimizer states over all devices, less those within nodes. At most 290
+/// parameters are broadcast, each by one rank.
+#[test]
+fn broadcasts_rank_by_rank_take_what_was_measured() {
+    let (cluster, stack) = (Cluster::find("a100-roce400").unwrap(), Stack::find("internevo-2023").unwrap());
+    let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+    let seconds = |ranks: u64| {
+        platform.broadcast_time(2.0 * 7.3e9, (ranks as f64).min(290.0), Group { ranks, stride: 1 })
+    };
+    for (ranks, measured) in [(64, 0.29), (128, 0.42), (256, 0.93), (512, 1.46), (1024, 2.69)] {
+        let more = seconds(ranks) - seconds(8);
+        assert!((more / measured - 1.0).abs() < 0.25, "{ranks}: {more} s, measured {measured}");
+    }
+    assert_eq!(platform.broadcast_time(0.0, 8.0, Group { ranks: 8, stride: 1 }), 0.0);
+    assert_eq!(platform.broadcast_time(1e9, 8.0, Group { ranks: 1, stride: 1 }), 0.0);
+}
