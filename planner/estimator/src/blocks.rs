@@ -36,7 +36,7 @@ pub(super) struct Outline {
     pub(super) layers: Range<usize>,
     /// Consecutive instances of one block.
     pub(super) spans: Vec<Span>,
-    /// Number of parameters of each distinct block.
+    /// Number of trained parameters of each distinct block.
     pub(super) tensors: Vec<usize>,
     /// Parameters that several instances share.
     pub(super) tied: Vec<Tied>,
@@ -173,7 +173,9 @@ impl Outline {
         let tied = tied.collect();
         let ends = usize::from(runs.len() > 2);
         let (layers, parameters) = (ends..runs.len() - ends, model.parameter_count());
-        let tensors = model.blocks.values().map(|block| block.args_of(ArgKind::Param).count()).collect();
+        let is_trained = |block: &Block, param: &Value| block.gradient_of(*param).is_some();
+        let trained = |block: &Block| block.args_of(ArgKind::Param).filter(|param| is_trained(block, param)).count();
+        let tensors = model.blocks.values().map(trained).collect();
         let spans = spans(&runs, &layers);
         Outline { layers, spans, tensors, tied, parameters, runs, names }
     }

@@ -50,7 +50,7 @@ pub(super) struct StageCost {
     pub(super) end: BlockPeak,
     /// Elements of its parameters on one rank before ZeRO.
     pub(super) elements: Elements,
-    /// Number of parameters.
+    /// Number of trained parameters.
     pub(super) tensors: usize,
     /// Reductions over tp in the forward of its layers.
     pub(super) reductions: TpReductions,
@@ -296,7 +296,7 @@ fn peer(parallel: &ParallelConfig, platform: &Platform<'_>) -> f64 {
 struct Piece<'a> {
     block: usize,
     profile: &'a Profile,
-    /// Number of parameters of an instance.
+    /// Number of trained parameters of an instance.
     tensors: usize,
     /// Number of instances.
     times: usize,

@@ -83,7 +83,7 @@ pub(super) struct LeastAfter {
 struct Own {
     /// Parameter elements before ZeRO.
     elements: Elements,
-    /// Number of parameters.
+    /// Number of trained parameters.
     tensors: usize,
     /// Seconds of a micro-batch that may hide collectives.
     compute: Passes,
