@@ -25,6 +25,7 @@ pub(super) fn constraints(
     let mut constraints = vec![memory(best, cluster, what_ifs)];
     constraints.extend(network(best, cluster));
     constraints.extend(batch(best));
+    constraints.extend(idle(best, what_ifs));
     for key in ["tp", "cp", "pp", "ep"] {
         let Some((parallel, error)) = pool.refused(key, true) else { continue };
         // Nothing is legal whatever is recomputed.
@@ -71,6 +72,24 @@ fn memory(best: &EstimateReport, cluster: &Cluster, what_ifs: &[WhatIf]) -> Bind
             held.join(", ")
         ),
     }
+}
+
+/// Note on fewer devices that take less time than all of them.
+fn idle(best: &EstimateReport, what_ifs: &[WhatIf]) -> Option<BindingConstraint> {
+    let faster = what_ifs.iter().filter(|what_if| what_if.idle > 0 && what_if.step_time_s < best.predicted.step_time_s);
+    let then = faster.min_by(|a, b| a.step_time_s.total_cmp(&b.step_time_s))?;
+    let (all, idle) = (best.mesh.devices, then.idle);
+    Some(BindingConstraint {
+        limit: "gpus".into(),
+        message: format!(
+            "few degrees divide {all} devices: {} of them, {idle} idle, take {} instead of {} as {} (--gpus {})",
+            all - idle,
+            time(then.step_time_s),
+            time(best.predicted.step_time_s),
+            then.parallel,
+            all - idle
+        ),
+    })
 }
 
 /// Note on tensor parallelism that fills the innermost level of the network.

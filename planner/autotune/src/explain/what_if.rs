@@ -49,7 +49,7 @@ struct Hardware {
 
 impl Changes<'_> {
     /// What-if changes of a request for time: a fifth more memory, the memory of the next larger device of the vendor, twice the
-    /// network bandwidth, and fewer devices if their number has odd factors. Returns `None` if the deadline passes first.
+    /// network bandwidth, and fewer devices if few degrees divide their number. Returns `None` if the deadline passes first.
     pub(super) fn all(&self) -> Option<Vec<Changed>> {
         if self.request.objective != Objective::Time {
             return Some(Vec::new());
@@ -96,15 +96,17 @@ impl Changes<'_> {
         let like = (devices, &self.best.parallel);
         let explorer = Explorer::on(self.estimator, &plan, like, self.deadline.clone()).ok()?;
         let then = explorer.better("", alike.max(step * (1.0 + plan.tie)), None)?;
-        Some(self.told(format!("{devices} of the {} devices", self.best.mesh.devices), then))
+        let all = self.best.mesh.devices;
+        Some(self.told(format!("{devices} of the {all} devices, {} idle", all - devices), then))
     }
 
     fn told(&self, condition: String, then: EstimateReport) -> Changed {
         let step_time_s = then.predicted.step_time_s;
+        let idle = self.best.mesh.devices - then.mesh.devices;
         // The best under a change may be no better than the best known without it.
         let gain = 1.0 - step_time_s / self.now();
         Changed {
-            what_if: WhatIf { condition, parallel: brief(&then.parallel), step_time_s, gain },
+            what_if: WhatIf { condition, parallel: brief(&then.parallel), step_time_s, gain, idle },
             parallel: then.parallel,
         }
     }
@@ -122,20 +124,37 @@ impl Changes<'_> {
     }
 }
 
-/// Smaller numbers of devices that most degrees divide, for a number with another factor than 2 and 3: whole nodes, and a power of
-/// two.
+/// Smaller numbers of devices that more degrees divide, ascending, for a number with another factor than 2 and 3 or with a node in
+/// part: a power of two, three quarters of the next one, and the most whole nodes without a factor above [`LARGEST_FACTOR`].
 fn fewer(devices: u64, cluster: &Cluster) -> Vec<u64> {
-    let odd = devices >> devices.trailing_zeros();
-    if devices == 0 || odd <= 3 {
+    let node = cluster.links[0].joins.min(devices).next_power_of_two();
+    let is_in_whole_nodes = devices < node || devices.is_multiple_of(node);
+    if devices == 0 || (is_in_whole_nodes && devices >> devices.trailing_zeros() <= 3) {
         return Vec::new();
     }
-    let node = cluster.links[0].joins.min(devices).next_power_of_two();
     let nodes = devices / node;
-    let mut counts = vec![1 << devices.ilog2()];
-    // Three quarters of the next power of two.
-    let some = nodes.checked_ilog2().map_or(0, |log| 3 * (1 << log) / 2);
-    counts.extend((some <= nodes && some * node < devices).then_some(some * node).filter(|count| *count > counts[0]));
+    let three_quarters = nodes.checked_ilog2().map_or(0, |log| 3 * (1 << log) / 2);
+    let most = (1..=nodes).rev().find(|&count| count * node < devices && has_small_factors(count));
+    let mut counts = vec![1 << devices.ilog2(), three_quarters * node];
+    counts.extend(most.map(|count| count * node));
+    counts.retain(|count| *count < devices && *count >= 1 << devices.ilog2());
+    counts.sort_unstable();
+    counts.dedup();
     counts
+}
+
+/// Largest factor of a number of nodes that pipelines and data parallelism use well.
+const LARGEST_FACTOR: u64 = 5;
+
+/// Returns whether a number has no prime factor above [`LARGEST_FACTOR`].
+fn has_small_factors(number: u64) -> bool {
+    let rest = (2..=LARGEST_FACTOR).fold(number, |mut rest, factor| {
+        while rest.is_multiple_of(factor) {
+            rest /= factor;
+        }
+        rest
+    });
+    rest == 1
 }
 
 /// Pins without those that fix the number of devices.
@@ -191,8 +210,10 @@ mod tests {
     fn odd_numbers_of_devices_have_smaller_ones_that_divide() {
         let cluster = Cluster::find("h100").unwrap();
         let of = |devices| fewer(devices, &cluster);
-        assert!([64, 96, 24, 1].into_iter().all(|devices| of(devices).is_empty()));
+        assert!([64, 96, 24, 1, 6].into_iter().all(|devices| of(devices).is_empty()));
         assert_eq!([of(7), of(60), of(56), of(100)], [vec![4], vec![32, 48], vec![32, 48], vec![64, 96]]);
+        // Fifteen nodes, and the nodes that a number has in part beside whole ones.
+        assert_eq!([of(124), of(12), of(250)], [vec![64, 96, 120], vec![8], vec![128, 192, 240]]);
     }
 
     /// H100 SXM 96 GB is a fifth more than 80 GB, and a TPU is no choice for a plan on GPUs.

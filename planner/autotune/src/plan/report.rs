@@ -289,6 +289,9 @@ pub struct WhatIf {
     pub step_time_s: f64,
     /// Time saved, as a fraction of the best known time without the change.
     pub gain: f64,
+    /// Number of the request's devices that are left idle.
+    #[serde(default)]
+    pub idle: u64,
 }
 
 impl WhatIf {
