@@ -146,6 +146,13 @@ impl Outline {
         all
     }
 
+    /// The block of these instances, whether they are layers, and their number, if they are of one block and share no parameter.
+    pub(super) fn only_block(&self, runs: &Range<usize>) -> Option<(usize, bool, usize)> {
+        let shares = self.tied.iter().any(|tied| tied.runs.iter().any(|run| runs.contains(run)));
+        let span = self.spans.iter().find(|span| span.within(runs) == runs.len()).filter(|_| !shares)?;
+        Some((span.block, span.are_layers, runs.len()))
+    }
+
     /// Outline of a planned model.
     pub(super) fn of(model: &Model) -> Outline {
         let calls = || model.calls.iter().flat_map(|call| (0..call.instances()).map(move |instance| (call, instance)));

@@ -10,7 +10,7 @@ use super::pipeline::{PipelineTimeline, ScheduledPipeline, flow};
 use super::place::neighbours;
 use super::projection::{BlockConfig, PipelineConfig};
 use super::relaxation::StepCost;
-use super::replicas::Replicas;
+use super::replicas::{Replicas, running_zero};
 use super::report::StageMemory;
 use super::stages::{StageCost, loads};
 use super::step::{Step, tied};
@@ -82,7 +82,7 @@ impl Candidate<'_> {
 
     /// The fields that the order and the times of actions depend on.
     pub(super) fn pipeline_config(&self) -> PipelineConfig {
-        let zero = Replicas::new(&self.parallel, self.microbatches, &self.platform).zero;
+        let zero = running_zero(&self.parallel, self.microbatches, &self.platform);
         PipelineConfig::of(&self.parallel, zero, self.microbatches, self.cores_each)
     }
 

@@ -14,7 +14,7 @@ use super::pipeline::ScheduledPipeline;
 use super::projection::BlockConfig;
 use super::recompute_choice::{Trial, crowded, fitting};
 use super::relaxation::{Relaxation, StepCost};
-use super::replicas::Replicas;
+use super::replicas::running_zero;
 use super::request::EstimateRequest;
 use super::stack_support::stacks_on;
 use compiler::model_source::ModelSource;
@@ -155,7 +155,7 @@ impl Evaluator {
 
     /// ZeRO stage under which a configuration's micro-batches run.
     pub fn zero(&self, parallel: &ParallelConfig) -> u8 {
-        Replicas::new(parallel, self.microbatches(parallel), &self.platform(parallel.devices())).zero
+        running_zero(parallel, self.microbatches(parallel), &self.platform(parallel.devices()))
     }
 
     /// Returns `true` if the blocks whose reshards depend on sizes have the same statements in both configurations.

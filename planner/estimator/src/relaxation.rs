@@ -247,7 +247,7 @@ impl<'a> Relaxation<'a> {
     /// everything.
     pub(super) fn fitted(
         &self,
-        staged: &Stages<'_>,
+        mut staged: Stages<'_>,
         starts: &[usize],
         schedule: &ScheduledPipeline,
         path: Option<&CriticalPath>,
@@ -258,14 +258,13 @@ impl<'a> Relaxation<'a> {
         let alone: Vec<PerSection> = staged.loads.iter().map(|load| load.with_shards(Passes::default())).collect();
         let path = path.map(|path| KnownPath { path, seconds: path.seconds(&alone, &staged.hops) });
         let lifetime = ActivationLifetime::of(&alone, &vec![0.0; alone.len()], schedule, query.within);
+        let LeastAfter { reduce, update } = self.ordered(&staged.flow, &staged.loads, &staged.replicas).least_after();
         // The lead of the CPU over the device is not known either.
-        let reductions = TpReductions::default();
-        let loads: Vec<StageCost> = staged.loads.iter().map(|load| StageCost { reductions, ..load.clone() }).collect();
-        let device = self.device(&staged.flow, &loads, &staged.replicas);
+        staged.loads.iter_mut().for_each(|load| load.reductions = TpReductions::default());
+        let device = self.device(&staged.flow, &staged.loads, &staged.replicas);
         let counts = counts(self.fast, starts);
         let saved = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].saved)).collect();
         let reserve = self.platform.stack.facts.reserve;
-        let LeastAfter { reduce, update } = self.ordered(&staged.flow, &staged.loads, &staged.replicas).least_after();
         let ranks = (ranks.into_iter().zip(reduce))
             .zip(device.into_iter().zip(&staged.flow.ranks))
             .zip(0..)

@@ -93,13 +93,19 @@ impl Repeated<'_> {
     }
 }
 
+/// ZeRO stage under which the micro-batches of a configuration run.
+pub(super) fn running_zero(parallel: &ParallelConfig, microbatches: u32, platform: &Platform<'_>) -> u8 {
+    let facts = &platform.stack.facts;
+    let stays_whole = microbatches > 1 && (facts.accumulates_whole || facts.pipelines_whole && parallel.pp > 1);
+    if stays_whole { parallel.zero.min(1) } else { parallel.zero }
+}
+
 impl<'a> Replicas<'a> {
     pub(super) fn new(parallel: &ParallelConfig, microbatches: u32, platform: &'a Platform<'a>) -> Replicas<'a> {
         let hides = parallel.dp_overlap.unwrap_or(platform.stack.hides("dp"));
         let groups = replica_groups(parallel);
         let facts = &platform.stack.facts;
-        let stays_whole = microbatches > 1 && (facts.accumulates_whole || facts.pipelines_whole && parallel.pp > 1);
-        let zero = if stays_whole { parallel.zero.min(1) } else { parallel.zero };
+        let zero = running_zero(parallel, microbatches, platform);
         let gathers_once = zero == 3 && parallel.gathers_once();
         let run = if facts.scatters_runs { run_of(parallel).min(microbatches) } else { 1 };
         let offloads_states = parallel.offload_optimizer;

@@ -178,7 +178,7 @@ impl Evaluator {
                 }
                 let options = self.database.memory_options(&config)?;
                 let query = FitQuery { options: &options, choices, budget: *budget, within };
-                let fitted = open.fitted(&staged, &starts, &schedule, path, &query);
+                let fitted = open.fitted(staged, &starts, &schedule, path, &query);
                 Ok(StepCost { seconds: seconds.max(fitted), bytes: 0.0 })
             }
         }

@@ -184,7 +184,29 @@ pub(super) fn loads(
         let stays = runs.len() == 1;
         load(blocks, runs, parallel, &Collectives { replicas, exchanges: &exchanges, stays })
     };
-    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(stage).collect()
+    placed(of_each(blocks, starts, stage), starts, blocks)
+}
+
+/// Figures of each stage. Consecutive stages with as many instances of one block are alike, unless instances share a parameter: their
+/// figures are computed once.
+fn of_each<T: Clone>(blocks: &Blocks, starts: &[usize], of: impl Fn(Range<usize>) -> T) -> Vec<T> {
+    let mut all: Vec<T> = Vec::with_capacity(starts.len());
+    let mut last = None;
+    for runs in stage_runs(starts, blocks.outline.runs.len()) {
+        let content = blocks.outline.only_block(&runs);
+        let known = all.last().filter(|_| content.is_some() && content == last).cloned();
+        all.push(known.unwrap_or_else(|| of(runs)));
+        last = content;
+    }
+    all
+}
+
+/// Costs with the block instances of their own stages.
+fn placed(mut costs: Vec<StageCost>, starts: &[usize], blocks: &Blocks) -> Vec<StageCost> {
+    for (cost, runs) in costs.iter_mut().zip(stage_runs(starts, blocks.outline.runs.len())) {
+        cost.runs = runs;
+    }
+    costs
 }
 
 /// Seconds of each stage without gathers, scatters and messages.
@@ -194,8 +216,7 @@ pub(super) fn seconds(blocks: &Blocks, parallel: &ParallelConfig, starts: &[usiz
         let i = profile.recomputed.total() + profile.i.total();
         PerSection { f: profile.f.total(), i, w: profile.w.total() } * times as f64
     };
-    let of_stage = |runs: Range<usize>| pieces(blocks, runs, most).map(of_piece).sum();
-    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of_stage).collect()
+    of_each(blocks, starts, |runs| pieces(blocks, runs, most).map(of_piece).sum())
 }
 
 /// Lower bound on the cost of a model on all stages together. With several stages, each may have one block instance.
@@ -228,8 +249,8 @@ pub(super) fn counts(blocks: &Blocks, starts: &[usize]) -> Vec<Vec<Count>> {
 
 /// Cost of each stage if all layers that can be are recomputed, without gathers and scatters; used for memory.
 pub(super) fn memory_loads(blocks: &Blocks, starts: &[usize]) -> Vec<StageCost> {
-    let runs = stage_runs(starts, blocks.outline.runs.len()).into_iter();
-    runs.map(|runs| sum(blocks, runs, Leading { recomputed: usize::MAX, offloaded: usize::MAX })).collect()
+    let all = Leading { recomputed: usize::MAX, offloaded: usize::MAX };
+    placed(of_each(blocks, starts, |runs| sum(blocks, runs, all)), starts, blocks)
 }
 
 /// Largest numbers of layers at the beginning of a stage that save less.
