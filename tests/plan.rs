@@ -4,7 +4,7 @@ use ir::options::Offload;
 use meshwright::Plan;
 use meshwright::autotune::plan::{Basis, Found, Objective, PlanReport, PlanRequest, find};
 use meshwright::compiler::error::Error;
-use meshwright::compiler::parallel::Pins;
+use meshwright::compiler::parallel::{KEYS, Pins};
 use meshwright::estimator::{EstimateRequest, Estimator};
 
 fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
@@ -112,7 +112,7 @@ fn pins_hold_and_all_devices_are_used() {
 }
 
 /// Values of each key of a configuration that pins may have.
-const VALUES: [(&str, &[&str]); 20] = [
+const VALUES: [(&str, &[&str]); 23] = [
     ("dp", &["1", "2", "8"]),
     ("tp", &["1", "2", "4"]),
     ("pp", &["1", "2", "4"]),
@@ -131,7 +131,10 @@ const VALUES: [(&str, &[&str]); 20] = [
     ("gather", &["use", "step"]),
     ("recompute", &["none", "full", "full:1", "selective:mlp", "auto"]),
     ("offload", &["none", "all", "all:1"]),
+    ("offload_optimizer", &["true", "false"]),
     ("tp_overlap", &["true", "false", "default"]),
+    ("dp_overlap", &["true", "false"]),
+    ("slices", &["2"]),
     ("stages", &["1", "even"]),
 ];
 
@@ -144,8 +147,9 @@ fn an_answer_has_its_pins_or_names_them() {
         (dice >> 33) as usize % below
     };
     let estimator = Estimator::new();
+    assert!(KEYS.iter().all(|key| VALUES.iter().any(|(name, _)| *name == key.name)), "each key may be pinned");
     let (mut kept, mut refused) = (0, 0);
-    for case in 0..160 {
+    for case in 0..120 {
         let mut keys: Vec<usize> = (0..1 + draw(4)).map(|_| draw(VALUES.len())).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -174,7 +178,7 @@ fn an_answer_has_its_pins_or_names_them() {
             }
         }
     }
-    assert!(kept > 60 && refused > 30, "{kept} kept, {refused} refused");
+    assert!(kept > 40 && refused > 30, "{kept} kept, {refused} refused");
 }
 
 /// 1F1B has one stage per rank. Interleaved 1F1B is another schedule, on one pipeline rank too.

@@ -1,6 +1,6 @@
 //! Explanations of small plans, over configurations that a plain loop tries.
 
-use super::{Planned, annotated_closest, brief, page_of_conflict, plan, why_not};
+use super::{Find, Planned, annotated_closest, brief, page_of_conflict, plan, why_not};
 use crate::error::Error;
 use crate::plan::{Basis, Found, Infeasible, PlanReport, PlanRequest, Search, find};
 use compiler::deadline::Deadline;
@@ -243,6 +243,16 @@ fn why_not_compares_with_the_best_that_has_it() {
     let faster = why_not(&estimator, &given, "pp=2", (&try_all, &Deadline::default())).unwrap();
     assert_eq!(faster.verdict, "faster");
     assert!(faster.message.contains("% faster") && !faster.text(&given, 100).contains("slower"), "{faster:?}");
+    // The nominally fastest configuration is less simple than the plan.
+    let request = PlanRequest { seq: 8192, ..request("llama3-8b", 64, 128) };
+    let Planned::Best(plan) = plan(&estimator, &request, find(&estimator, &request, &|_| {}).unwrap()).unwrap() else {
+        panic!("it fits")
+    };
+    let fastest = plan.search.as_ref().unwrap().fastest.as_ref().expect("the plan is the simplest");
+    let all: &Find<'_> = &|estimator, request| find(estimator, request, &|_| {});
+    let tied = why_not(&estimator, &plan, &brief(&fastest.parallel), (all, &Deadline::default())).unwrap();
+    assert_eq!(tied.verdict, "faster");
+    assert!(tied.message.ends_with("the plan is simpler"), "{tied:?}");
     let own = format!("tp={}", best.chosen.parallel.tp);
     assert_eq!(why_not(&estimator, &best, &own, (&try_all, &Deadline::default())).unwrap().verdict, "same");
     assert_eq!(

@@ -96,7 +96,12 @@ pub fn why_not(
             ),
         ),
     };
-    let until = if is_proved { "" } else { "; it is the best found before the deadline" };
+    let tie = report.search.as_ref().filter(|search| search.proved_optimal).map_or(0.0, |search| search.tie);
+    let until = match difference.slower {
+        _ if !is_proved => "; it is the best found before the deadline",
+        slower if (-tie..-ALIKE).contains(&slower) => "; the plan is simpler",
+        _ => "",
+    };
     Ok(WhyNot { difference: Some(difference), ..answer(verdict, message + until, Some(other)) })
 }
 
