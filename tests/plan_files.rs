@@ -53,6 +53,11 @@ fn plans_have_the_form_that_is_printed() {
     let schema: Value = serde_json::from_str(&folder.answer("schema plan")).unwrap();
     let plan: Value = serde_json::from_str(&folder.answer(&format!("{TINY} --format json"))).unwrap();
     assert_eq!(complaints(&schema, &plan), Vec::<String>::new());
+    let mut stopped = plan.clone();
+    stopped["search"]["gap"] = serde_json::json!({"at_most": 0.25, "under": "sampled bounds"});
+    assert_eq!(complaints(&schema, &stopped), Vec::<String>::new());
+    stopped["search"]["gap"]["under"] = Value::from("a guess");
+    assert!(!complaints(&schema, &stopped).is_empty());
     let estimate = TINY.replace("plan", "estimate").replace("--gpus 4", "--parallel dp=2,pp=2 --format json");
     let estimate = folder.answer(&estimate);
     std::fs::write(folder.0.join("estimate.json"), &estimate).unwrap();

@@ -160,21 +160,24 @@ impl Job<'_> {
             let Some(pool) = known.climb(estimator, request, deadline).whole() else { return Ok(None) };
             let pool = pool.inside(request.objective, known.value()).with_runners_up();
             let Some((why, changed)) = self.why(&known.best, &pool)? else { return Ok(None) };
-            if !known.learn(self.as_asked(&changed)) {
+            let Some(asked) = self.as_asked(&changed) else { return Ok(None) };
+            if !known.learn(asked) {
                 return Ok(Some(why));
             }
         }
     }
 
-    /// Predictions of the configurations of what-if changes without the change, if the request allows them.
-    fn as_asked(&self, changed: &[Changed]) -> Vec<EstimateReport> {
+    /// Predictions of the configurations of what-if changes without the change, if the request allows them; `None` if the deadline
+    /// passes first.
+    fn as_asked(&self, changed: &[Changed]) -> Option<Vec<EstimateReport>> {
         let [least, most] = self.request.devices();
         let is_asked = |parallel: &&ParallelConfig| {
             (least..=most).contains(&parallel.devices()) && brief::holds(parallel, &self.request.pin)
         };
         let configs = changed.iter().map(|changed| &changed.parallel).filter(is_asked);
         let asked: Vec<_> = configs.map(|parallel| self.request.of(parallel)).collect();
-        estimate_until(self.estimator, &asked, self.deadline).into_iter().flatten().flatten().collect()
+        let answers: Option<Vec<_>> = estimate_until(self.estimator, &asked, self.deadline).into_iter().collect();
+        Some(answers?.into_iter().flatten().collect())
     }
 
     /// Reasons for a configuration by those in its pool, and the what-if changes; `None` if the deadline passes first.
