@@ -49,9 +49,10 @@ pub(super) fn of(problem: &Problem) -> f64 {
     let span = |rank: usize| {
         let limit = limits[rank];
         let [start, end] = ramps(problem, rank as u32, limit);
-        let whole = (held[rank] + start.lacks + end.lacks) / limit;
-        // A span that is shorter than both ends together has less of them.
-        let span = (held[rank] / limit).max(whole.min(start.seconds + end.seconds));
+        let least = held[rank] / limit;
+        // In a shorter span the two ends overlap.
+        let is_long = least >= start.seconds + end.seconds;
+        let span = if is_long { least + (start.lacks + end.lacks) / limit } else { least };
         if problem.objective == Objective::Makespan { heads[rank] + span } else { span }
     };
     (0..limits.len()).filter(|&rank| limits[rank] > 0.0 && limits[rank].is_finite()).map(span).fold(0.0, f64::max)
