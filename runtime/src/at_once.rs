@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Barrier;
 use std::thread::{ScopedJoinHandle, scope};
 
-/// What each of a number of threads makes of what it has prepared; all begin when the last one is ready.
+/// Results of a number of threads that each work on what they have prepared; all begin when the last one is ready.
 ///
 /// # Errors
 /// A thread has panicked, while it prepared or later: the message.

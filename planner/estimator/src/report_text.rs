@@ -65,7 +65,7 @@ fn noted(report: &EstimateReport) -> String {
 }
 
 impl EstimateReport {
-    /// What the stack or the devices do not support, and the notes: a text on each.
+    /// Texts on the items that the stack or the devices do not support, and the notes.
     pub fn warnings(&self) -> Vec<String> {
         self.beyond_stack.iter().map(|beyond| unsupported(self, beyond)).chain(self.notes.clone()).collect()
     }

@@ -109,7 +109,7 @@ pub enum MeasureError {
     },
     /// A kernel or a rank has failed.
     Failed {
-        /// Measurement, as it was told.
+        /// Name of the measurement.
         what: String,
         /// Message of the failure.
         why: String,

@@ -167,7 +167,7 @@ impl Rank {
         for open in (0..=self.most.min(n)).rev() {
             let ended = n - open;
             for left in (1..=self.most_left.min(ended)).rev() {
-                // The W of as many micro-batches have ended as have ended their I but for these.
+                // All W have ended but for those of these micro-batches, and of those without their I.
                 let (from, to) = (self.at(open, left), self.at(open, left - 1));
                 let weights = self.starts[ended - left + 1] + self.i + self.w;
                 self.times[to] = self.times[to].min((self.times[from] + self.w).max(weights));

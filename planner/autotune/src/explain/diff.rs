@@ -67,7 +67,7 @@ pub struct Side {
     pub parallel: String,
     /// Number of devices.
     pub devices: u64,
-    /// What the stack or the devices do not support, and notes on the request.
+    /// Items that the stack or the devices do not support, and notes on the request.
     pub warnings: Vec<String>,
     /// Batch of a step, in words.
     pub batch: String,

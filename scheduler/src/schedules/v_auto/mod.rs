@@ -161,7 +161,7 @@ impl V<'_> {
     ///
     /// Above 2p, each further micro-batch takes a rank at least the time of its passes. So all blocks are evaluated with 2p
     /// first, and with all micro-batches in the order of these spans, until the rest cannot be better. The first phase may take
-    /// half of the time. Without a deadline each phase evaluates as many blocks as fill [`MOST_SLOTS`].
+    /// half of the time. Without a deadline each phase ends when its rows have filled [`MOST_SLOTS`].
     fn best_of_blocks(&self, patience: &Patience<'_>) -> Option<(f64, Vec<BlockRow>)> {
         let few = self.microbatches.min(2 * self.ranks);
         let half = patience.deadline.map(|deadline| {
@@ -199,7 +199,7 @@ impl V<'_> {
         best
     }
 
-    /// Returns whether the block of a number may be evaluated, with so many micro-batches.
+    /// Returns whether the block of this number may be evaluated with these micro-batches.
     fn goes_on(&self, number: u64, microbatches: usize, patience: &Patience<'_>) -> bool {
         let slots = self.ranks * microbatches.max(2 * self.ranks) * PERIOD;
         let most = (MOST_SLOTS / slots.max(1)).max(1) as u64;
