@@ -124,8 +124,9 @@ impl Changes<'_> {
     }
 }
 
-/// Smaller numbers of devices that more degrees divide, ascending, for a number with another factor than 2 and 3 or with a node in
-/// part: a power of two, three quarters of the next one, and the most whole nodes without a factor above [`LARGEST_FACTOR`].
+/// Smaller numbers of devices that more degrees divide, ascending. A number has some if it has another factor than 2 and 3, or a node
+/// in part. They are a power of two, three quarters of the next one, and the most whole nodes without a factor above
+/// [`LARGEST_FACTOR`].
 fn fewer(devices: u64, cluster: &Cluster) -> Vec<u64> {
     let node = cluster.links[0].joins.min(devices).next_power_of_two();
     let is_in_whole_nodes = devices < node || devices.is_multiple_of(node);

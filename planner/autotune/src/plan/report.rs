@@ -119,7 +119,7 @@ pub enum StageCover {
 }
 
 impl Covers {
-    /// What a search covers whose best objective is `best`, if other boundaries have at least the objective `others`.
+    /// Cover of a search whose best objective is `best`, if other boundaries have at least the objective `others`.
     pub(super) fn of(best: Option<f64>, others: f64, are_pinned: bool) -> Covers {
         let gap = best.map(|best| (1.0 - others / best).max(0.0));
         let is_open = gap.map_or(others.is_finite(), |gap| gap > 0.0);

@@ -1,3 +1,5 @@
+//! Bounds and partitions of chains, against the simulated steps of all partitions.
+
 use super::*;
 use crate::costs::StageCosts;
 use crate::placement::Placement;
@@ -42,8 +44,8 @@ fn simulated(chain: &Chain, starts: &[usize], kind: &ScheduleKind, pipeline: &Pi
     DependencyGraph::of(&schedule, starts.len()).unwrap().run(&costs).makespan()
 }
 
-/// Of random chains, with light layers before heavy ones and a head: no partition takes less than the bound, and the fastest of
-/// the two partitions that the bound gives takes hardly longer than the best of all.
+/// Random chains have light layers before heavy ones, and a head. No partition takes less than the bound. The faster of the two
+/// partitions that the bound gives takes hardly longer than the best of all.
 #[test]
 fn no_partition_is_faster_than_the_bound() {
     let mut dice = Dice(3);
