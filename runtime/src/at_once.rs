@@ -21,7 +21,7 @@ pub(crate) fn at_once<W, T: Send>(
         barrier.wait();
         work(prepared.unwrap_or_else(|panic| resume_unwind(panic)))
     };
-    scope(|scope| join_all((0..threads).map(|_| scope.spawn(&one)).collect()))
+    scope(|scope| join_all((0..threads).map(|_| scope.spawn(one)).collect()))
 }
 
 /// The results of threads, in their order, when all have ended.
