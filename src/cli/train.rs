@@ -187,7 +187,7 @@ struct Flags {
     /// Batches of a validation between steps [default: 4]
     #[arg(long, value_name = "N")]
     eval_batches: Option<u64>,
-    /// Batches of the validation at the end, spread over the held-out text; 0: all of it [default: as many as --steps, from 4 to 256]
+    /// Batches of the validation at the end, spread over the held-out text; 0: all of it [default: the number of --steps, from 4 to 256]
     #[arg(long, value_name = "N")]
     final_eval_batches: Option<u64>,
     /// Steps between checkpoints, with one after the last step; 0: none [default: 0]

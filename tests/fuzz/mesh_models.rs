@@ -21,6 +21,11 @@ impl Recipe {
         let lr = if optimizer == "sgd" { 0.1 } else { 2e-3 };
         Recipe { model: model.to_string(), optimizer, lr }
     }
+
+    /// True if tokens choose experts.
+    pub(crate) fn has_experts(&self) -> bool {
+        self.model.contains("experts_per_tok")
+    }
 }
 
 impl fmt::Display for Recipe {

@@ -81,6 +81,11 @@ impl Drawn {
         items.map(|((key, values), &place)| format!("{}={}", key.name, values[place])).collect::<Vec<_>>().join(",")
     }
 
+    /// True if it shards experts, which few models have.
+    pub(crate) fn shards_experts(&self) -> bool {
+        ["ep", "etp"].iter().any(|key| parallel::has_key(&self.text(), key))
+    }
+
     /// The pairs of values that it has.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = [Item; 2]> {
         let items = || self.0.iter().copied().enumerate();
@@ -91,7 +96,7 @@ impl Drawn {
         let Ok(parallel) = parallel::parse(&self.text()) else { return false };
         let ParallelConfig { dp, mbs, .. } = parallel;
         let microbatches = (GLOBAL_BATCH / (dp * mbs)).max(1) as u32;
-        let fits = parallel.devices() <= DEVICES && GLOBAL_BATCH.is_multiple_of(dp * mbs);
+        let fits = parallel.devices() <= DEVICES && GLOBAL_BATCH.is_multiple_of(dp * mbs) && parallel.fold().is_ok();
         fits && pipeline_of(&parallel, microbatches).is_ok_and(|(kind, pipeline)| kind.accepts(&pipeline))
     }
 }

@@ -78,7 +78,9 @@ impl Fuzzer {
         // Neighbours in the list of pairs share a key, which few cases would not vary.
         let pair = self.pairs[(case.wrapping_mul(STRIDE) % self.pairs.len() as u64) as usize];
         let drawn = Drawn::with(pair, &mut random);
-        let recipe = random.below(self.recipes.len());
+        let fits = |&number: &usize| !drawn.shards_experts() || self.recipes[number].has_experts();
+        let fitting: Vec<usize> = (0..self.recipes.len()).filter(fits).collect();
+        let recipe = *random.pick(&fitting);
         let folder = Folder::new(&format!("fuzz-meshes-{case}"));
         let (model, mesh) = (&self.recipes[recipe], drawn.text());
         let failed = |why| format!("{model}\n--parallel {mesh}: {why}");

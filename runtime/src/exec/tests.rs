@@ -94,18 +94,8 @@ fn build(mesh: Mesh) -> Built {
     let (name, field, count) = ("w".to_string(), None, None);
     let (comments, span) = (Vec::new(), Span::default());
     let weight = ty(&[1, 2], &[]);
-    model.params.push(Param {
-        name,
-        field,
-        count,
-        ty: weight,
-        init,
-        decay: false,
-        frozen: false,
-        part_of: None,
-        comments,
-        span,
-    });
+    let (decay, frozen, part_of) = (false, false, None);
+    model.params.push(Param { name, field, count, ty: weight, init, decay, frozen, part_of, comments, span });
 
     let mut linear = Block { name: "linear".to_string(), ..Block::default() };
     let [x, w, y, dy, grad, g, sq, clip, lr] = [
