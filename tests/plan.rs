@@ -178,7 +178,7 @@ fn an_answer_has_its_pins_or_names_them() {
             }
         }
     }
-    assert!(kept > 40 && refused > 30, "{kept} kept, {refused} refused");
+    assert!(kept > 40 && refused > 20, "{kept} kept, {refused} refused");
 }
 
 /// 1F1B has one stage per rank. Interleaved 1F1B is another schedule, on one pipeline rank too.
