@@ -188,7 +188,7 @@ mod tests {
     fn sets_and_ranges_hold_some_values() {
         assert!(allows("tp<=8,tp>=2,zero=1|3", "tp=4,zero=3"));
         assert!(!allows("tp<=8", "tp=16") && !allows("tp>=2", "tp=1") && !allows("zero=1|3", "zero=2"));
-        assert!(allows("schedule=1f1b|zb-h1,vp<=2", "schedule=zb-h1,vp=2"));
+        assert!(allows("schedule=1f1b|zb-v,vp<=2", "schedule=zb-v,vp=2"));
         assert!(allows("recompute=none|full,sp=true|false", "recompute=full") && !allows("vp<=2", "vp=3"));
         let pins = Pins::parse("pp=2,tp<=8,zero=1|3").unwrap();
         assert_eq!((pins.fixed_text(), pins.has("pp"), pins.has("tp")), ("pp=2".to_string(), true, false));
