@@ -66,7 +66,7 @@ fn a_model_of_bytes_continues_what_it_was_trained_on() {
     assert_eq!((&told["step"], told["text"].as_str()), (&41.into(), Some(&"abcdefgh".repeat(4)[..30])));
 }
 
-/// The frequencies of a text go by its own length, not by the sequences of the training or by how many tokens follow: each token is the
+/// The frequencies of a text go by its own length, not by the sequences of the training or by how many tokens follow. Each token is the
 /// one that a request for it alone gives, on both sides of the context of 8 tokens.
 #[test]
 fn frequencies_go_by_the_length_of_the_text() {

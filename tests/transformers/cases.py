@@ -184,7 +184,7 @@ CASES = [
     ("llama4", "llama4_text", dict(LLAMA4, interleave_moe_layer_step=2)),
     ("llama4-yarn", "llama4_text", dict(LLAMA4, rope_parameters=yarn())),
     ("llama4-yarn-plain", "llama4_text", dict(LLAMA4, use_qk_norm=False, rope_parameters=yarn(attention_factor=1.7))),
-    ("llama4-documents", "llama4_text", dict(LLAMA4, interleave_moe_layer_step=2)),
+    ("llama4-documents", "llama4_text", dict(LLAMA4, interleave_moe_layer_step=2, attn_temperature_tuning=False)),
     (
         "llama4-plain",
         "llama4_text",

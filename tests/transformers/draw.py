@@ -62,7 +62,8 @@ class Draw:
         heads, head = kv_heads * self.pick(1, 2, 3), self.pick(2, 4, 6, 8, 12, 16)
         options = dict(
             vocab_size=self.between(20, 70),
-            hidden_size=self.pick(8, 12, 24, 32),
+            # Some classes want a multiple of the number of heads, whatever these are.
+            hidden_size=heads * self.pick(2, 3, 4, 6),
             intermediate_size=self.between(8, 48),
             num_hidden_layers=self.between(1, 4),
             num_attention_heads=heads,
@@ -168,7 +169,7 @@ def latent(draw):
         experts,
         num_attention_heads=heads,
         num_key_value_heads=heads,
-        hidden_size=draw.pick(8, 12, 24),
+        hidden_size=heads * draw.pick(3, 4, 6),
         q_lora_rank=draw.pick(None, draw.between(2, 12)),
         kv_lora_rank=draw.between(2, 12),
         qk_nope_head_dim=draw.pick(2, 5, 6),
@@ -387,7 +388,8 @@ def configuration(seed):
     draw = Draw(seed)
     family = FAMILIES[seed % len(FAMILIES)]
     options = family(draw)
-    documents = draw.chance(50)
+    # The class grows queries by their place in the row, not in the document.
+    documents = draw.chance(50) and not options.get("attn_temperature_tuning")
     return family.__name__, options, [lengths(draw) for _ in range(8)] if documents else None
 
 

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 
-import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import save_file
 
 import cases
@@ -65,7 +65,7 @@ def write(folder, seed, family, options, documents):
     how = dict(draws=2, steps=STEPS, compared=COMPARED, documents=documents)
     try:
         steady = train.steady(lambda attempt: train.model_of(family, options, seed + 1000003 * attempt), **how)
-    except (AssertionError, RuntimeError, TypeError, ValueError) as why:
+    except (AssertionError, RuntimeError, StrictDataclassError, TypeError, ValueError) as why:
         print(f"seed {seed}, {family}: refused by the class: {str(why).splitlines()[0][:160]}")
         return "refused by the class"
     if steady is None:
@@ -73,7 +73,8 @@ def write(folder, seed, family, options, documents):
     model, (losses, norms, gradients, after, tokens) = steady
     layouts = cases.EXPERTS if any(".experts." in key for key in after) else cases.DENSE
     record = dict(sequences=train.SEQUENCES, seq=train.SEQ, steps=STEPS, compared=COMPARED, lr=train.LR, optimizer=train.ADAMW)
-    record.update(configs=["", random.Random(seed).choice(layouts[1:])], losses=losses, norms=norms, losses_bf16=[])
+    fitting = [layout for layout in layouts if fits(layout, options)]
+    record.update(configs=["", random.Random(seed).choice(fitting)], losses=losses, norms=norms, losses_bf16=[])
     file = saved.config_of(model.config, has_further=hasattr(model, "further"))
     # Where ranks share a sequence, each deals out its own tokens.
     if "num_experts_per_tok" in file:
@@ -88,6 +89,18 @@ def write(folder, seed, family, options, documents):
         tensors.update({f"{kind}/{key}": tensor for key, tensor in of.items()})
     save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, os.path.join(path, "tensors.safetensors"))
     return "compared"
+
+
+def fits(layout, options):
+    """True if heads, experts and layers can be split as a layout asks for."""
+    keys = dict(key.split("=") for key in layout.split(",") if key)
+    degree = {key: int(keys.get(key, 1)) for key in ("tp", "cp", "ep", "pp")}
+    heads = options.get("num_key_value_heads") or options.get("num_attention_heads") or options["n_head"]
+    experts = next((options[key] for key in ("num_experts", "num_local_experts", "n_routed_experts") if key in options), degree["ep"])
+    layers = options.get("num_hidden_layers") or options["n_layer"]
+    stages = degree["pp"] * (2 if keys.get("schedule") == "zb-v" else 1)
+    shares = degree["tp"] * (degree["cp"] if keys.get("cp_kind") == "ulysses" else 1)
+    return heads % shares == 0 and experts % degree["ep"] == 0 and layers + 2 >= stages
 
 
 def differing(folder, written):

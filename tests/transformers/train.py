@@ -74,14 +74,24 @@ def rows(model):
     return [slice(row, row + 1) for row in range(SEQUENCES)] if by_length else [slice(None)]
 
 
+def masks(config, pos, seg):
+    """What is added to scores, by the type of a layer."""
+    behind = pos.unsqueeze(-1) - pos.unsqueeze(-2)
+    sees = (seg.unsqueeze(-1) == seg.unsqueeze(-2)) & (behind >= 0)
+    seen = dict(full_attention=sees, sliding_attention=sees & (behind < config.sliding_window))
+    return {kind: torch.where(of, 0.0, torch.finfo(torch.float32).min).unsqueeze(1) for kind, of in seen.items()}
+
+
 def losses_of(model, named):
     """The loss, and the same with that of layers that predict further tokens."""
     count = (named["lab"] >= 0).sum()
     own, whole = 0.0, 0.0
     for part in rows(model):
         of = {name: numbers[part] for name, numbers in named.items()}
-        # The classes make the masks of documents by their positions.
+        # The classes make the masks of documents by their positions, but for one.
         given = dict(input_ids=of["tok"], position_ids=of.get("pos"), use_cache=False)
+        if "pos" in of and model.config.model_type == "gpt_oss":
+            given["attention_mask"] = masks(model.config, of["pos"], of["seg"])
         logits = model(**given).logits.float()
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), of["lab"].flatten().long(), ignore_index=-1, reduction="sum")
         own, whole = own + loss, whole + loss

@@ -39,8 +39,8 @@ pub fn text_part(file: &Map<String, Value>) -> Result<Option<TextPart>, ConfigEr
     Ok(Some((text, left_out.collect())))
 }
 
-/// The value that counts where the whole file and its text model state whether the head is tied, as in the classes of
-/// `transformers` 5.24: that of the whole file for Gemma 3, of the text model for Llama 4, and for Mistral 3 the one that ties.
+/// The value that counts where the whole file and its text model state whether the head is tied, as in `transformers` 5.24. It is
+/// that of the whole file for Gemma 3, that of the text model for Llama 4, and for Mistral 3 the one that ties.
 fn tied<'a>(family: &str, whole: Option<&'a Value>, text: Option<&'a Value>) -> Option<&'a Value> {
     match family {
         "gemma3_text" => whole.or(text),

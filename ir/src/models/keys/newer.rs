@@ -61,7 +61,7 @@ pub(super) const NEWER: &[Key] = &[
     read(&["tie_word_embeddings"], GEMMA, "true", "the head's matrix is the embedding table"),
     read(&["rope_theta"], &["gemma2", "olmo2", "phi3", "glm4_moe"], "10000.0", "base of the rotary frequencies"),
     read(&["rope_theta"], GEMMA3, "1000000.0", "base of the rotary frequencies of layers without a window"),
-    read(&["rope_local_base_freq"], GEMMA3, "10000.0", "the same of layers with a window, which are not scaled"),
+    read(&["rope_local_base_freq"], GEMMA3, "10000.0", "the same of layers with a window"),
     read(&["rotary_emb_base"], NEOX, "10000.0", "base of the rotary frequencies"),
     read(&["query_pre_attn_scalar"], GEMMA, "256", "scores are divided by its root"),
     read(&["attn_logit_softcapping"], GEMMA2, "50.0", "bound of attention scores; null: none"),

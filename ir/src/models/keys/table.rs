@@ -1,4 +1,4 @@
-//! The table. Defaults are those of the classes in `transformers` 5.23; `tests/transformers/compare.py` holds them against it.
+//! The table. Defaults are those of the classes in `transformers` 5.24; `tests/transformers/compare.py` holds them against it.
 
 use super::newer::NEWER;
 use super::{Done, Key, ROPE};
