@@ -186,6 +186,9 @@ def latent(draw):
 
 def deepseek_v2(draw):
     options = latent(draw)
+    # The class turns pairs as complex numbers, which want even strides.
+    for key in ("kv_lora_rank", "qk_nope_head_dim"):
+        options[key] += options[key] % 2
     limited = options["n_group"] > 1 or draw.chance(30)
     return dict(options, topk_method="group_limited_greedy" if limited else "greedy")
 
