@@ -488,7 +488,7 @@ mod tests {
         let run = line(&record).unwrap();
         assert_eq!(run.parallel, "mbs=16,pp=4,schedule=zb-auto,stages=3,6,9,recompute=full,tp_overlap=true");
         assert_eq!((run.stack.as_str(), run.memory_gib), ("zero-bubble-2023", Some(50.0 / 1.073_741_824)));
-        assert_eq!((run.precision.as_str(), &run.model["attn_pdrop"]), ("fp16", &json!(0.1)));
+        assert_eq!((run.precision.as_str(), dropout(&run.source)), ("fp16", 0.1));
     }
 
     #[test]

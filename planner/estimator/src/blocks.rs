@@ -180,9 +180,11 @@ impl Outline {
         let tied = tied.collect();
         let ends = usize::from(runs.len() > 2);
         let (layers, parameters) = (ends..runs.len() - ends, model.parameter_count());
-        let is_trained = |block: &Block, param: &Value| block.gradient_of(*param).is_some();
-        let trained = |block: &Block| block.args_of(ArgKind::Param).filter(|param| is_trained(block, param)).count();
-        let tensors = model.blocks.values().map(trained).collect();
+        let trained = |id: BlockId| {
+            let bound = model.calls.iter().find(|call| call.block == id).map(|call| model.call_params(call, 0));
+            bound.unwrap_or_default().iter().filter(|param| !model.params[param.0].frozen).count()
+        };
+        let tensors = model.blocks.keys().map(trained).collect();
         let spans = spans(&runs, &layers);
         Outline { layers, spans, tensors, tied, parameters, runs, names }
     }
