@@ -10,6 +10,9 @@ use transforms::recompute::is_module;
 /// median (`docs/accuracy.md`).
 const ROOM: f64 = 0.05;
 
+/// Pins of configurations whose devices share nothing but batches and ZeRO's states.
+const ALONE: &str = "tp=1,cp=1,pp=1,ep=1";
+
 /// Measures of how hard a configuration is to run, compared field by field. Smaller is simpler.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Complexity {
@@ -159,8 +162,11 @@ pub(crate) fn simplest(
             let is_far = shards_parameters(&plan.parallel, usual_zero);
             is_far.then(|| search(&format!("zero={usual_zero}"), None)).flatten()
         };
+        // Without any of the degrees, the micro-batch and ZeRO may both differ, which is too far as well.
+        let alone = || search(ALONE, None);
         let is_simpler = |found: &EstimateReport| order(found) < order(&plan);
-        match simplest.filter(is_simpler).or_else(|| far().filter(is_simpler)) {
+        let near = simplest.filter(is_simpler);
+        match near.or_else(|| far().filter(is_simpler)).or_else(|| alone().filter(is_simpler)) {
             Some(found) => plan = found,
             None => return plan,
         }

@@ -1,8 +1,9 @@
 //! Boundaries between stages, against all boundaries of small models.
 
-use super::find;
 use super::report::{Covers, StageCover};
 use super::request::PlanRequest;
+use super::{Explorer, find, simplest};
+use compiler::deadline::Deadline;
 use estimator::{EstimateRequest, Estimator};
 
 /// A Llama of this many layers, whose head takes as long as two of them.
@@ -99,4 +100,16 @@ fn a_heavy_head_leaves_its_stage_fewer_layers() {
         best("pp=8,mbs=1,schedule=interleaved-1f1b,vp=2")
             < 0.94 * best("pp=8,mbs=1,vp=2,schedule=interleaved-1f1b,stages=even")
     );
+}
+
+/// Eight copies with ZeRO-2 are as fast as a pipeline with stages of unequal length, and simpler, although two choices away.
+#[test]
+fn unequal_stages_yield_to_data_parallelism_alone() {
+    let estimator = Estimator::new();
+    let request = PlanRequest::new("llama3-8b", "h100", 8, 8192, 128);
+    let found = find(&estimator, &request, &|_| {}).unwrap();
+    let (nominal, others) = found.best.split_first().unwrap();
+    let explorer = Explorer::new(&estimator, &request, &nominal.parallel, Deadline::default()).unwrap();
+    let plan = simplest(&explorer, nominal, others, request.tie);
+    assert_eq!((plan.parallel.dp, plan.parallel.stages.is_empty()), (8, true), "{:?}", plan.parallel);
 }
