@@ -173,7 +173,7 @@ fn path_report(model: &Model, from: &Type, steps: Vec<ReshardStep>) -> PathRepor
 /// Limits on devices, axes, dims and bytes. They are above those of any cluster and model; a mistyped size is refused at once,
 /// and every answer takes seconds.
 const MOST_DEVICES: u64 = 1 << 20;
-const MOST_AXES: usize = 5;
+const MOST_AXES: usize = 20;
 const MOST_DIMS: usize = 6;
 const MOST_BYTES: u64 = 1 << 50;
 
