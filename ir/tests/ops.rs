@@ -194,7 +194,6 @@ fn heads() -> Vec<Case> {
     let scaled = |scaling| Rope { scaling: Some(scaling), ..rope(true) };
     let llama3 = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 };
     let lengths = Scaling::Lengths { short: vec![1.0; 4].into(), long: vec![2.0; 4].into(), context: 3 };
-    let flat = f(&[b, s, d]);
     let attention = AttentionSettings::new(0.125, true);
     let gradient = AttentionSettings::new(0.125, false);
     let with_sink = Attention(attention.clone());
@@ -202,7 +201,7 @@ fn heads() -> Vec<Case> {
     let dropout = Some(Dropout { p: 0.1, path: "layer.o".to_string(), piece: None });
     vec![
         case(rope(false), &[&q, &rows], &[&q], (0, f(&[b, s, 7]), "even")),
-        case(rope(true), &[&flat, &rows], &[&flat], (1, i(&[s, b]), "`pos`")),
+        case(rope(true), &[&f(&[b, s, d]), &rows], &[&f(&[b, s, d])], (1, i(&[s, b]), "`pos`")),
         case(Attention(attention.clone()), &forward, &[&out, &lse], (1, f(&[b, t, g, c]), "`k`")),
         case(AttentionGrad(gradient.clone()), &backward, &[&q, &k, &v], (4, f(&[b, s, g]), "`lse`")),
         case(
@@ -279,14 +278,13 @@ fn updates() -> Vec<Case> {
     let (w, one) = (f(&[2, 3]), f(&[]));
     let adamw = AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
     let state = [&w, &w, &w, &w, &one, &one, &one];
-    let sgd = |momentum| Sgd { momentum, nesterov: false, weight_decay: 0.0 };
-    let nesterov = Sgd { momentum: 0.9, nesterov: true, weight_decay: 0.0 };
+    let sgd = |momentum, nesterov| Sgd { momentum, nesterov, weight_decay: 0.0 };
     vec![
         case(SumSquares, &[&w], &[&one], (1, w.clone(), "takes 1")),
         case(adamw, &state, &[&w, &w, &w], (3, f(&[3, 2]), "`v`")),
-        case(sgd(0.0), &[&w, &w, &one, &one], &[&w], (3, f(&[1]), "`lr`")),
-        case(sgd(0.9), &[&w, &w, &w, &one, &one], &[&w, &w], (2, bf16(&[2, 3]), "`m`")),
-        case(nesterov, &[&w, &w, &w, &one, &one], &[&w, &w], (2, bf16(&[2, 3]), "`m`")),
+        case(sgd(0.0, false), &[&w, &w, &one, &one], &[&w], (3, f(&[1]), "`lr`")),
+        case(sgd(0.9, false), &[&w, &w, &w, &one, &one], &[&w, &w], (2, bf16(&[2, 3]), "`m`")),
+        case(sgd(0.9, true), &[&w, &w, &w, &one, &one], &[&w, &w], (2, bf16(&[2, 3]), "`m`")),
         case(ClipFactor { max: 1.0 }, &[&one], &[&one], (0, w.clone(), "scalar")),
     ]
 }

@@ -255,9 +255,8 @@ fn rows_cross_once() {
 fn broadcasts_rank_by_rank_take_what_was_measured() {
     let (cluster, stack) = (Cluster::find("a100-roce400").unwrap(), Stack::find("internevo-2023").unwrap());
     let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
-    let seconds = |ranks: u64| {
-        platform.broadcast_time(2.0 * 7.3e9, (ranks as f64).min(290.0), Group { ranks, stride: 1 })
-    };
+    let seconds =
+        |ranks: u64| platform.broadcast_time(2.0 * 7.3e9, (ranks as f64).min(290.0), Group { ranks, stride: 1 });
     for (ranks, measured) in [(64, 0.29), (128, 0.42), (256, 0.93), (512, 1.46), (1024, 2.69)] {
         let more = seconds(ranks) - seconds(8);
         assert!((more / measured - 1.0).abs() < 0.25, "{ranks}: {more} s, measured {measured}");
