@@ -170,6 +170,7 @@ fn knows_no_better(name: &str, estimator: &Estimator, request: &PlanRequest, pla
         );
     }
     for note in &reasons.choices {
+        assert!(note.comparison.is_empty() || !note.against.is_empty(), "{name}: {note:?}");
         let key = note.choice.split('=').next().unwrap_or_default();
         for (_, context) in CONTEXTS.iter().filter(|(of, _)| *of == key) {
             assert!(!parallel::has_key(&note.against, context), "{name}, {}: {}", note.choice, note.against);

@@ -64,7 +64,10 @@ impl Pool {
         let asked: Vec<EstimateRequest> = near.iter().map(|near| request.of(&near.parallel)).collect();
         let answers = estimate_until(estimator, &asked, deadline);
         let is_whole = answers.iter().all(Option::is_some);
-        let near = near.into_iter().zip(answers).filter_map(|(near, answer)| Some((near, answer?))).collect();
+        let known = near.into_iter().zip(answers).filter_map(|(near, answer)| Some((near, answer?)));
+        // Recomputation that is chosen again may be that of the best one.
+        let other = known.filter(|(_, answer)| !answer.as_ref().is_ok_and(|near| near.parallel == best.parallel));
+        let near = other.collect();
         Pool { near, others: others.to_vec(), pins: request.pin.clone(), is_whole }
     }
 
