@@ -29,6 +29,8 @@ const NORM: f64 = 5e-5;
 
 /// Losses and norms of a run, by name and step.
 type Figures = Vec<(String, f64)>;
+/// The figures of a run, once they are known.
+type Known = Arc<OnceLock<Result<Figures, String>>>;
 
 #[test]
 fn meshes() {
@@ -41,7 +43,7 @@ fn meshes() {
 struct Fuzzer {
     data: Folder,
     recipes: Vec<Recipe>,
-    alone: Mutex<BTreeMap<usize, Arc<OnceLock<Result<Figures, String>>>>>,
+    alone: Mutex<BTreeMap<usize, Known>>,
     pairs: Vec<[Item; 2]>,
     tally: Mutex<Tally>,
 }
