@@ -96,7 +96,7 @@ pub fn why_not(
             ),
         ),
     };
-    let tie = report.search.as_ref().filter(|search| search.proved_optimal).map_or(0.0, |search| search.tie);
+    let tie = report.search.as_ref().filter(|search| search.complete).map_or(0.0, |search| search.tie);
     let until = match difference.slower {
         _ if !is_proved => "; it is the best found before the deadline",
         slower if (-tie..-ALIKE).contains(&slower) => "; the plan is simpler",
