@@ -7,6 +7,7 @@
 //! | `dense_costs` | [`BlockConfig`] | costs of the blocks without experts |
 //! | `partitions` | [`PartitionConfig`] | first block instance of each stage |
 //! | `timelines` | [`PipelineConfig`] | stages in their order |
+//! | `promising_stages` | [`PipelineConfig`] | boundaries that may be faster than the default ones |
 //! | `faster_stages` | [`PipelineConfig`] | boundaries that are faster than the default ones |
 //! | `frontiers` | [`BlockConfig`], instances of each block | choices of values to recompute |
 //! | `block_frontiers` | [`BlockConfig`] | the same for one instance of each block |
@@ -20,7 +21,7 @@ use super::action_order::OrderCache;
 use super::blocks::{BlockFilter, Blocks, Outline, Planned, check};
 use super::candidate::{Candidate, Staged, Stepped};
 use super::error::Error;
-use super::faster_stages::faster_stages;
+use super::faster_stages::{faster_stages, promising_stages};
 use super::memory_fit::{RecomputeOptions, offloaded};
 use super::model_plans::{ModelPlans, ModelTraits};
 use super::pipeline::ScheduledPipeline;
@@ -70,6 +71,7 @@ pub(super) struct CostDatabase {
     dense_costs: CostQuery<BlockConfig, Answer<Blocks>>,
     partitions: CostQuery<PartitionConfig, Answer<Vec<usize>>>,
     timelines: CostQuery<PipelineConfig, Answer<Staged>>,
+    promising_stages: CostQuery<PipelineConfig, Answer<Vec<Vec<u32>>>>,
     faster_stages: CostQuery<PipelineConfig, Answer<Vec<u32>>>,
     frontiers: CostQuery<(BlockConfig, Vec<u64>), Answer<Frontier>>,
     block_frontiers: CostQuery<BlockConfig, Answer<Vec<Vec<RecomputeChoice>>>>,
@@ -119,6 +121,7 @@ impl CostDatabase {
             dense_costs: Query::new(dense_costs),
             partitions: Query::new(partition),
             timelines: Query::new(timeline),
+            promising_stages: Query::new(promising_stages),
             faster_stages: Query::new(faster_stages),
             frontiers: Query::new(frontier_of),
             block_frontiers: Query::new(block_frontiers),
@@ -182,6 +185,14 @@ impl CostDatabase {
     /// The configuration does not fit the model, or its schedule does not suit it.
     pub(super) fn timeline(&self, config: &PipelineConfig) -> Answer<Staged> {
         self.timelines.get(self, config)
+    }
+
+    /// Boundaries, for all stages but the first, of which [`CostDatabase::faster_stages`] are the fastest ones.
+    ///
+    /// # Errors
+    /// As [`CostDatabase::timeline`].
+    pub(super) fn promising_stages(&self, config: &PipelineConfig) -> Answer<Vec<Vec<u32>>> {
+        self.promising_stages.get(self, config)
     }
 
     /// Boundaries with which the step is shorter than with the default ones, for all stages but the first; empty if none are known.

@@ -22,11 +22,22 @@ impl Evaluator {
     ///
     /// In a chain they are those of least paths ([`Chain`]); otherwise the fastest of some regular partitions ([`regular`]).
     pub fn faster_stages(&self, parallel: &ParallelConfig) -> Option<Vec<u32>> {
+        let stages = self.database.faster_stages(&self.plain(parallel)).ok()?;
+        (!stages.is_empty()).then(|| stages.to_vec())
+    }
+
+    /// The boundaries of which [`Evaluator::faster_stages`] are the fastest ones, if a simulation confirms a gain. Returns `None` if
+    /// there are none.
+    pub fn promising_stages(&self, parallel: &ParallelConfig) -> Option<Vec<Vec<u32>>> {
+        let partitions = self.database.promising_stages(&self.plain(parallel)).ok()?;
+        (!partitions.is_empty()).then(|| partitions.to_vec())
+    }
+
+    /// The pipeline of a configuration with open stage boundaries, if all activations are saved on the device.
+    fn plain(&self, parallel: &ParallelConfig) -> PipelineConfig {
         let (recompute, offload) = (Recompute::None, Offload::None);
         let plain = ParallelConfig { recompute, offload, stages: Vec::new(), ..parallel.clone() };
-        let config = PipelineConfig::of(&plain, 0, self.microbatches(parallel), self.cores_each(parallel));
-        let stages = self.database.faster_stages(&config).ok()?;
-        (!stages.is_empty()).then(|| stages.to_vec())
+        PipelineConfig::of(&plain, 0, self.microbatches(parallel), self.cores_each(parallel))
     }
 
     /// Lower bound on the seconds of a step over all stage boundaries, in any of some schedules with the same stages.
@@ -100,7 +111,7 @@ impl Relaxation<'_> {
 const ROOM: f64 = 1e-6;
 
 impl Relaxation<'_> {
-    /// Partitions that may be faster than the default one.
+    /// First block instances of the stages of partitions that may be faster than the default one.
     fn partitions(&self, own: &[usize], schedule: &ScheduledPipeline) -> Vec<Vec<usize>> {
         let ScheduledPipeline { kind, ref pipeline } = *schedule;
         let runs = self.run_seconds();
@@ -115,29 +126,38 @@ impl Relaxation<'_> {
     }
 }
 
-/// The fastest of the promising partitions by a simulated step; empty if the default one is as fast.
-pub(super) fn faster_stages(database: &CostDatabase, config: &PipelineConfig) -> Result<Arc<Vec<u32>>, Error> {
+/// Boundaries of partitions that may be faster than the default one.
+pub(super) fn promising_stages(database: &CostDatabase, config: &PipelineConfig) -> Result<Arc<Vec<Vec<u32>>>, Error> {
     database.in_candidate(config, |candidate| {
         let blocks = database.block_costs(&candidate.block_config()?)?;
         let schedule = ScheduledPipeline::of(&candidate.parallel, candidate.microbatches)?;
         let own = database.stage_starts(&[], &candidate.block_config()?, &blocks, &schedule.pipeline)?;
         let partitions = Relaxation::of(&candidate, &blocks).partitions(&own, &schedule);
-        if partitions.is_empty() {
-            return Ok(Arc::default());
-        }
+        let boundaries = |starts: Vec<usize>| starts[1..].iter().map(|&start| start as u32).collect();
+        Ok(Arc::new(partitions.into_iter().map(boundaries).collect()))
+    })
+}
+
+/// The fastest of the promising partitions by a simulated step; empty if the default one is as fast.
+pub(super) fn faster_stages(database: &CostDatabase, config: &PipelineConfig) -> Result<Arc<Vec<u32>>, Error> {
+    let promising = database.promising_stages(config)?;
+    if promising.is_empty() {
+        return Ok(Arc::default());
+    }
+    database.in_candidate(config, |candidate| {
+        let blocks = database.block_costs(&candidate.block_config()?)?;
         let seconds = |stages: &[u32]| {
             let parallel = ParallelConfig { stages: stages.to_vec(), ..config.parallel.clone() };
             let staged = database.timeline(&PipelineConfig { parallel, ..config.clone() })?;
             Ok::<_, Error>(candidate.step(&blocks, &staged).0.seconds)
         };
-        let mut best = (seconds(&[])? * WORTH_STATING, Vec::new());
-        for starts in partitions {
-            let stages: Vec<u32> = starts[1..].iter().map(|&start| start as u32).collect();
-            let step = seconds(&stages)?;
+        let mut best = (seconds(&[])? * WORTH_STATING, &[][..]);
+        for stages in promising.iter() {
+            let step = seconds(stages)?;
             if step < best.0 {
                 best = (step, stages);
             }
         }
-        Ok(Arc::new(best.1))
+        Ok(Arc::new(best.1.to_vec()))
     })
 }

@@ -81,7 +81,7 @@ pub(crate) fn at_chances(
     let mut job = Chances { estimator, request, plan, below, until, known: Vec::new() };
     let mut found = Vec::new();
     for chance in CHANCES.into_iter().rev() {
-        let best = if chance <= asked { job.at_lower(chance)? } else { job.at_higher(chance)? };
+        let best = if chance < asked { job.at_lower(chance)? } else { job.at_higher(chance, asked)? };
         if until.is_over() {
             break;
         }
@@ -102,9 +102,9 @@ impl Chances<'_> {
         Ok(self.known.last().cloned())
     }
 
-    /// The best configuration at a higher chance than the request's.
-    fn at_higher(&mut self, chance: f64) -> Result<Option<EstimateReport>, Error> {
-        if keeps(self.plan, chance) {
+    /// The best configuration at no lower a chance than the request's, `asked`, at which the plan's own search found none that gains.
+    fn at_higher(&self, chance: f64, asked: f64) -> Result<Option<EstimateReport>, Error> {
+        if chance == asked || keeps(self.plan, chance) {
             return Ok(Some(self.plan.clone()));
         }
         self.best(chance, f64::INFINITY)

@@ -1,10 +1,10 @@
 //! Cost oracle of the search.
 
 use super::large_microbatch::LargeMicrobatches;
-use crate::search::{Bound, CostEstimate, Level, Limits, Oracle, SearchNode, Space};
+use crate::search::{Bound, CostEstimate, Level, Limits, Oracle, SearchNode, Space, within};
 use compiler::parallel;
 use estimator::{
-    BoundKind, BudgetSizes, Evaluator, LargeShare, MemoryChoices, ModelWork, StepCost, Undecided, fits_budget,
+    BoundKind, BudgetSizes, Evaluator, LargeShare, MemoryChoices, ModelWork, ROUNDING, StepCost, Undecided, fits_budget,
 };
 use ir::options::{Offload, ParallelConfig, Recompute};
 
@@ -31,8 +31,15 @@ impl Oracle for Costs<'_> {
         Some(Bound { bytes, ..bound })
     }
 
-    fn faster_stages(&self, parallel: &ParallelConfig) -> Option<Vec<u32>> {
-        self.evaluator.faster_stages(parallel)
+    /// Boundaries that bounds rule out need no simulation, which takes as long as many bounds.
+    fn faster_stages(&self, node: &SearchNode, limits: Limits) -> Option<Vec<u32>> {
+        let is_limited = limits.seconds.is_finite();
+        let promising = if is_limited { self.evaluator.promising_stages(&node.parallel)? } else { Vec::new() };
+        let may_serve = |stages: Vec<u32>| self.has_any_within(&within(node, stages), limits);
+        if is_limited && !promising.into_iter().any(may_serve) {
+            return None;
+        }
+        self.evaluator.faster_stages(&node.parallel)
     }
 
     fn cost(&self, parallel: &ParallelConfig, limits: Limits) -> Option<CostEstimate> {
@@ -88,6 +95,16 @@ impl Costs<'_> {
         // The bytes that stay on the device of a configuration that offloads in part are not known.
         let is_open = node.level == Level::Complete && node.parallel.offload.is_in_part();
         Some(Bound { seconds: floor.seconds, bytes: if is_open { 0.0 } else { floor.bytes } })
+    }
+
+    /// Returns `false` if, by bounds, a node with open options for sharding states has no configurations within the limits.
+    fn has_any_within(&self, node: &SearchNode, limits: Limits) -> bool {
+        let is_within = |part: &SearchNode| {
+            let bound = self.bound(part, Bound { seconds: 0.0, bytes: 0.0 }, limits);
+            let is_fast = |bound: &Bound| bound.seconds * (1.0 - ROUNDING) <= limits.seconds;
+            bound.filter(is_fast).is_some_and(|bound| fits_budget(bound.bytes, limits.bytes))
+        };
+        is_within(node) && self.shards(node).iter().any(is_within)
     }
 
     /// A configuration that none of a search node's is faster than. Recomputed values are not offloaded: offloading has its

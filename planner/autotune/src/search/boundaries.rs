@@ -49,7 +49,7 @@ impl Space {
 }
 
 /// Part of a node with some stage boundaries.
-pub(super) fn within(node: &SearchNode, stages: Vec<u32>) -> SearchNode {
+pub fn within(node: &SearchNode, stages: Vec<u32>) -> SearchNode {
     node.part(ParallelConfig { stages, ..node.parallel.clone() }, Level::Stages)
 }
 

@@ -158,12 +158,14 @@ pub fn search(space: &Space, roots: &[SearchNode], oracle: &impl Oracle, mut tas
         let is_needless = |part: &SearchNode| skips_shown && space.shows(&part.parallel);
         let is_next = |part: &SearchNode| next.holds(space, part) && is_new(part) && !is_needless(part);
         let nodes = roots.iter().filter(|node| is_next(node)).cloned().collect();
-        let faster = |node: &SearchNode| {
+        let faster = |node: &SearchNode, limits: Limits| {
             let is_wanted = next.has_other_stages() && space.is_open(node);
-            let stages = is_wanted.then(|| oracle.faster_stages(&node.parallel)).flatten();
+            let stages = is_wanted.then(|| oracle.faster_stages(node, limits)).flatten();
             stages.map(|stages| within(node, stages)).filter(|part| space.supports(part))
         };
-        let parts = |node: &SearchNode| space.parts(node).into_iter().chain(faster(node)).filter(is_next).collect();
+        let parts = |node: &SearchNode, limits: Limits| {
+            space.parts(node).into_iter().chain(faster(node, limits)).filter(is_next).collect()
+        };
         let is_open = |node: &SearchNode| space.is_open(node);
         let pass = Pass { parts: &parts, is_open: &is_open, is_first: gone.is_empty(), stop: &*space.stop };
         let left = go_through(nodes, &pass, oracle, &mut task, &mut known);
@@ -191,8 +193,8 @@ struct Known {
     others: f64,
 }
 
-/// Parts of a node.
-type Parts<'a> = dyn Fn(&SearchNode) -> Vec<SearchNode> + Sync + 'a;
+/// Parts of a node that may have configurations within the limits.
+type Parts<'a> = dyn Fn(&SearchNode, Limits) -> Vec<SearchNode> + Sync + 'a;
 
 /// One search pass over some nodes.
 struct Pass<'a> {
@@ -284,6 +286,15 @@ enum EvaluationResult {
 }
 
 impl SearchState<'_> {
+    /// Limits of useful configurations.
+    fn limits(&self) -> Limits {
+        if self.by_memory {
+            Limits { seconds: f64::INFINITY, bytes: None }
+        } else {
+            Limits { seconds: self.threshold, bytes: self.memory }
+        }
+    }
+
     /// Evaluations for an open node.
     fn evaluations(&self, parts: &Parts<'_>, waiting: &OpenNode) -> Vec<Evaluation> {
         let OpenNode { node, known, bound, .. } = waiting;
@@ -294,7 +305,7 @@ impl SearchState<'_> {
         if *bound == UNKNOWN || node.level == Level::Complete {
             return vec![Evaluation { node: node.clone(), known, is_costed: *bound != UNKNOWN }];
         }
-        parts(node).into_iter().map(|node| Evaluation { node, known, is_costed: false }).collect()
+        parts(node, self.limits()).into_iter().map(|node| Evaluation { node, known, is_costed: false }).collect()
     }
 
     /// Runs all evaluations. Costs take longest: they are distributed so that no core starts one when the others are
@@ -320,11 +331,7 @@ impl SearchState<'_> {
         oracle: &impl Oracle,
         Evaluation { node, known, is_costed }: &Evaluation,
     ) -> Option<EvaluationResult> {
-        let limits = if self.by_memory {
-            Limits { seconds: f64::INFINITY, bytes: None }
-        } else {
-            Limits { seconds: self.threshold, bytes: self.memory }
-        };
+        let limits = self.limits();
         if *is_costed {
             return oracle.cost(&node.parallel, limits).map(EvaluationResult::Cost);
         }

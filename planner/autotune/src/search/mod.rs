@@ -13,6 +13,7 @@ mod region;
 mod space;
 
 pub use best::{Kind, Ranked, SPREAD};
+pub use boundaries::within;
 pub use branch::{Outcome, Progress, Task, search};
 pub use count::{Counted, count};
 pub use divisors::divisors;
@@ -128,9 +129,9 @@ pub trait Oracle: Sync {
     /// node.
     fn bound(&self, node: &SearchNode, known: Bound, limits: Limits) -> Option<Bound>;
 
-    /// Stage boundaries that are expected to be faster than the listed ones; `None` if none are known. Those of the configuration
-    /// are open.
-    fn faster_stages(&self, parallel: &ParallelConfig) -> Option<Vec<u32>>;
+    /// Stage boundaries of a node that are expected to be faster than the listed ones; `None` if none are known, or none have
+    /// configurations within the limits. Those of the node are open.
+    fn faster_stages(&self, node: &SearchNode, limits: Limits) -> Option<Vec<u32>>;
 
     /// Cost of a configuration; `None` if it is invalid or known not to be useful.
     fn cost(&self, parallel: &ParallelConfig, limits: Limits) -> Option<CostEstimate>;
