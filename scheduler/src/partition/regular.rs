@@ -82,27 +82,47 @@ fn all(runs: usize, layers: &Range<usize>, pipeline: &Pipeline) -> impl Iterator
         let (each, more) = ((number + first + last).div_euclid(stages), (number + first + last).rem_euclid(stages));
         let chunks = if more == 0 { 1 } else { stages / ranks };
         let runs_of_more = (0..chunks).flat_map(move |chunk| [chunk * ranks, (chunk + 1) * ranks - more]);
-        runs_of_more.filter(move |from| *from >= 0 && from + more <= stages).map(move |from| {
-            let mut lengths = vec![each; stages as usize];
-            lengths[from as usize..(from + more) as usize].iter_mut().for_each(|length| *length += 1);
-            lengths[0] -= first;
-            lengths[stages as usize - 1] -= last;
-            lengths
+        runs_of_more.filter(move |from| *from >= 0 && from + more <= stages).map(move |from| Lengths {
+            stages,
+            each,
+            longer: from..from + more,
+            shorter: [first, last],
         })
     })
-    .filter_map(move |lengths| starts(&lengths, runs, &layers))
+    .filter_map(move |lengths| lengths.starts(runs, &layers))
 }
 
-/// First block instance of stages with these numbers of layers; `None` if some stage would have nothing to run.
-fn starts(lengths: &[i64], runs: usize, layers: &Range<usize>) -> Option<Vec<usize>> {
-    let (mut starts, mut at) = (vec![0], layers.start);
-    for length in &lengths[..lengths.len() - 1] {
-        at += usize::try_from(*length).ok()?;
-        starts.push(at);
+/// Numbers of layers of the stages of a regular partition.
+struct Lengths {
+    stages: i64,
+    each: i64,
+    /// Stages with one layer more.
+    longer: Range<i64>,
+    /// Layers by which the first and the last stage are shorter.
+    shorter: [i64; 2],
+}
+
+impl Lengths {
+    fn of(&self, stage: i64) -> i64 {
+        let ends = [stage == 0, stage + 1 == self.stages].map(i64::from);
+        let shorter = ends[0] * self.shorter[0] + ends[1] * self.shorter[1];
+        self.each + i64::from(self.longer.contains(&stage)) - shorter
     }
-    let ascends = starts.windows(2).all(|pair| pair[0] < pair[1]);
-    let last = usize::try_from(lengths[lengths.len() - 1]).ok()?;
-    (ascends && at + last == layers.end && at < runs).then_some(starts)
+
+    /// First block instance of each stage; `None` if some stage would have nothing to run.
+    fn starts(&self, runs: usize, layers: &Range<usize>) -> Option<Vec<usize>> {
+        let (mut starts, mut at) = (Vec::with_capacity(self.stages as usize), layers.start);
+        starts.push(0);
+        for stage in 0..self.stages - 1 {
+            at += usize::try_from(self.of(stage)).ok()?;
+            if at <= starts[starts.len() - 1] {
+                return None;
+            }
+            starts.push(at);
+        }
+        let last = usize::try_from(self.of(self.stages - 1)).ok()?;
+        (at + last == layers.end && at < runs).then_some(starts)
+    }
 }
 
 #[cfg(test)]
