@@ -120,8 +120,15 @@ enum ObjectiveFlag {
     Memory,
 }
 
+/// Turns off huge pages for the process. The system zeroes each as a whole, while a search's lists are short and scattered.
+fn refuse_huge_pages() {
+    #[cfg(target_os = "linux")]
+    rustix::thread::disable_transparent_huge_pages(true).unwrap_or_default();
+}
+
 impl Plan {
     pub(super) fn run(mut self) -> Result<Answer, Error> {
+        refuse_huge_pages();
         self.flags.job.in_numbers(&self.sizes)?;
         let missing = missing("plan", &self.flags.job, Some(&self.flags.gpus));
         let request: PlanRequest = asked_job(self.request.as_deref(), missing.as_deref(), &self.flags)?;
