@@ -56,6 +56,8 @@ struct Chances<'a> {
     until: &'a Deadline,
     /// Configurations that are the best ones at the chances that they were searched for.
     known: Vec<EstimateReport>,
+    /// Seconds below which searches found no configuration at lower chances: none at higher ones takes less.
+    least: f64,
 }
 
 /// The best steps at each of [`CHANCES`], the highest chance first. Chances at which nothing fits are left out, and those that a deadline
@@ -78,9 +80,12 @@ pub(crate) fn at_chances(
     }
     let asked = 1.0 - request.headroom / 100.0;
     let below = fastest_s * (1.0 - WORTH_SEARCHING);
-    let mut job = Chances { estimator, request, plan, below, until, known: Vec::new() };
+    let mut job = Chances { estimator, request, plan, below, until, known: Vec::new(), least: 0.0 };
     let mut found = Vec::new();
     for chance in CHANCES.into_iter().rev() {
+        if chance >= asked {
+            job.least = job.least.max(fastest_s);
+        }
         let best = if chance < asked { job.at_lower(chance)? } else { job.at_higher(chance, asked)? };
         if until.is_over() {
             break;
@@ -103,7 +108,7 @@ impl Chances<'_> {
     }
 
     /// The best configuration at no lower a chance than the request's, `asked`, at which the plan's own search found none that gains.
-    fn at_higher(&self, chance: f64, asked: f64) -> Result<Option<EstimateReport>, Error> {
+    fn at_higher(&mut self, chance: f64, asked: f64) -> Result<Option<EstimateReport>, Error> {
         if chance == asked || keeps(self.plan, chance) {
             return Ok(Some(self.plan.clone()));
         }
@@ -112,12 +117,17 @@ impl Chances<'_> {
 
     /// The best configuration at a chance, of those that take less than `below` seconds: first of those near the plan, whose best one bounds
     /// the search of all.
-    fn best(&self, chance: f64, below: f64) -> Result<Option<EstimateReport>, Error> {
+    fn best(&mut self, chance: f64, below: f64) -> Result<Option<EstimateReport>, Error> {
         let request = PlanRequest { headroom: 100.0 * (1.0 - chance), ..self.request.clone() };
         let explorer = Explorer::new(self.estimator, &request, &self.plan.parallel, self.until.clone())?;
         let near = explorer.better("", below, Some(self.plan.parallel.clone()));
         let below = near.as_ref().map_or(below, |near| near.predicted.step_time_s * (1.0 - WORTH_SEARCHING));
-        Ok(explorer.better("", below, None).or(near))
+        if below <= self.least {
+            return Ok(near);
+        }
+        let best = explorer.better("", below, None);
+        self.least = best.as_ref().map_or(below, |best| best.predicted.step_time_s);
+        Ok(best.or(near))
     }
 }
 
