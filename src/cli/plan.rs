@@ -121,6 +121,7 @@ enum ObjectiveFlag {
 }
 
 /// Turns off huge pages for the process. The system zeroes each as a whole, while a search's lists are short and scattered.
+/// Where the system keeps them, a plan only takes longer.
 fn refuse_huge_pages() {
     #[cfg(target_os = "linux")]
     rustix::thread::disable_transparent_huge_pages(true).unwrap_or_default();
