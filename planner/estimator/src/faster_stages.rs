@@ -26,8 +26,8 @@ impl Evaluator {
         (!stages.is_empty()).then(|| stages.to_vec())
     }
 
-    /// The boundaries of which [`Evaluator::faster_stages`] are the fastest ones, if a simulation confirms a gain. Returns `None` if
-    /// there are none.
+    /// The boundaries of which [`Evaluator::faster_stages`] are the fastest ones, if a simulation confirms a gain. Returns `None`
+    /// if there are none.
     pub fn promising_stages(&self, parallel: &ParallelConfig) -> Option<Vec<Vec<u32>>> {
         let partitions = self.database.promising_stages(&self.plain(parallel)).ok()?;
         (!partitions.is_empty()).then(|| partitions.to_vec())

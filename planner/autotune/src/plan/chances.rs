@@ -107,7 +107,8 @@ impl Chances<'_> {
         Ok(self.known.last().cloned())
     }
 
-    /// The best configuration at no lower a chance than the request's, `asked`, at which the plan's own search found none that gains.
+    /// The best configuration at no lower a chance than the request's, `asked`, at which the plan's own search found none that
+    /// gains.
     fn at_higher(&mut self, chance: f64, asked: f64) -> Result<Option<EstimateReport>, Error> {
         if chance == asked || keeps(self.plan, chance) {
             return Ok(Some(self.plan.clone()));
