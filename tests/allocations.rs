@@ -112,7 +112,8 @@ fn after_the_first_step_nothing_is_taken_and_all_of_the_arena_is_used() {
             for (async_threads, record) in [(false, false), (false, true), (true, false), (true, true)] {
                 let options = Options { seed: SEED, async_threads: Some(async_threads), record, ..Options::default() };
                 let mut executor = Executor::load(&file.model, program, &options).expect("it loads");
-                let mut steps = inputs(&file.model, &recipe, mesh).into_iter();
+                // No configuration here has a ring, whose tokens have another order.
+                let mut steps = inputs(&file.model, &recipe, "").into_iter();
                 let family = recipe.config.family();
                 let case = format!("{family} in {precision} on `{mesh}`, lanes: {async_threads}, noted: {record}");
                 let last = steps.next_back().expect("six steps");
