@@ -12,17 +12,26 @@ enum Number {
     Other(toml::Value),
 }
 
-pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let wrong = |what: Unexpected<'_>| D::Error::invalid_value(what, &"a whole number, such as 48e9 or 48_000_000_000");
-    match Number::deserialize(deserializer)? {
-        Number::Whole(number) => Ok(number),
-        Number::Float(number) if number.fract() == 0.0 && (0.0..u64::MAX as f64).contains(&number) => Ok(number as u64),
-        Number::Float(number) => Err(wrong(Unexpected::Float(number))),
-        Number::Other(value) => Err(wrong(Unexpected::Other(&value.to_string()))),
+impl Number {
+    fn whole<E: Error>(self) -> Result<u64, E> {
+        let wrong = |what: Unexpected<'_>| E::invalid_value(what, &"a whole number, such as 48e9 or 48_000_000_000");
+        match self {
+            Number::Whole(number) => Ok(number),
+            Number::Float(number) if number.fract() == 0.0 && (0.0..u64::MAX as f64).contains(&number) => {
+                Ok(number as u64)
+            }
+            Number::Float(number) => Err(wrong(Unexpected::Float(number))),
+            Number::Other(value) => Err(wrong(Unexpected::Other(&value.to_string()))),
+        }
     }
 }
 
-/// A number that a file may leave out.
+/// A number that a file must have.
+pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    Number::deserialize(deserializer)?.whole()
+}
+
+/// A number that a file may leave out, or state as `null` in JSON.
 pub(crate) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    number(deserializer).map(Some)
+    Option::<Number>::deserialize(deserializer)?.map(Number::whole).transpose()
 }
