@@ -272,7 +272,7 @@ impl Plan {
     /// ```
     /// let plan = meshwright::plan("tiny-llama").on("h100", 2).batch(16, 128).run()?;
     /// let other = if plan.report.chosen.parallel.tp == 1 { "tp=2" } else { "tp=1" };
-    /// println!("{}", plan.why_not(other)?.text(&plan.report));
+    /// println!("{}", plan.why_not(other)?.text(&plan.report, 100));
     /// # Ok::<(), meshwright::Error>(())
     /// ```
     ///
