@@ -52,7 +52,7 @@ struct Case {
     /// Steps after which weights are compared.
     compared: usize,
     losses: Vec<f64>,
-    /// Losses of several runs, whose weights differ by little more than rounding in f32; none of a random configuration.
+    /// Losses of several runs, whose weights differ by about rounding in bf16; none of a random configuration.
     losses_bf16: Vec<Vec<f64>>,
     norms: Vec<f64>,
     configs: Vec<String>,

@@ -56,7 +56,7 @@ def write(folder, name, family, options):
         sys.exit(f"{name}: of {train.ATTEMPTS} models, none has losses that do not hang on rounding")
     model, (losses, norms, gradients, after, tokens) = found
     # One run may meet no tie of a router that rounding decides, and another the next.
-    near = [copy.deepcopy(model), *(train.shaken(model) for _ in range(train.DRAWS))]
+    near = [copy.deepcopy(model), *(train.shaken(model, train.NOISE_BF16) for _ in range(train.DRAWS))]
     losses_bf16 = [train.trained(of, torch.bfloat16, documents=documents)[0] for of in near]
     tensors = dict(tokens)
     for kind, of in [("after", after), ("gradient", gradients)]:

@@ -13,6 +13,8 @@ COMPARED = 3
 # Changes of weights that are larger than rounding, relative, how often they are drawn, the most by which they may change a loss, and the
 # models tried.
 NOISE, DRAWS, STEADY, ATTEMPTS = 1e-6, 4, 2e-5, 8
+# The same in bf16: half of a last place, by which each sum differs that is rounded elsewhere.
+NOISE_BF16 = 2.0**-9
 # The most by which they may change a tensor, relative to its norm, and the least norm of one, relative to the largest, that counts.
 STEADY_TENSOR, FLOOR = 5e-5, 5e-3
 # A larger eps than in practice: else a gradient that is 0 but for rounding moves its parameter by a whole step.
@@ -165,12 +167,12 @@ def are_near(tensors, others):
     return all((tensor - others[key]).norm() <= STEADY_TENSOR * max(tensor.norm(), least) for key, tensor in tensors.items())
 
 
-def shaken(model):
-    """A copy of a model, each of whose weights is off by about `NOISE`."""
+def shaken(model, noise=NOISE):
+    """A copy of a model, each of whose weights is off by about `noise`, relative."""
     near = copy.deepcopy(model)
     with torch.no_grad():
         for parameter in near.parameters():
-            parameter.mul_(1 + NOISE * torch.randn_like(parameter))
+            parameter.mul_(1 + noise * torch.randn_like(parameter))
     return near
 
 
