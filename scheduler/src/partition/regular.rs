@@ -5,7 +5,7 @@
 //! but for a run of consecutive stages with one more, which begins or ends with a chunk, and for the first and the last stage.
 
 use super::chain::{RunSeconds, sums};
-use crate::placement::Pipeline;
+use crate::placement::{Pipeline, Placement};
 use std::ops::Range;
 
 /// Layers by which the first stage of a regular partition may be shorter; negative if it is longer, as with an embedding that
@@ -23,60 +23,70 @@ pub(super) fn regular(
     pipeline: &Pipeline,
     (own, most): (&[usize], f64),
 ) -> Vec<Vec<usize>> {
-    let before = sums(runs);
-    let seconds = Seconds { before: &before, pipeline, owners: &pipeline.owners() };
+    let before: Vec<f64> = sums(runs).into_iter().map(RunSeconds::total).collect();
+    let mut seconds = Seconds { before: &before, pipeline, by_rank: vec![0.0; pipeline.ranks as usize] };
     let own = seconds.of(own);
     // The other seconds of a partition only break ties.
-    let below = |own: f64| ([most * own, 0.0], Vec::new());
-    let mut best: [([f64; 2], Vec<usize>); 2] = own.map(below);
-    for starts in all(runs.len(), layers, pipeline) {
+    let below = |own: f64| ([most * own, 0.0], None);
+    let mut best: [([f64; 2], Option<Lengths>); 2] = own.map(below);
+    let mut starts = Vec::with_capacity(pipeline.stages() as usize);
+    for lengths in all(layers.len(), pipeline) {
+        if !lengths.fill(&mut starts, runs.len(), layers) {
+            continue;
+        }
         let [lockstep, slowest] = seconds.of(&starts);
         let keys = [[lockstep, slowest], [slowest, lockstep]];
         for (key, best) in keys.into_iter().zip(&mut best) {
             if key[0] < best.0[0] || (key[0] == best.0[0] && key[1] < best.0[1]) {
-                *best = (key, starts.clone());
+                *best = (key, Some(lengths.clone()));
             }
         }
     }
-    let [(_, lockstep), (_, slowest)] = best;
-    let mut kept = vec![lockstep, slowest];
-    kept.dedup();
-    kept.retain(|starts| !starts.is_empty());
+    let mut kept: Vec<Vec<usize>> = Vec::with_capacity(best.len());
+    for lengths in best.into_iter().filter_map(|(_, lengths)| lengths) {
+        if lengths.fill(&mut starts, runs.len(), layers) && kept.last() != Some(&starts) {
+            kept.push(starts.clone());
+        }
+    }
     kept
 }
 
 /// Seconds of a micro-batch in partitions of some block instances.
 struct Seconds<'a> {
-    /// Seconds of the block instances before each.
-    before: &'a [RunSeconds],
+    /// Seconds of all block instances before each.
+    before: &'a [f64],
     pipeline: &'a Pipeline,
-    /// Ranks of each stage.
-    owners: &'a [Vec<u32>],
+    /// Seconds of each rank.
+    by_rank: Vec<f64>,
 }
 
 impl Seconds<'_> {
     /// Seconds in lock-step, where each chunk takes as long as its slowest stage, and on the slowest rank.
-    fn of(&self, starts: &[usize]) -> [f64; 2] {
-        let ranks = self.pipeline.ranks as usize;
-        let end = |stage: usize| starts.get(stage + 1).copied().unwrap_or(self.before.len() - 1);
-        let mut by_rank = vec![0.0; ranks];
+    fn of(&mut self, starts: &[usize]) -> [f64; 2] {
+        let Pipeline { ranks, .. } = *self.pipeline;
+        let is_shared = self.pipeline.placement == Placement::Bidirectional;
+        self.by_rank.fill(0.0);
         let (mut lockstep, mut longest) = (0.0, 0.0_f64);
-        for (stage, owners) in self.owners.iter().enumerate() {
-            let seconds = (self.before[end(stage)] - self.before[starts[stage]]).total();
-            owners.iter().for_each(|&rank| by_rank[rank as usize] += seconds / owners.len() as f64);
+        for (stage, &start) in (0..).zip(starts) {
+            let end = starts.get(stage as usize + 1).copied().unwrap_or(self.before.len() - 1);
+            let seconds = self.before[end] - self.before[start];
+            let own = self.pipeline.rank(stage, 0);
+            // With two chains, half of the micro-batches run a stage on the mirrored rank.
+            let other = if is_shared { ranks - 1 - stage % ranks } else { own };
+            self.by_rank[own as usize] += seconds / 2.0;
+            self.by_rank[other as usize] += seconds / 2.0;
             longest = longest.max(seconds);
             if (stage + 1) % ranks == 0 {
                 lockstep += std::mem::take(&mut longest);
             }
         }
-        [lockstep, by_rank.into_iter().fold(0.0, f64::max)]
+        [lockstep, self.by_rank.iter().copied().fold(0.0, f64::max)]
     }
 }
 
-/// All regular partitions.
-fn all(runs: usize, layers: &Range<usize>, pipeline: &Pipeline) -> impl Iterator<Item = Vec<usize>> {
-    let (stages, ranks) = (i64::from(pipeline.stages()), i64::from(pipeline.ranks));
-    let (number, layers) = (layers.len() as i64, layers.clone());
+/// All regular partitions of a number of layers; some leave a stage nothing to run.
+fn all(number: usize, pipeline: &Pipeline) -> impl Iterator<Item = Lengths> {
+    let (stages, ranks, number) = (i64::from(pipeline.stages()), i64::from(pipeline.ranks), number as i64);
     let ends = FIRST_SHORTER.flat_map(move |first| (0..=LAST_SHORTER).map(move |last| [first, last]));
     ends.flat_map(move |[first, last]| {
         let (each, more) = ((number + first + last).div_euclid(stages), (number + first + last).rem_euclid(stages));
@@ -89,10 +99,10 @@ fn all(runs: usize, layers: &Range<usize>, pipeline: &Pipeline) -> impl Iterator
             shorter: [first, last],
         })
     })
-    .filter_map(move |lengths| lengths.starts(runs, &layers))
 }
 
 /// Numbers of layers of the stages of a regular partition.
+#[derive(Clone)]
 struct Lengths {
     stages: i64,
     each: i64,
@@ -109,26 +119,26 @@ impl Lengths {
         self.each + i64::from(self.longer.contains(&stage)) - shorter
     }
 
-    /// First block instance of each stage; `None` if some stage would have nothing to run.
-    fn starts(&self, runs: usize, layers: &Range<usize>) -> Option<Vec<usize>> {
-        let (mut starts, mut at) = (Vec::with_capacity(self.stages as usize), layers.start);
+    /// Writes the first block instance of each stage. Returns `false` if some stage would have nothing to run.
+    fn fill(&self, starts: &mut Vec<usize>, runs: usize, layers: &Range<usize>) -> bool {
+        starts.clear();
         starts.push(0);
+        let mut at = layers.start as i64;
         for stage in 0..self.stages - 1 {
-            at += usize::try_from(self.of(stage)).ok()?;
-            if at <= starts[starts.len() - 1] {
-                return None;
+            at += self.of(stage);
+            if at <= starts[starts.len() - 1] as i64 {
+                return false;
             }
-            starts.push(at);
+            starts.push(at as usize);
         }
-        let last = usize::try_from(self.of(self.stages - 1)).ok()?;
-        (at + last == layers.end && at < runs).then_some(starts)
+        let last = self.of(self.stages - 1);
+        last >= 0 && at + last == layers.end as i64 && at < runs as i64
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::Placement;
 
     fn layers_of(starts: &[usize], layers: &Range<usize>) -> Vec<usize> {
         let ends = starts[1..].iter().copied().chain([layers.end]);
@@ -158,7 +168,11 @@ mod tests {
         {
             for (runs, layers) in [(34, 1..33), (10, 1..9), (12, 0..12)] {
                 let pipeline = Pipeline { chunks, ..Pipeline::new(placement, 4, 8) };
-                for starts in all(runs, &layers, &pipeline) {
+                let mut starts = Vec::new();
+                for lengths in all(layers.len(), &pipeline) {
+                    if !lengths.fill(&mut starts, runs, &layers) {
+                        continue;
+                    }
                     assert_eq!((starts.len() as u32, starts[0]), (pipeline.stages(), 0), "{starts:?}");
                     assert!(starts.windows(2).all(|pair| pair[0] < pair[1]), "{starts:?}");
                     assert!(starts[starts.len() - 1] < runs, "{starts:?}");
