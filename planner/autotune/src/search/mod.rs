@@ -89,7 +89,7 @@ pub type Schedules = Arc<[&'static str]>;
 
 impl SearchNode {
     /// Part of this node.
-    fn part(&self, parallel: ParallelConfig, level: Level) -> SearchNode {
+    pub(crate) fn part(&self, parallel: ParallelConfig, level: Level) -> SearchNode {
         SearchNode { parallel, level, devices: self.devices, schedules: Arc::clone(&self.schedules) }
     }
 }

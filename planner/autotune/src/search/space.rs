@@ -520,11 +520,15 @@ impl Space {
         self.pin.or(key, &given, if hides { vec![None, Some(false)] } else { vec![None] })
     }
 
-    /// Returns whether a configuration disables an overlap that the stack has, although no pin asks for it. Disabling saves
-    /// neither memory nor time.
-    pub(super) fn shows(&self, parallel: &ParallelConfig) -> bool {
-        let is_shown = |key: &str, overlap: Option<bool>| overlap == Some(false) && !self.pin.has(key);
-        is_shown("tp_overlap", parallel.tp_overlap) || is_shown("dp_overlap", parallel.dp_overlap)
+    /// Returns whether a configuration disables one of these overlaps that the stack has, although no pin asks for it. It saves no
+    /// memory. Tensor-parallel collectives take no less time without overlap, while those over data-parallel ranks have smaller
+    /// messages with it.
+    pub(super) fn shows(&self, overlaps: &[&str], parallel: &ParallelConfig) -> bool {
+        let is_shown = |key: &&str| {
+            let overlap = if *key == "tp_overlap" { parallel.tp_overlap } else { parallel.dp_overlap };
+            overlap == Some(false) && !self.pin.has(key)
+        };
+        overlaps.iter().any(is_shown)
     }
 
     /// Layers of the longest stage, if the stages are as equal as possible.
