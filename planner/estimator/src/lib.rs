@@ -31,6 +31,7 @@
 //! (`projection`). An [`Estimator`] has one for each model, platform and number formats; an [`Evaluator`] works on one.
 
 mod action_order;
+mod any_pipeline;
 mod auto_recompute;
 mod blocks;
 mod budget;
@@ -51,6 +52,7 @@ mod model_plans;
 mod model_work;
 mod notes;
 mod offload_choice;
+mod open_shards;
 mod ordered_stages;
 mod pipeline;
 mod place;
@@ -72,6 +74,7 @@ mod stages;
 mod step;
 mod update_memory;
 
+pub use any_pipeline::OpenOrders;
 pub use budget::{ROUNDING, fits_budget};
 pub use error::Error;
 pub use estimate_all::estimate_until;
@@ -83,6 +86,7 @@ pub use job_numbers::JobNumbers;
 pub use memory::ModelStates;
 pub use memory_fit::MemoryChoices;
 pub use model_work::{ModelWork, Undecided};
+pub use open_shards::{FitLimits, Sharding};
 pub use recipe::recipe;
 pub use relaxation::StepCost;
 pub use report::{

@@ -99,6 +99,16 @@ impl OrderedStages<'_> {
         self.flow.ranks.iter().enumerate().map(|(number, rank)| self.memory_of(number, rank)).collect()
     }
 
+    /// Bytes of each rank's device.
+    pub(super) fn devices(&self) -> Vec<f64> {
+        self.memory().iter().map(|rank| rank.device * GIB).collect()
+    }
+
+    /// Bytes of the device of the first rank.
+    pub(super) fn first_device(&self) -> f64 {
+        self.flow.ranks.first().map_or(0.0, |rank| self.memory_of(0, rank).device * GIB)
+    }
+
     fn memory_of(&self, number: usize, rank: &Rank) -> StageMemory {
         let OrderedStages { parallel, replicas, loads, tied, .. } = *self;
         let platform = replicas.platform;

@@ -5,7 +5,7 @@ use super::blocks::Blocks;
 use super::critical_path::CriticalPath;
 use super::pipeline::{ActivationLifetime, RankBound, ScheduledPipeline};
 use super::quantities::PerSection;
-use super::stages::Count;
+use super::stages::{Count, StageCounts};
 use cost::{Passes, Platform, Profile, RecomputeChoice, RecomputeCost};
 use ir::options::Offload;
 use smallvec::SmallVec;
@@ -102,19 +102,19 @@ impl Sum for OptionCost {
 
 /// Saved values of a block to recompute.
 #[derive(Clone, Copy, Debug)]
-struct Saving {
-    block: usize,
+pub(super) struct Saving {
+    pub(super) block: usize,
     /// Reduction per block instance.
-    each: Reduction,
+    pub(super) each: Reduction,
 }
 
 /// Reduction of saved activations.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reduction {
+pub(super) struct Reduction {
     /// Bytes that are no longer saved.
-    bytes: f64,
+    pub(super) bytes: f64,
     /// Seconds of recomputing them.
-    seconds: f64,
+    pub(super) seconds: f64,
 }
 
 /// Options of block instances that save their activations in one place.
@@ -142,6 +142,8 @@ pub(super) struct RecomputeOptions {
     /// All ways to save less, of each block instance by itself: recomputed values, recomputed layers, and offloading with or
     /// without these; fewest seconds per byte first.
     any: Vec<Saving>,
+    /// The same without offloading.
+    pub(super) recomputed: Vec<Saving>,
 }
 
 impl RecomputeOptions {
@@ -193,25 +195,25 @@ impl RecomputeOptions {
             OptionCost { either_s: both_s(&sum) - each.forward_s - each.backward_s, ..each }
         };
         let offloaded: Vec<OptionCost> = choices.iter().enumerate().map(least_offloaded).collect();
-        let any_way = |block: usize| {
-            let point = |bytes: f64, seconds: f64| RecomputeCost { bytes, seconds: seconds.max(0.0) };
-            let (whole, away) = (&on_device.whole[block], &on_host.whole[block]);
+        let point = |bytes: f64, seconds: f64| RecomputeCost { bytes, seconds: seconds.max(0.0) };
+        let here = |block: usize| {
+            let whole = &on_device.whole[block];
             let parts = choices[block].iter().map(|choice| point(choice.bytes, choice.least));
-            let ways = [
-                point(whole.saved_bytes, whole.seconds()),
-                point(0.0, away.seconds()),
-                point(0.0, offloaded[block].seconds()),
-                point(0.0, on_host.none[block].seconds()),
-            ];
-            hull(block, all.profiles[block].saved, parts.chain(ways).collect())
+            parts.chain([point(whole.saved_bytes, whole.seconds())])
         };
-        let mut any: Vec<Saving> = (0..all.profiles.len()).flat_map(any_way).collect();
-        any.sort_by(|a, b| (a.each.seconds / a.each.bytes).total_cmp(&(b.each.seconds / b.each.bytes)));
+        let away = |block: usize| {
+            let away = [on_host.whole[block], offloaded[block], on_host.none[block]];
+            away.map(|cost| point(0.0, cost.seconds()))
+        };
+        let hull_of = |block: usize, points| hull(block, all.profiles[block].saved, points);
+        let blocks = 0..all.profiles.len();
+        let recomputed = blocks.clone().flat_map(|block| hull_of(block, here(block).collect())).collect();
+        let any = blocks.flat_map(|block| hull_of(block, here(block).chain(away(block)).collect())).collect();
+        let (recomputed, any) = (cheapest_first(recomputed), cheapest_first(any));
         let kinds = choices.iter().enumerate().map(|(block, choices)| savings(block, all, choices));
         let kinds: Vec<Vec<Saving>> = kinds.filter(|savings| !savings.is_empty()).collect();
-        let mut savings = kinds.concat();
-        savings.sort_by(|a, b| (a.each.seconds / a.each.bytes).total_cmp(&(b.each.seconds / b.each.bytes)));
-        RecomputeOptions { savings, kinds, offloaded, on_device, on_host, any }
+        let savings = cheapest_first(kinds.concat());
+        RecomputeOptions { savings, kinds, offloaded, on_device, on_host, any, recomputed }
     }
 
     /// Options of instances that offload their saved activations, or of those that do not.
@@ -253,6 +255,12 @@ impl Reductions {
 /// The same after the first `share` of `savings`.
 fn after(savings: &[Saving], runs: &[Count], share: f64) -> Reduction {
     Reductions::of(savings, runs).after(share)
+}
+
+/// Savings in the order of their seconds per byte.
+fn cheapest_first(mut savings: Vec<Saving>) -> Vec<Saving> {
+    savings.sort_by(|a, b| (a.each.seconds / a.each.bytes).total_cmp(&(b.each.seconds / b.each.bytes)));
+    savings
 }
 
 /// Lower hull of a block's choices, starting from saving everything.
@@ -313,11 +321,11 @@ fn waits_for_host(profile: &Profile, platform: &Platform<'_>) -> Passes {
 pub(super) struct MemoryFit<'a> {
     pub(super) schedule: &'a ScheduledPipeline,
     /// Block instances of each stage.
-    pub(super) counts: Vec<Vec<Count>>,
+    pub(super) counts: Vec<StageCounts>,
     /// Bytes that each stage saves.
     pub(super) saved: Vec<f64>,
     /// Ranks by number.
-    pub(super) ranks: Vec<FitRank>,
+    pub(super) ranks: Vec<FitRank<'a>>,
     /// Critical path of an order that does not depend on costs.
     pub(super) path: Option<KnownPath<'a>>,
     /// Lower bounds on how long activations stay saved.
@@ -327,10 +335,10 @@ pub(super) struct MemoryFit<'a> {
 }
 
 /// A rank whose stages save everything.
-pub(super) struct FitRank {
+pub(super) struct FitRank<'a> {
     pub(super) number: u32,
     /// Lower bound over all orders.
-    pub(super) bound: RankBound,
+    pub(super) bound: &'a RankBound,
     /// Seconds of the reduction of its gradients after its last backward.
     pub(super) reduce_s: f64,
     /// Lower bound on the bytes of its device.
@@ -384,7 +392,7 @@ impl MemoryFit<'_> {
             let Some(share) = share else { return f64::INFINITY };
             let share = if rank.bound.stages.len() > 1 { 0.0 } else { share };
             end =
-                end.max(self.reduced(rank) + self.longer(&rank.bound, |runs| after(&options.any, runs, share).seconds));
+                end.max(self.reduced(rank) + self.longer(rank.bound, |runs| after(&options.any, runs, share).seconds));
         }
         end
     }
@@ -400,7 +408,7 @@ impl MemoryFit<'_> {
                 self.share(rank, savings, rest, rank.saved_bytes - free)
             };
             let Some(together) = share(&options.savings, &|_| 0.0) else { return f64::INFINITY };
-            let longer = self.longer(&rank.bound, |runs| after(&options.savings, runs, together).seconds);
+            let longer = self.longer(rank.bound, |runs| after(&options.savings, runs, together).seconds);
             end = end.max(self.reduced(rank) + longer);
             for (kind, most) in most.iter_mut().enumerate() {
                 let alone = || share(&options.kinds[kind], &|runs| options.all_but(kind, runs)).unwrap_or(0.0);
@@ -410,8 +418,8 @@ impl MemoryFit<'_> {
         let stage = |runs: &[Count]| -> f64 {
             options.kinds.iter().zip(&most).map(|(savings, most)| after(savings, runs, *most).seconds).sum()
         };
-        let all = self.ranks.iter().map(|rank| self.reduced(rank) + self.longer(&rank.bound, stage));
-        let longer = |(runs, counts): (&PerSection, &Vec<Count>)| runs.i * stage(counts);
+        let all = self.ranks.iter().map(|rank| self.reduced(rank) + self.longer(rank.bound, stage));
+        let longer = |(runs, counts): (&PerSection, &StageCounts)| runs.i * stage(counts);
         let along = |path: &CriticalPath| path.runs.iter().zip(&self.counts).map(longer).sum::<f64>();
         let chain =
             self.path.map_or(0.0, |KnownPath { path, seconds }| seconds + along(path) + self.ranks[path.rank].reduce_s);
@@ -420,7 +428,7 @@ impl MemoryFit<'_> {
 
     /// Number of savings, the last one in part, that a rank needs in addition to the `rest` that it already saves, so that its
     /// forwards save no more than `most` bytes. Returns `None` if all of them are too few.
-    fn share(&self, rank: &FitRank, savings: &[Saving], rest: &dyn Fn(&[Count]) -> f64, most: f64) -> Option<f64> {
+    fn share(&self, rank: &FitRank<'_>, savings: &[Saving], rest: &dyn Fn(&[Count]) -> f64, most: f64) -> Option<f64> {
         let mut saved = vec![0.0; self.counts.len()];
         let stages: Vec<(usize, f64, Reductions)> = (rank.bound.stages.iter())
             .map(|own| {
@@ -448,7 +456,7 @@ impl MemoryFit<'_> {
     }
 
     /// Earliest time at which the gradients are reduced, by the bound of this rank.
-    fn reduced(&self, rank: &FitRank) -> f64 {
+    fn reduced(&self, rank: &FitRank<'_>) -> f64 {
         rank.bound.summed(rank.reduce_s, self.ranks[0].reduce_s)
     }
 

@@ -10,10 +10,11 @@ use super::ordered_stages::OrderedStages;
 use super::pipeline::{ActivationLifetime, PipelineTimeline, RankBound, ScheduledPipeline, least, least_of_ranks};
 use super::quantities::{PerSection, TpReductions};
 use super::replicas::Replicas;
-use super::stages::{Count, StageCost, counts, loads, memory_loads, run_loads, seconds};
+use super::stages::{StageCost, StageCounts, counts, loads, memory_loads, run_loads, seconds};
 use super::step::LeastAfter;
 use cost::{Elements, Passes, Platform};
 use ir::options::ParallelConfig;
+use smallvec::SmallVec;
 
 /// Seconds of a step and bytes of the peak-memory device.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -40,9 +41,9 @@ pub(super) struct Stages<'a> {
     pub(super) seconds: f64,
     /// Bytes of each rank's device.
     pub(super) device: Vec<f64>,
-    loads: Vec<StageCost>,
+    pub(super) loads: Vec<StageCost>,
     hops: Vec<f64>,
-    flow: PipelineTimeline,
+    pub(super) flow: PipelineTimeline,
     replicas: Replicas<'a>,
 }
 
@@ -51,7 +52,7 @@ pub(super) struct RecomputeBound {
     /// Lower bounds of each rank over all orders.
     ranks: Vec<RankBound>,
     /// Block instances of each stage.
-    counts: Vec<Vec<Count>>,
+    counts: Vec<StageCounts>,
     /// Lower bounds on the time after the last backwards.
     after: LeastAfter,
     /// Fixed seconds of a step.
@@ -165,11 +166,9 @@ impl<'a> Relaxation<'a> {
         PerSection { f: profile.f.total(), i: profile.i.total(), w: profile.w.total() }
     }
 
-    /// Seconds of the stages that begin at `starts`, in a schedule, without messages, gathers and the work after the last
-    /// backward.
-    pub(super) fn rough(&self, starts: &[usize], schedule: &ScheduledPipeline) -> f64 {
-        let ranks = self.least_of_ranks(starts, schedule);
-        ranks.iter().map(RankBound::end).fold(0.0, f64::max) * self.platform.stragglers(self.parallel.devices())
+    /// Seconds of a step whose ranks have these bounds, without messages, gathers and the work after the last backward.
+    pub(super) fn rough(&self, bounds: &[RankBound]) -> f64 {
+        bounds.iter().map(RankBound::end).fold(0.0, f64::max) * self.platform.stragglers(self.parallel.devices())
     }
 
     /// Stages that save everything, prepared for bounds with values to recompute.
@@ -184,8 +183,8 @@ impl<'a> Relaxation<'a> {
         }
     }
 
-    /// Lower bounds of each rank over all orders, likewise.
-    fn least_of_ranks(&self, starts: &[usize], schedule: &ScheduledPipeline) -> Vec<RankBound> {
+    /// Lower bounds over all orders of each rank of the stages that begin at `starts`, without messages and gathers.
+    pub(super) fn least_of_ranks(&self, starts: &[usize], schedule: &ScheduledPipeline) -> Vec<RankBound> {
         let seconds = seconds(self.fast, self.parallel, starts);
         least_of_ranks(&seconds, &vec![0.0; seconds.len()], schedule)
     }
@@ -200,12 +199,27 @@ impl<'a> Relaxation<'a> {
         within: f64,
     ) -> Stages<'a> {
         let replicas = Replicas::new(self.parallel, self.microbatches, self.platform);
+        let mut staged = self.laid_out(replicas, starts, schedule, hops, within);
+        let ordered = self.ordered(&staged.flow, &staged.loads, &staged.replicas);
+        let seconds = ordered.step(0.0).seconds;
+        let device = if seconds > within { Vec::new() } else { ordered.devices() };
+        (staged.seconds, staged.device) = (seconds, device);
+        staged
+    }
+
+    /// The same before its seconds and its memory are known.
+    pub(super) fn laid_out(
+        &self,
+        replicas: Replicas<'a>,
+        starts: &[usize],
+        schedule: &ScheduledPipeline,
+        hops: impl Fn(&mut [StageCost]) -> Vec<f64>,
+        within: f64,
+    ) -> Stages<'a> {
         let mut loads = loads(self.fast, self.parallel, starts, &replicas);
         let hops = hops(&mut loads);
         let flow = flow_of(&loads, &hops, schedule, within);
-        let seconds = self.ordered(&flow, &loads, &replicas).step(0.0).seconds;
-        let device = if seconds > within { Vec::new() } else { self.device(&flow, &loads, &replicas) };
-        Stages { seconds, device, loads, hops, flow, replicas }
+        Stages { seconds: 0.0, device: Vec::new(), loads, hops, flow, replicas }
     }
 
     /// Raises the seconds of these stages to the critical path of a simulated configuration, if the stages run in that
@@ -237,11 +251,6 @@ impl<'a> Relaxation<'a> {
         }
     }
 
-    fn device(&self, flow: &PipelineTimeline, loads: &[StageCost], replicas: &Replicas<'_>) -> Vec<f64> {
-        let stages = self.ordered(flow, loads, replicas).memory();
-        stages.iter().map(|stage| stage.device * super::memory::GIB).collect()
-    }
-
     /// Lower bound on the seconds of a step in which, by some memory option, every device fits in its budget and which ends
     /// in time. If the order does not depend on costs, the bound includes the critical path `path` of the order that saves
     /// everything.
@@ -253,22 +262,36 @@ impl<'a> Relaxation<'a> {
         path: Option<&CriticalPath>,
         query: &FitQuery<'_>,
     ) -> f64 {
-        let ranks = self.least_of_ranks(starts, schedule);
+        let after = self.ordered(&staged.flow, &staged.loads, &staged.replicas).least_after();
+        // The lead of the CPU over the device is not known either.
+        staged.loads.iter_mut().for_each(|load| load.reductions = TpReductions::default());
+        staged.device = self.ordered(&staged.flow, &staged.loads, &staged.replicas).devices();
+        self.fitted_ranks(&staged, &self.least_of_ranks(starts, schedule), schedule, path, after, query)
+    }
+
+    /// The same for the first ranks, as many as the stages state devices of, with these bounds and this work after their last backwards.
+    pub(super) fn fitted_ranks(
+        &self,
+        staged: &Stages<'_>,
+        bounds: &[RankBound],
+        schedule: &ScheduledPipeline,
+        path: Option<&CriticalPath>,
+        after: LeastAfter,
+        query: &FitQuery<'_>,
+    ) -> f64 {
         // Compute that hides gathers and scatters takes longer with recomputation.
         let alone: Vec<PerSection> = staged.loads.iter().map(|load| load.with_shards(Passes::default())).collect();
         let path = path.map(|path| KnownPath { path, seconds: path.seconds(&alone, &staged.hops) });
         let lifetime = ActivationLifetime::of(&alone, &vec![0.0; alone.len()], schedule, query.within);
-        let LeastAfter { reduce, update } = self.ordered(&staged.flow, &staged.loads, &staged.replicas).least_after();
-        // The lead of the CPU over the device is not known either.
-        staged.loads.iter_mut().for_each(|load| load.reductions = TpReductions::default());
-        let device = self.device(&staged.flow, &staged.loads, &staged.replicas);
-        let counts = counts(self.fast, starts);
+        let LeastAfter { reduce, update } = after;
+        let starts: SmallVec<[usize; 32]> = staged.loads.iter().map(|load| load.runs.start).collect();
+        let counts = counts(self.fast, &starts);
         let saved = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].saved)).collect();
         let reserve = self.platform.stack.facts.reserve;
-        let ranks = (ranks.into_iter().zip(reduce))
-            .zip(device.into_iter().zip(&staged.flow.ranks))
+        let ranks = (bounds.iter().zip(reduce))
+            .zip(staged.device.iter().zip(&staged.flow.ranks))
             .zip(0..)
-            .map(|(((bound, reduce_s), (device_bytes, rank)), number)| FitRank {
+            .map(|(((bound, reduce_s), (&device_bytes, rank)), number)| FitRank {
                 number,
                 bound,
                 reduce_s,

@@ -102,14 +102,28 @@ pub(super) fn running_zero(parallel: &ParallelConfig, microbatches: u32, platfor
 
 impl<'a> Replicas<'a> {
     pub(super) fn new(parallel: &ParallelConfig, microbatches: u32, platform: &'a Platform<'a>) -> Replicas<'a> {
+        Replicas::in_groups(replica_groups(parallel), parallel, microbatches, platform)
+    }
+
+    /// The same in known groups, those of [`replica_groups`].
+    pub(super) fn in_groups(
+        groups: SplitByExperts<ReplicaGroups>,
+        parallel: &ParallelConfig,
+        microbatches: u32,
+        platform: &'a Platform<'a>,
+    ) -> Replicas<'a> {
         let hides = parallel.dp_overlap.unwrap_or(platform.stack.hides("dp"));
-        let groups = replica_groups(parallel);
         let facts = &platform.stack.facts;
         let zero = running_zero(parallel, microbatches, platform);
         let gathers_once = zero == 3 && parallel.gathers_once();
         let run = if facts.scatters_runs { run_of(parallel).min(microbatches) } else { 1 };
         let offloads_states = parallel.offload_optimizer;
         Replicas { platform, zero, gathers_once, offloads_states, hides, run: f64::from(run), groups }
+    }
+
+    /// The ranks that hold the same parameters.
+    pub(super) fn groups(&self) -> &SplitByExperts<ReplicaGroups> {
+        &self.groups
     }
 
     /// Number of ranks among which ZeRO shards a copy.

@@ -41,7 +41,7 @@ pub struct LargeShare<'a> {
 
 impl Evaluator {
     /// The fields of a candidate that blocks depend on, and the costs of its blocks.
-    fn blocks(&self, candidate: &Candidate<'_>) -> Result<(BlockConfig, Arc<Blocks>), Error> {
+    pub(super) fn blocks(&self, candidate: &Candidate<'_>) -> Result<(BlockConfig, Arc<Blocks>), Error> {
         let config = candidate.block_config()?;
         let blocks = self.database.block_costs(&config)?;
         Ok((config, blocks))
@@ -115,18 +115,6 @@ impl Evaluator {
         Ok(fast.iter().map(bound).collect())
     }
 
-    /// Seconds of the work of a configuration's stages and of the critical path through them, in a schedule of its order.
-    ///
-    /// # Errors
-    /// As [`Evaluator::cost`].
-    pub fn rough(&self, parallel: &ParallelConfig) -> Result<f64, Error> {
-        let candidate = self.candidate(parallel.clone());
-        let (config, blocks) = self.blocks(&candidate)?;
-        let schedule = ScheduledPipeline::of(parallel, candidate.microbatches)?;
-        let starts = self.database.stage_starts(&candidate.parallel.stages, &config, &blocks, &schedule.pipeline)?;
-        Ok(Relaxation::of(&candidate, &blocks).rough(&starts, &schedule))
-    }
-
     /// Lower bound over configurations at least as fast as `fast`, with memory options left open: recomputation and
     /// offloading do not change the stages.
     ///
@@ -142,7 +130,7 @@ impl Evaluator {
         if let BoundKind::Seconds { enough, .. } = ask
             && fast.recompute != Recompute::None
         {
-            let rough = open.rough(&starts, &schedule);
+            let rough = open.rough(&open.least_of_ranks(&starts, &schedule));
             if rough > *enough {
                 return Ok(StepCost { seconds: rough, bytes: 0.0 });
             }

@@ -9,6 +9,7 @@ use ir::costs::{BlockCosts, CallCosts, ModelCosts, SectionSeconds};
 use ir::options::{Offload, ParallelConfig, Recompute};
 use scheduler::partition::{PartitionError, balanced, check_starts, stage_runs};
 use scheduler::placement::{Pipeline, Placement};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Cost of a stage on one rank for one micro-batch.
@@ -235,8 +236,11 @@ pub(super) struct Count {
     pub(super) are_layers: bool,
 }
 
+/// Block instances of a stage. Most stages have instances of one or two blocks.
+pub(super) type StageCounts = SmallVec<[Count; 3]>;
+
 /// Block instances of each stage.
-pub(super) fn counts(blocks: &Blocks, starts: &[usize]) -> Vec<Vec<Count>> {
+pub(super) fn counts(blocks: &Blocks, starts: &[usize]) -> Vec<StageCounts> {
     let of_stage = |runs: Range<usize>| {
         let of_span = |span: &Span| {
             let times = span.within(&runs);

@@ -70,8 +70,7 @@ impl<'a> Explorer<'a> {
         let space = space(&request, &self.evaluator, self.until.clone(), self.part).ok()?;
         let roots = space.roots();
         let large = LargeMicrobatches::new(&self.evaluator, &space);
-        let oracle =
-            Costs { evaluator: &self.evaluator, work: self.work, space: &space, large: &large, is_limited: true };
+        let oracle = Costs::new(&self.evaluator, self.work, &space, &large, true);
         let memory = Some(self.evaluator.memory_budget(BudgetSizes::default()));
         let task = Task {
             wanted: 1,

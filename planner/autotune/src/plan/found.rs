@@ -188,7 +188,7 @@ impl Scope<'_> {
             let exhaustive = request.exhaustive && memory.is_some();
             let (below, gap) = (f64::INFINITY, if memory.is_none() { CLOSE } else { 0.0 });
             let task = Task { wanted, memory, by_memory, exhaustive, below, gap, around: None, progress: &mut tell };
-            let oracle = Costs { evaluator, work, space: &space, large: &large, is_limited: memory.is_some() };
+            let oracle = Costs::new(evaluator, work, &space, &large, memory.is_some());
             search::search(&space, &roots, &oracle, task)
         };
         let by_memory = request.objective == Objective::Memory;
@@ -200,7 +200,7 @@ impl Scope<'_> {
             let gpus = Some(ranked.parallel.devices());
             estimator.estimate(&EstimateRequest { gpus, ..request.under(ranked.cost.text.clone()) })
         };
-        let oracle = Costs { evaluator, work, space: &space, large: &large, is_limited: false };
+        let oracle = Costs::new(evaluator, work, &space, &large, false);
         let StepCost { seconds, bytes } = oracle.of_all();
         let (floor, unit) = if by_memory { (bytes, GIB) } else { (seconds, 1.0) };
         let mut found = Found {

@@ -4,19 +4,28 @@ use super::large_microbatch::LargeMicrobatches;
 use crate::search::{Bound, CostEstimate, Level, Limits, Oracle, SearchNode, Space, within};
 use compiler::parallel;
 use estimator::{
-    BoundKind, BudgetSizes, Evaluator, LargeShare, MemoryChoices, ModelWork, ROUNDING, StepCost, Undecided, fits_budget,
+    BoundKind, BudgetSizes, Evaluator, FitLimits, LargeShare, MemoryChoices, ModelWork, OpenOrders, ROUNDING, Sharding,
+    StepCost, Undecided, fits_budget,
 };
 use ir::options::{Offload, ParallelConfig, Recompute};
+use scheduler::schedules;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Costs and lower bounds of the configurations of a space.
 pub(super) struct Costs<'a> {
-    pub(super) evaluator: &'a Evaluator,
-    pub(super) work: ModelWork,
-    pub(super) space: &'a Space,
-    pub(super) large: &'a LargeMicrobatches<'a>,
+    evaluator: &'a Evaluator,
+    work: ModelWork,
+    space: &'a Space,
+    large: &'a LargeMicrobatches<'a>,
     /// `true` if configurations beyond their memory budget are of no use.
-    pub(super) is_limited: bool,
+    is_limited: bool,
+    /// Options for sharding states, by degrees and micro-batch.
+    shardings: Shardings,
 }
+
+/// Options for sharding states by the degrees and the micro-batch that they depend on: dp, tp, pp, cp, ep, etp, mbs.
+type Shardings = Mutex<HashMap<[u64; 7], Arc<[Sharding]>>>;
 
 impl Oracle for Costs<'_> {
     /// Lower bound of a search node. If no member is within its memory budget, the bytes are infinite.
@@ -52,7 +61,18 @@ impl Oracle for Costs<'_> {
     }
 }
 
-impl Costs<'_> {
+impl<'a> Costs<'a> {
+    /// Costs of a space, within memory budgets if `is_limited`.
+    pub(super) fn new(
+        evaluator: &'a Evaluator,
+        work: ModelWork,
+        space: &'a Space,
+        large: &'a LargeMicrobatches<'a>,
+        is_limited: bool,
+    ) -> Costs<'a> {
+        Costs { evaluator, work, space, large, is_limited, shardings: Shardings::default() }
+    }
+
     /// Lower bounds on all configurations of the space: all devices compute at their full rate, and each state is stored once.
     pub(super) fn of_all(&self) -> StepCost {
         let all = self.space.on_devices(self.space.devices);
@@ -79,7 +99,7 @@ impl Costs<'_> {
                 let seconds = self.evaluator.any_stages(&self.fastest(node), &node.schedules).ok()?;
                 StepCost { seconds, ..known }
             }
-            Level::Stages => StepCost { seconds: self.evaluator.rough(&self.fastest(node)).ok()?, ..known },
+            Level::Stages => StepCost { seconds: self.any_shards(node, limits.seconds, budget)?, ..known },
             Level::Shards => {
                 let average = self.average_rank(node, limits)?;
                 if self.is_ruled_out(average, limits) {
@@ -95,6 +115,12 @@ impl Costs<'_> {
         // The bytes that stay on the device of a configuration that offloads in part are not known.
         let is_open = node.level == Level::Complete && node.parallel.offload.is_in_part();
         Some(Bound { seconds: floor.seconds, bytes: if is_open { 0.0 } else { floor.bytes } })
+    }
+
+    /// Lower bound on the seconds of a node whose options for sharding states are open.
+    fn any_shards(&self, node: &SearchNode, enough: f64, budget: f64) -> Option<f64> {
+        let limits = FitLimits { enough, budget, choices: &self.memory_choices(node) };
+        self.evaluator.any_shards(&self.fastest(node), &self.shardings(node), &limits).ok()
     }
 
     /// Returns `false` if, by bounds, a node with open options for sharding states has no configurations within the limits.
@@ -257,22 +283,65 @@ impl Costs<'_> {
                 return Some(average);
             }
         }
-        least(shards.into_iter().filter_map(|part| self.average_rank(&part, limits)), limits)
+        let average = least(shards.into_iter().filter_map(|part| self.average_rank(&part, limits)), limits)?;
+        if self.is_ruled_out(average, limits) {
+            return Some(average);
+        }
+        let seconds = self.any_pipeline(node, limits)?;
+        Some(StepCost { seconds: seconds.max(average.seconds), ..average })
     }
 
-    /// Options for sharding states that change the cost of the average rank. With overlap, a stack takes no longer than if
-    /// told not to overlap.
+    /// Lower bound on the seconds of a node whose pipeline is open, from the activations that some rank saves; 0 where none is known.
+    fn any_pipeline(&self, node: &SearchNode, limits: Limits) -> Option<f64> {
+        let (Limits { seconds: enough, bytes: Some(budget) }, false) = (limits, self.has_host_or_slices()) else {
+            return Some(0.0);
+        };
+        if !enough.is_finite() {
+            return Some(0.0);
+        }
+        let ParallelConfig { pp, dp, mbs, .. } = node.parallel;
+        let orders = (self.space.orders)(pp, self.space.global_batch / (dp * mbs));
+        let names = orders.iter().flat_map(|order| order.schedules.iter());
+        let splits = names.filter_map(|name| schedules::find(name).ok()).any(|kind| kind.splits_backward);
+        let limits = FitLimits { enough, budget, choices: &self.memory_choices(node) };
+        let fast = self.fastest(node);
+        self.evaluator.any_pipeline(&fast, &self.shardings(node), OpenOrders { splits }, &limits).ok()
+    }
+
+    /// Returns `true` if activations may be in host memory, or sequences may be cut into slices.
+    fn has_host_or_slices(&self) -> bool {
+        self.space.slices > 1 || self.space.offload_options().iter().any(|offload| !offload.is_none())
+    }
+
+    /// Parts of a node with the options for sharding states that change the cost of the average rank.
     fn shards(&self, node: &SearchNode) -> Vec<SearchNode> {
-        let all = self.space.shards(node);
-        let hides = all.first().and_then(|first| first.parallel.dp_overlap);
+        let part = |sharding: &Sharding| node.part(sharding.on(node.parallel.clone()), Level::Shards);
+        self.shardings(node).iter().map(part).collect()
+    }
+
+    /// These options, those that shard most first. With overlap, a stack takes no longer than if told not to overlap.
+    fn shardings(&self, node: &SearchNode) -> Arc<[Sharding]> {
+        let ParallelConfig { dp, tp, pp, cp, ep, etp, mbs, .. } = node.parallel;
+        let key = [dp, tp, pp, cp, ep, etp, mbs];
+        let known = |all: &HashMap<[u64; 7], Arc<[Sharding]>>| all.get(&key).map(Arc::clone);
+        let lock = || self.shardings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(all) = known(&lock()) {
+            return all;
+        }
+        let parts = self.space.shards(node);
+        let hides = parts.first().and_then(|first| first.parallel.dp_overlap);
         let mut seen = Vec::new();
-        let is_new = |part: &SearchNode| {
+        let is_new = |part: &&SearchNode| {
             let sharding = (self.evaluator.zero(&part.parallel), part.parallel.shard, part.parallel.gather);
             let is_new = part.parallel.dp_overlap == hides && !seen.contains(&sharding);
             seen.push(sharding);
             is_new
         };
-        all.into_iter().filter(is_new).collect()
+        let mut all: Vec<Sharding> = parts.iter().filter(is_new).map(|part| Sharding::of(&part.parallel)).collect();
+        all.reverse();
+        let all: Arc<[Sharding]> = all.into();
+        lock().insert(key, Arc::clone(&all));
+        all
     }
 
     /// Lower bound from the average rank; saved activations do not count.

@@ -91,8 +91,8 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
         let space = space(&request, &evaluator, Deadline::default(), ALL).unwrap();
         let axes = space.roots();
         let large = LargeMicrobatches::new(&evaluator, &space);
-        let costs = Costs { evaluator: &evaluator, work, space: &space, large: &large, is_limited: false };
-        let limited = Costs { is_limited: true, ..costs };
+        let costs = Costs::new(&evaluator, work, &space, &large, false);
+        let limited = Costs::new(&evaluator, work, &space, &large, true);
         let widest = evaluator.memory_budget(BudgetSizes::default());
         let (mut dice, mut costed) = (Dice(7), 0);
         for _ in 0..60 {
@@ -192,7 +192,7 @@ fn a_stopped_search_bounds_the_optimum() {
             let counted = Arc::clone(&asked);
             space.stop = Box::new(move || counted.fetch_add(1, Ordering::Relaxed) >= most);
             let large = LargeMicrobatches::new(&evaluator, &space);
-            let costs = Costs { evaluator: &evaluator, work, space: &space, large: &large, is_limited: true };
+            let costs = Costs::new(&evaluator, work, &space, &large, true);
             let task = Task {
                 wanted: 1,
                 memory: Some(memory),
