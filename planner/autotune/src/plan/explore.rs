@@ -12,6 +12,7 @@ use compiler::parallel::{self, Pins};
 use cost::{Cluster, Supports};
 use estimator::{BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork};
 use ir::options::ParallelConfig;
+use scheduler::schedules::SCHEDULES;
 
 /// Least relative gain for which a configuration beyond the stack is reported.
 const WORTH_TELLING: f64 = 0.005;
@@ -112,7 +113,8 @@ impl Explorer<'_> {
     }
 }
 
-/// Best configuration with a plan's degrees and micro-batch that the stack does not support, if its gain is large enough.
+/// Best configuration with a plan's degrees and micro-batch that the stack does not support, if its gain is large enough. Schedules that
+/// make an order for each choice of what is recomputed are left out: a hint is not worth their time.
 pub fn beyond(
     estimator: &Estimator,
     request: &PlanRequest,
@@ -125,7 +127,13 @@ pub fn beyond(
     let wide = PlanRequest { beyond_stack: true, ..request.clone() };
     let explorer = Explorer::new(estimator, &wide, &best.parallel, until)?;
     let ParallelConfig { dp, tp, pp, cp, ep, etp, mbs, .. } = best.parallel;
-    let pins = format!("dp={dp},tp={tp},pp={pp},cp={cp},ep={ep},etp={etp},mbs={mbs}");
+    let degrees = format!("dp={dp},tp={tp},pp={pp},cp={cp},ep={ep},etp={etp},mbs={mbs}");
+    let pins = if pp > 1 && !parallel::has_key(&request.pin, "schedule") {
+        let fixed = SCHEDULES.iter().filter(|kind| kind.has_fixed_order()).map(|kind| kind.name).collect::<Vec<_>>();
+        format!("{degrees},schedule={}", fixed.join("|"))
+    } else {
+        degrees
+    };
     let seconds = best.predicted.step_time_s;
     let Some(other) = explorer.better(&pins, seconds * (1.0 - WORTH_TELLING), None) else { return Ok(None) };
     // A plan that is the simplest has faster ones within the stack too.
