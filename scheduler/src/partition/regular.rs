@@ -37,7 +37,7 @@ pub(super) fn regular(
         let [lockstep, slowest] = seconds.of(&starts);
         let keys = [[lockstep, slowest], [slowest, lockstep]];
         for (key, best) in keys.into_iter().zip(&mut best) {
-            if key[0] < best.0[0] || (key[0] == best.0[0] && key[1] < best.0[1]) {
+            if is_no_more(key, best.0) {
                 *best = (key, Some(lengths.clone()));
             }
         }
@@ -49,6 +49,17 @@ pub(super) fn regular(
         }
     }
     kept
+}
+
+/// Rounding error of seconds, which sum up block instances in another order.
+const ROUNDING: f64 = 1e-9;
+
+/// Returns whether seconds are no more than others; the second ones break ties of the first. Of partitions that take as long, the last one
+/// in the order of [`all`] is taken: its longer stages come later, where fewer activations are held.
+fn is_no_more(key: [f64; 2], other: [f64; 2]) -> bool {
+    let is_less = |at: usize| key[at] < other[at] * (1.0 - ROUNDING);
+    let is_alike = |at: usize| key[at] <= other[at] * (1.0 + ROUNDING);
+    is_less(0) || is_alike(0) && is_alike(1)
 }
 
 /// Seconds of a micro-batch in partitions of some block instances.
