@@ -15,7 +15,7 @@ use super::relaxation::Relaxation;
 use super::replicas::Replicas;
 use ir::options::ParallelConfig;
 
-/// What is known of the orders of a search node.
+/// Orders that a search node leaves open.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOrders {
     /// True if some order has weight gradients apart.

@@ -23,7 +23,7 @@ pub struct Sharding {
     pub shard: Option<u64>,
     /// How often parameters are gathered.
     pub gather: Gather,
-    /// Whether collectives over data-parallel ranks overlap with compute.
+    /// Overlap of collectives over data-parallel ranks with compute; `None` leaves it to the stack.
     pub dp_overlap: Option<bool>,
 }
 
