@@ -156,7 +156,7 @@ mod tests {
         starts.iter().zip(ends).map(|(&start, end)| end - start.max(layers.start)).collect()
     }
 
-    /// Fourteen layers too many on a loop of 16 ranks and 7 chunks are all in one chunk, and the head is alone.
+    /// Fourteen or fifteen layers too many on a loop of 16 ranks and 7 chunks are all in the last chunk, but not beside the head.
     #[test]
     fn a_loop_has_its_longer_stages_in_one_chunk() {
         let layer = RunSeconds { f: 1.0, i: 1.0, w: 1.0 };
@@ -166,9 +166,10 @@ mod tests {
         let own: Vec<usize> = (0..112).map(|stage| stage * 128 / 112).collect();
         let best = regular(&runs, &(1..127), &pipeline, (&own, 0.99));
         let lengths = layers_of(&best[0], &(1..127));
-        assert_eq!((lengths.len(), lengths.iter().sum::<usize>(), lengths[111]), (112, 126, 0), "{lengths:?}");
-        let chunks_with_more = lengths.chunks(16).filter(|chunk| chunk.contains(&2)).count();
-        assert_eq!(chunks_with_more, 1, "{lengths:?}");
+        assert_eq!((lengths.len(), lengths.iter().sum::<usize>()), (112, 126), "{lengths:?}");
+        let longer: Vec<bool> = lengths.chunks(16).map(|chunk| chunk.contains(&2)).collect();
+        assert_eq!(longer, [false, false, false, false, false, false, true], "{lengths:?}");
+        assert!(lengths[111] < 2, "{lengths:?}");
     }
 
     /// Every regular partition begins with the model, ascends, and leaves no stage without a block instance.
