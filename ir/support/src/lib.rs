@@ -4,6 +4,7 @@
 //!
 //! - [`files`]: files that are read with a limit and written atomically.
 //! - [`mapped`]: files that are read in place.
+//! - [`one_line`]: foreign text on one line.
 //! - [`parallel`]: a parallel map over all cores.
 //! - [`query`]: computations that are cached by their keys.
 //! - [`quantities`] and [`units`]: numbers as people write and read them. [`table`]: aligned columns.
@@ -25,6 +26,7 @@
 
 pub mod files;
 pub mod mapped;
+pub mod one_line;
 pub mod parallel;
 pub mod quantities;
 pub mod query;

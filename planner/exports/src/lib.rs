@@ -29,6 +29,7 @@ pub use notes::{Export, Grade, Note};
 pub use present::Present;
 
 use serde::Serialize;
+use support::one_line::one_line;
 
 /// A training framework that a configuration is written for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -99,7 +100,8 @@ pub fn export(job: &Job, target: Target) -> Export {
     }
     let heading = target.comment().map(|mark| {
         let lines = job.heading(target).into_iter().chain(notes.iter().map(Note::to_string));
-        lines.map(|line| format!("{mark} {line}\n")).collect::<String>()
+        // A model may be named by any text: as a comment it stays on its line.
+        lines.map(|line| format!("{mark} {}\n", one_line(&line))).collect::<String>()
     });
     let text = match (target, heading) {
         // A shell reads the first line of a script.

@@ -43,6 +43,38 @@ fn adapters_are_left_to_the_framework() {
     }
 }
 
+/// Names that end the comment which they stand in, in some language.
+const HOSTILE: [&str; 6] = [
+    "x\ntouch pwned",
+    "x\r\n$(touch pwned)",
+    "x\u{2028}import os",
+    "x\u{85}dp: 1",
+    "\u{1b}]0;pwned\u{7}",
+    "\"\"\"\nimport os\n\"\"\"",
+];
+
+/// An export is its comments and a body; whatever a job is named, the body stays the same.
+#[test]
+fn a_name_stays_in_its_comment() {
+    let body = |job: &Job, target| {
+        let export = export(job, target);
+        let lines = export.text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']);
+        lines.filter(|line| !line.starts_with('#')).map(str::to_string).collect::<Vec<_>>()
+    };
+    for (name, target) in Target::ALL {
+        let plain = body(&job(|_| ()), target);
+        for hostile in HOSTILE {
+            let foreign = Job {
+                model: hostile.into(),
+                adapters: Some(hostile.into()),
+                predicted: hostile.into(),
+                ..job(|_| ())
+            };
+            assert_eq!(body(&foreign, target), plain, "{name} {hostile:?}");
+        }
+    }
+}
+
 #[test]
 fn flags_of_a_dense_layout_are_read_back() {
     let job = job(|parallel| {
