@@ -422,3 +422,42 @@ fn a_file_without_an_end_is_refused() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("error[MW0801]: cannot read endless.ir: it is a device, not a file"), "{stderr}");
 }
+
+/// A Llama whose text has lines of its own: in a comment they would end it.
+const NAMED_BY_CODE: &str = r#"{"model_type":"llama","vocab_size":257,"max_position_embeddings":64,"hidden_size":16,
+"intermediate_size":32,"num_hidden_layers":4,"num_attention_heads":4,"num_key_value_heads":2,"tie_word_embeddings":false,
+"_name_or_path":
+"$(touch pwned)"}"#;
+
+/// Exports of a plan whose model is named by code run none of it.
+#[test]
+fn a_foreign_name_is_no_code() {
+    let folder = Folder::new();
+    folder.write("model.json", NAMED_BY_CODE);
+    let mut plan = folder.json("estimate model.json --cluster h100 --gpus 2 --seq 64 --global-batch 4 --format json");
+    plan["inputs"]["model"] = Value::from(NAMED_BY_CODE);
+    folder.write("plan.json", &plan.to_string());
+    folder.answer("export plan.json --to megatron -o run.sh");
+    let script = folder.read("run.sh");
+    assert!(script.contains(r#"\n"$(touch pwned)"#), "{script}");
+    // No `torchrun` is found; what stands before it has run.
+    let _ = Command::new("bash").arg("run.sh").current_dir(&folder.0).env("PATH", "/usr/bin:/bin").output().unwrap();
+    assert!(!folder.0.join("pwned").exists());
+    for target in ["torchtitan", "nanotron", "maxtext"] {
+        let text = folder.answer(&format!("export plan.json --to {target}"));
+        assert!(text.lines().all(|line| line.starts_with('#') || !line.contains("pwned")), "{target}: {text}");
+    }
+}
+
+/// What is told of a file whose name would steer the terminal shows its characters as escapes.
+#[test]
+fn a_foreign_name_steers_no_terminal() {
+    let name = "no\u{1b}[2Jsuch\u{202e}\r.json";
+    let output = Folder::new().command(&["estimate", name, "--gpus", "2"]).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains(r"no\u{1b}[2Jsuch\u{202e}\r.json") && !told.contains(['\u{1b}', '\u{202e}', '\r']),
+        "{told:?}"
+    );
+}

@@ -5,6 +5,8 @@ use crate::exported::compare_small;
 use compiler::model_source::ModelSource;
 use std::io::Write;
 use std::path::Path;
+use support::one_line::printable;
+use support::shell::quoted;
 
 /// Says which keys of a model's file are ignored, if any, and compares a small exported model with its recorded graph. A model
 /// that does not open is refused elsewhere.
@@ -17,11 +19,14 @@ pub(super) fn say_ignored(model: &str) -> Result<(), Error> {
             format!("{from}: keys that are ignored: {}", unknown.join(", "))
         }
         Ok(ModelSource::Exported { from, .. }) if compare_small(Path::new(&from))?.is_none() => {
-            format!("{from}: the import is not compared with its graph; meshwright models --check {from} does")
+            format!(
+                "{from}: the import is not compared with its graph; meshwright models --check {} does",
+                quoted(&from)
+            )
         }
         _ => return Ok(()),
     };
     // A closed standard error cannot be reported anywhere.
-    let _ = writeln!(std::io::stderr().lock(), "note: {note}");
+    let _ = writeln!(std::io::stderr().lock(), "note: {}", printable(&note));
     Ok(())
 }

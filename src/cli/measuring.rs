@@ -9,6 +9,7 @@ use ir::catalogue::Code;
 use runtime::measure::{AttentionTime, MeasureError, Measured, Sum, measure};
 use std::io::Write;
 use std::path::Path;
+use support::shell::quoted;
 use support::table::table;
 use support::units::{short, with_unit};
 
@@ -52,8 +53,8 @@ pub(super) fn write(
         return Ok(told + "\n-o FILE.toml writes it as a cluster for `meshwright estimate --cluster FILE.toml`\n");
     };
     write_text(path, &format!("{head}\n{text}"))?;
-    let path = path.display();
-    Ok(format!("{told}\ncluster   {path}: meshwright estimate MODEL --cluster {path} {options}\n"))
+    let word = quoted(&path.to_string_lossy());
+    Ok(format!("{told}\ncluster   {}: meshwright estimate MODEL --cluster {word} {options}\n", path.display()))
 }
 
 /// A row of a table: an operation, its seconds, and the amount per second in a unit.

@@ -60,6 +60,7 @@ use std::panic;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
+use support::one_line::printable;
 
 /// The version, and how processes are joined in this build.
 const LONG_VERSION: &str = if cfg!(feature = "mpi") {
@@ -203,7 +204,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     crate::launch::end_with_launcher();
     guarded(|| print(words)).unwrap_or_else(|error| {
         // A closed standard error cannot be reported anywhere.
-        let _ = write!(std::io::stderr().lock(), "{error}");
+        let _ = write!(std::io::stderr().lock(), "{}", printable(&error.to_string()));
         status::of_error(&error)
     })
 }
@@ -219,7 +220,7 @@ fn print(words: impl IntoIterator<Item = OsString>) -> Result<u8, Error> {
     };
     let answer = cli.command.run()?;
     for note in &answer.notes {
-        let _ = writeln!(std::io::stderr().lock(), "{note}");
+        let _ = writeln!(std::io::stderr().lock(), "{}", printable(note));
     }
     match std::io::stdout().lock().write_all(answer.text.as_bytes()) {
         // A reader that closes the pipe early is no error.
@@ -229,7 +230,7 @@ fn print(words: impl IntoIterator<Item = OsString>) -> Result<u8, Error> {
         _ => {}
     }
     if let Some(complaint) = answer.complaint {
-        let _ = write!(std::io::stderr().lock(), "{complaint}");
+        let _ = write!(std::io::stderr().lock(), "{}", printable(&complaint.to_string()));
     }
     Ok(answer.status)
 }

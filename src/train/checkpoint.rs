@@ -13,6 +13,7 @@ use runtime::checkpoint::{self, Checkpoint, list, run_of};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use support::shell::quoted;
 
 /// Returns the options that a resumed run must not change, apart from the seed. A model given as `.ir` text may change
 /// its batch and mesh; its parameters are compared when they are loaded, as are those of an exported model.
@@ -90,10 +91,15 @@ fn alone(out: &Path) -> Result<(), Error> {
         None => Ok(()),
         Some((_, newest)) => {
             let message = format!("{} contains checkpoints of an earlier run", out.display());
-            let help = format!("--resume {} resumes from the last one; or choose another --out", newest.display());
+            let help = format!("--resume {} resumes from the last one; or choose another --out", shown(&newest));
             Err(Error::input(Code::RunHasCheckpoints, message).help(help))
         }
     }
+}
+
+/// A path in a suggested command.
+fn shown(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
 }
 
 /// Converts a checkpoint error to an error with code and fix.
@@ -119,7 +125,7 @@ pub(crate) fn refused(error: checkpoint::Error) -> Error {
         }
         checkpoint::Error::Executor(error) => return executor_error(error),
         checkpoint::Error::Damaged { checkpoint, .. } => match Checkpoint::older(&checkpoint) {
-            Some(older) => format!("an older checkpoint is intact: meshwright train --resume {}", older.path.display()),
+            Some(older) => format!("an older checkpoint is intact: meshwright train --resume {}", shown(&older.path)),
             None => "no older checkpoint is intact: start over with another --out".into(),
         },
         checkpoint::Error::Version { .. } => "resume with the version that wrote it".into(),

@@ -7,6 +7,7 @@
 //! - [`one_line`]: foreign text on one line.
 //! - [`parallel`]: a parallel map over all cores.
 //! - [`query`]: computations that are cached by their keys.
+//! - [`shell`]: words of suggested commands.
 //! - [`quantities`] and [`units`]: numbers as people write and read them. [`table`]: aligned columns.
 //!
 //! ```
@@ -30,5 +31,6 @@ pub mod one_line;
 pub mod parallel;
 pub mod quantities;
 pub mod query;
+pub mod shell;
 pub mod table;
 pub mod units;

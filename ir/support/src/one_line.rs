@@ -10,7 +10,16 @@ const HIDDEN: [std::ops::RangeInclusive<char>; 4] =
 /// The text with control characters, line separators and overrides of direction written as escapes, such as `\n` and `\u{1b}`. It neither
 /// ends a line nor steers a terminal.
 pub fn one_line(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_special) {
+    escaped(text, is_special)
+}
+
+/// The text with the same escapes, but with its own line feeds and tabs: lines that steer no terminal.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, |character| is_special(character) && !matches!(character, '\n' | '\t'))
+}
+
+fn escaped(text: &str, is_special: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(&is_special) {
         return Cow::Borrowed(text);
     }
     let mut line = String::with_capacity(text.len() + 8);
@@ -29,12 +38,13 @@ fn is_special(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::one_line;
+    use super::{one_line, printable};
 
     #[test]
     fn no_character_ends_the_line_or_steers_a_terminal() {
         assert_eq!(one_line("llama3-8b, Größe 8"), "llama3-8b, Größe 8");
         assert_eq!(one_line("a\n$(b)\r\t\u{1b}[2J"), "a\\n$(b)\\r\\t\\u{1b}[2J");
+        assert_eq!(printable("a\n\tb\r\u{1b}[2J"), "a\n\tb\\r\\u{1b}[2J");
         assert_eq!(one_line("\u{85}\u{2028}\u{202e}x\u{2069}"), "\\u{85}\\u{2028}\\u{202e}x\\u{2069}");
     }
 }

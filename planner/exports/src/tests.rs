@@ -64,12 +64,8 @@ fn a_name_stays_in_its_comment() {
     for (name, target) in Target::ALL {
         let plain = body(&job(|_| ()), target);
         for hostile in HOSTILE {
-            let foreign = Job {
-                model: hostile.into(),
-                adapters: Some(hostile.into()),
-                predicted: hostile.into(),
-                ..job(|_| ())
-            };
+            let foreign =
+                Job { model: hostile.into(), adapters: Some(hostile.into()), predicted: hostile.into(), ..job(|_| ()) };
             assert_eq!(body(&foreign, target), plain, "{name} {hostile:?}");
         }
     }

@@ -6,6 +6,7 @@ use ir::models::ConfigError;
 use runtime::{checkpoint, exec};
 use std::io;
 use std::path::{Path, PathBuf};
+use support::shell::quoted;
 
 /// Names that a message lists; the rest are counted.
 const LISTED: usize = 4;
@@ -239,7 +240,7 @@ impl Coded for Error {
         Some(match self {
             Error::Missing { fix, .. } | Error::Names { fix, .. } | Error::Shape { fix, .. } => fix.clone(),
             Error::Pickled { file } => {
-                let folder = file.parent().unwrap_or(file).display();
+                let folder = quoted(&file.parent().unwrap_or(file).to_string_lossy());
                 format!(
                     "convert it once: python3 -c \"from transformers import AutoModelForCausalLM as M; \
                      M.from_pretrained('{folder}', dtype='auto').save_pretrained('{folder}-safetensors')\""
@@ -262,7 +263,7 @@ impl Coded for Error {
                 "take `quantization_config` out if the tensors are those of the model before it was quantised".into()
             }
             Error::Config { file, .. } => {
-                let folder = file.parent().unwrap_or(file).display();
+                let folder = quoted(&file.parent().unwrap_or(file).to_string_lossy());
                 format!("give the folder as the model too: meshwright train {folder} --init-from {folder}")
             }
             Error::BadConfig { source, .. } => return source.help(),

@@ -9,6 +9,7 @@ use cost::Cluster;
 use estimator::{EstimateReport, Mesh, Recomputed, StageReport};
 use scheduler::predict::pipeline_of;
 use std::iter;
+use support::shell::quoted;
 use support::units::{bytes, gib, short};
 use view::draw::escaped;
 
@@ -116,16 +117,6 @@ pub(super) fn commands(report: &PlanReport) -> String {
     command("plan", pin) + &command("estimate", Some(parallel))
 }
 
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=,.:/+@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_string()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,12 +128,5 @@ mod tests {
         assert_eq!(span(16, 8, 8), "across 16 nodes");
         assert_eq!(span(16, 2, 8), "4 within a node, across 4 nodes");
         assert_eq!(span(3, 16, 8), "across 3 nodes");
-    }
-
-    #[test]
-    fn words_are_quoted_where_a_shell_needs_it() {
-        assert_eq!(quoted("tp=2,dp=4"), "tp=2,dp=4");
-        assert_eq!(quoted("tp<=8,zero=1|3"), "'tp<=8,zero=1|3'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
     }
 }

@@ -1,0 +1,32 @@
+//! Words of suggested commands, as a POSIX shell takes them.
+
+/// A word for a shell: as it is if no shell reads it in another way, else between single quotes.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_string();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_needs_it() {
+        let cases = [
+            ("runs/a-1.5", "runs/a-1.5"),
+            ("tp=2,dp=4", "tp=2,dp=4"),
+            ("tp<=8,zero=1|3", "'tp<=8,zero=1|3'"),
+            ("my runs/a", "'my runs/a'"),
+            ("it's", r"'it'\''s'"),
+            ("$(x)\n", "'$(x)\n'"),
+            ("~", "'~'"),
+            ("", "''"),
+        ];
+        for (word, text) in cases {
+            assert_eq!(quoted(word), text);
+        }
+    }
+}
