@@ -8,6 +8,7 @@ use super::read_llama;
 use crate::catalogue::Code;
 use crate::diag::Coded;
 use crate::graph::Model;
+use crate::limits;
 use crate::types::DType;
 use crate::verify::verify_sizes;
 use serde::Serialize;
@@ -262,6 +263,11 @@ impl Fields {
         T::deserialize(value).map_err(|why| invalid(key, why.to_string()))
     }
 
+    /// The number of layers.
+    pub(super) fn layers(&self, key: &'static str) -> Result<u32, ConfigError> {
+        depth(key, self.get(key)?)
+    }
+
     /// The value of a key that may be `null` or absent.
     pub(super) fn optional<T: DeserializeOwned>(&self, key: &'static str) -> Result<Option<T>, ConfigError> {
         let absent = || keys::key(self.family, key).and_then(Key::absent);
@@ -289,6 +295,14 @@ pub(super) fn invalid(field: &str, why: String) -> ConfigError {
 /// A size that must not be 0.
 pub(super) fn positive(field: &str, size: u64) -> Result<(), ConfigError> {
     if size == 0 { Err(invalid(field, "must be at least 1".to_string())) } else { Ok(()) }
+}
+
+/// A number of layers that a model may have. It is checked before anything goes through all of them.
+pub(super) fn depth(field: &str, layers: u32) -> Result<u32, ConfigError> {
+    if layers > limits::RUNS {
+        return Err(ConfigError::TooLarge(format!("`{field}` is {layers}, more than {} layers", limits::RUNS)));
+    }
+    Ok(layers)
 }
 
 /// A number that must be finite and not below 0.

@@ -1,7 +1,7 @@
 //! GPT-2: learned positions, layer norms, biases, GELU, tied embeddings. Radford et al. 2019; the original order of norms of
 //! Vaswani et al. 2017 by `post_norm`.
 
-use super::config::{Batch, ConfigError, Fields, invalid, not_negative, positive, unsupported};
+use super::config::{Batch, ConfigError, Fields, depth, invalid, not_negative, positive, unsupported};
 use super::draft::{Body, Draft, Weight};
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
@@ -62,7 +62,7 @@ pub(super) fn read(fields: &Fields) -> Result<Gpt2Config, ConfigError> {
         positions: Some(fields.get("n_positions")?),
         hidden,
         feed_forward: fields.optional("n_inner")?.unwrap_or(hidden.saturating_mul(4)),
-        layers: fields.get("n_layer")?,
+        layers: fields.layers("n_layer")?,
         heads: fields.get("n_head")?,
         norm_eps: fields.get("layer_norm_epsilon")?,
         exact_gelu,
@@ -89,6 +89,7 @@ fn check(config: &Gpt2Config) -> Result<(), ConfigError> {
     for (field, size) in sizes {
         positive(field, size)?;
     }
+    depth("n_layer", config.layers)?;
     if !config.hidden.is_multiple_of(config.heads) {
         let why = format!("`n_embd` {} is not divisible by `n_head` {}", config.hidden, config.heads);
         return Err(ConfigError::Contradiction(why));

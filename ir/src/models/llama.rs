@@ -4,7 +4,7 @@
 //! OLMo Team 2024 (OLMo 2), Abdin et al. 2024 (Phi-3, Phi-4), Black et al. 2022 (GPT-NeoX).
 
 use super::attention::{self, Latent, QkNorm};
-use super::config::{Batch, ConfigError, invalid, not_negative, positive};
+use super::config::{Batch, ConfigError, depth, invalid, not_negative, positive};
 use super::draft::{Body, Draft, Weight};
 use super::experts::Experts;
 use super::feed_forward::{self, Activation};
@@ -132,6 +132,7 @@ impl LlamaConfig {
         for (field, size) in sizes {
             positive(field, size)?;
         }
+        depth("num_hidden_layers", self.layers)?;
         if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(ConfigError::Contradiction(format!(
                 "`num_attention_heads` {} is not a multiple of `num_key_value_heads` {}",

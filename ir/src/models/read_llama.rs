@@ -1,7 +1,7 @@
 //! The `config.json` of LLaMA's family, under the names that each `model_type` has for the same things.
 
 use super::attention::{Latent, QkNorm};
-use super::config::{ConfigError, Fields, invalid, positive, unsupported};
+use super::config::{ConfigError, Fields, depth, invalid, positive, unsupported};
 use super::experts::{Clamp, Experts};
 use super::feed_forward::Activation;
 use super::layers::{LayerSet, Window};
@@ -15,7 +15,7 @@ use serde_json::Value;
 pub(super) fn read(fields: &Fields, unknown: &mut Vec<String>) -> Result<LlamaConfig, ConfigError> {
     let family = fields.family;
     let (hidden, heads, layers) =
-        (fields.get("hidden_size")?, fields.get("num_attention_heads")?, fields.get("num_hidden_layers")?);
+        (fields.get("hidden_size")?, fields.get("num_attention_heads")?, fields.layers("num_hidden_layers")?);
     let mut latent = if family.starts_with("deepseek") { Some(latent(fields)?) } else { None };
     let head = match &latent {
         Some(latent) => latent.plain.saturating_add(latent.turned),
@@ -141,7 +141,7 @@ fn without_positions(fields: &Fields, layers: u32) -> Result<LayerSet, ConfigErr
 /// Layers that predict further tokens, where the file states their number.
 fn mtp(fields: &Fields) -> Result<Option<Mtp>, ConfigError> {
     let depth = if matches!(fields.family, "deepseek_v3" | "glm4_moe") {
-        fields.optional("num_nextn_predict_layers")?.unwrap_or(0)
+        depth("num_nextn_predict_layers", fields.optional("num_nextn_predict_layers")?.unwrap_or(0))?
     } else {
         0
     };

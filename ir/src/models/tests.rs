@@ -340,3 +340,16 @@ fn the_published_file_of_llama_4_is_read() {
     let (_, ignored) = read_config(&whole.to_string()).unwrap();
     assert_eq!(ignored, ["boi_token_index (not of the text model)", "vision_config (not of the text model)"]);
 }
+
+/// Numbers of layers that no model has are refused before anything goes through all of them.
+#[test]
+fn depths_are_limited_when_they_are_read() {
+    let many = 1u64 << 31;
+    for family in ["llama", "gemma3_text", "smollm3", "glm4_moe"] {
+        let why = refused(&small(family, json!({"num_hidden_layers": many})));
+        assert_eq!(why, format!("`num_hidden_layers` is {many}, more than 1024 layers"), "{family}");
+    }
+    assert!(refused(&json!({"model_type": "gpt2", "n_layer": many})).contains("more than 1024 layers"));
+    let further = small("glm4_moe", json!({"num_nextn_predict_layers": many}));
+    assert!(refused(&further).contains("`num_nextn_predict_layers` is 2147483648"), "{}", refused(&further));
+}
