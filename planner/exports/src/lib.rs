@@ -23,6 +23,7 @@ mod tests;
 mod torch_pipelining;
 mod torchtitan;
 pub mod torchtitan_file;
+mod yaml;
 
 pub use job::{Job, Stage, TorchOrder, stages};
 pub use notes::{Export, Grade, Note};

@@ -1,8 +1,9 @@
 //! Reading the YAML file of nanotron: the configuration that a job has now.
 
 use crate::present::{Keys, Present, unread};
+use crate::yaml;
 use serde_json::{Map, Value, json};
-use yaml_rust2::{Yaml, YamlLoader};
+use yaml_rust2::Yaml;
 
 /// Keys that are read, with those of the section `parallelism` that change no prediction.
 const READ: [&str; 17] = [
@@ -30,8 +31,7 @@ const READ: [&str; 17] = [
 /// # Errors
 /// The text is no YAML, or a key has a value that nanotron refuses.
 pub fn read(text: &str) -> Result<Present, String> {
-    let documents = YamlLoader::load_from_str(text).map_err(|why| format!("it is no YAML: {why}"))?;
-    let file = documents.first().ok_or("it is empty")?;
+    let file = &yaml::load(text)?;
     let parallelism = &file["parallelism"];
     if parallelism.as_hash().is_none() {
         return Err("it has no section `parallelism`".into());
