@@ -59,6 +59,7 @@ pub fn compare_small(path: &Path) -> Result<Option<Comparison>, Error> {
 }
 
 fn compare_with(export: &Export, template: &Template) -> Result<Comparison, Error> {
+    export.check_sums()?;
     let tokens = template.longest().map_or(BATCH[1], |longest| longest.min(BATCH[1]));
     let batch @ [sequences, seq] = export.batch([BATCH[0], tokens]);
     let model = template.build(&Batch { batch: sequences, seq, dtype: DType::F32 })?;

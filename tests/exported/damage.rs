@@ -50,6 +50,26 @@ fn archives_that_are_cut_off_are_refused() {
     }
 }
 
+/// One bit of a weight: the directory and the graph are whole, so that only a checksum tells.
+#[test]
+fn a_flipped_bit_of_a_weight_is_found() {
+    let mut bytes = archive("gpt2");
+    let (name, data) = files(&bytes).into_iter().find(|(name, _)| name.ends_with("weights/weight_0")).unwrap();
+    let at = bytes.windows(data.len()).position(|window| window == data).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.pt2");
+    let checked = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        Export::open(&path).and_then(|export| export.check_sums())
+    };
+    checked(&bytes).unwrap();
+    bytes[at + data.len() / 2] ^= 1;
+    let why = checked(&bytes).unwrap_err();
+    assert_eq!(why.code(), Some(Code::ExportDamaged));
+    let inner = name.split_once('/').unwrap().1;
+    assert!(why.to_string().contains(&format!("`{inner}` has other bytes than its checksum says")), "{why}");
+}
+
 #[test]
 fn defects_of_an_archive_are_named() {
     let whole = files(&archive("gpt2"));

@@ -25,8 +25,15 @@ const MOST_FILES: usize = 1 << 20;
 pub(crate) struct Archive {
     path: PathBuf,
     bytes: Mapped,
-    /// Places of the files, by their names below the folder.
-    files: BTreeMap<String, Range<usize>>,
+    /// The files, by their names below the folder.
+    files: BTreeMap<String, Member>,
+}
+
+/// A file of an archive.
+struct Member {
+    place: Range<usize>,
+    /// Checksum that the archive states.
+    crc32: u32,
 }
 
 impl Archive {
@@ -53,12 +60,12 @@ impl Archive {
 
     /// The place of a file.
     pub(crate) fn range(&self, name: &str) -> Option<Range<usize>> {
-        self.files.get(name).cloned()
+        self.files.get(name).map(|member| member.place.clone())
     }
 
     /// The bytes of a file.
     pub(crate) fn file(&self, name: &str) -> Option<&[u8]> {
-        self.files.get(name).map(|range| &self.bytes[range.clone()])
+        self.files.get(name).map(|member| &self.bytes[member.place.clone()])
     }
 
     /// The bytes at a place that [`range`](Self::range) gave.
@@ -71,6 +78,18 @@ impl Archive {
         self.files.keys().map(String::as_str).filter(move |name| name.starts_with(prefix))
     }
 
+    /// Reads all files and compares them with their checksums.
+    ///
+    /// # Errors
+    /// A file has other bytes than were written.
+    pub(crate) fn check_sums(&self) -> Result<(), Error> {
+        let is_changed = |member: &Member| crc32fast::hash(&self.bytes[member.place.clone()]) != member.crc32;
+        match self.files.iter().find(|(_, member)| is_changed(member)) {
+            Some((name, _)) => Err(self.damaged(format!("`{name}` has other bytes than its checksum says"))),
+            None => Ok(()),
+        }
+    }
+
     /// The error of a defect.
     pub(crate) fn damaged(&self, why: String) -> Error {
         Error::Damaged { path: self.path.clone(), why }
@@ -78,7 +97,7 @@ impl Archive {
 }
 
 /// The files of a zip, without the first folder of their names.
-fn directory(bytes: &[u8]) -> Result<BTreeMap<String, Range<usize>>, String> {
+fn directory(bytes: &[u8]) -> Result<BTreeMap<String, Member>, String> {
     // Inner archives, such as that of sample inputs, are not to be taken for the end of this one.
     let config = Config { archive_offset: ArchiveOffset::Known(0) };
     let zip = ZipArchive::with_config(config, Cursor::new(bytes));
@@ -97,7 +116,7 @@ fn directory(bytes: &[u8]) -> Result<BTreeMap<String, Range<usize>>, String> {
         let start = file.data_start().ok_or_else(|| format!("`{name}` has no data"))?;
         let end = start.checked_add(file.size()).filter(|end| *end <= bytes.len() as u64);
         let end = end.ok_or_else(|| format!("is cut off: `{name}` reaches beyond its {} bytes", bytes.len()))?;
-        files.insert(name, start as usize..end as usize);
+        files.insert(name, Member { place: start as usize..end as usize, crc32: file.crc32() });
     }
     Ok(files)
 }

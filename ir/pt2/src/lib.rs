@@ -96,6 +96,14 @@ impl Export {
         self.archive.path()
     }
 
+    /// Reads the whole archive and compares its files with their checksums.
+    ///
+    /// # Errors
+    /// A file has other bytes than were written.
+    pub fn check_sums(&self) -> Result<(), Error> {
+        self.archive.check_sums()
+    }
+
     /// The stored tensors by name: parameters, buffers and constants.
     pub fn tensors(&self) -> &BTreeMap<String, StoredTensor> {
         &self.tensors

@@ -79,12 +79,13 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Maps an exported archive. Tensors that are no floats in row-major order are left out.
+    /// Maps an exported archive and compares it with its checksums. Tensors that are no floats in row-major order are left out.
     ///
     /// # Errors
     /// The archive cannot be read, or is damaged.
     pub(crate) fn open_export(path: &Path) -> Result<Folder, Error> {
         let export = Export::open(path)?;
+        export.check_sums()?;
         let mapped = Mapped::open(path).map_err(|why| Error::file("read", path, why))?;
         let place = |(name, tensor): (&String, &StoredTensor)| {
             let format = match tensor.dtype {
