@@ -4,6 +4,7 @@ use super::documents::Document;
 use super::error::Error;
 use super::sources::Source;
 use runtime::data::tokens::TokenizerRecord;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use support::files;
 use tokenizers::Tokenizer;
@@ -29,7 +30,7 @@ impl TextCodec {
         let path = if path.is_dir() { path.join("tokenizer.json") } else { path.to_path_buf() };
         let invalid = |why: String| Error::Tokenizer { path: path.clone(), why };
         let bytes = files::read(&path, MOST_BYTES).map_err(|why| invalid(why.to_string()))?;
-        let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|why| invalid(why.to_string()))?;
+        let mut tokenizer = caught(|| Tokenizer::from_bytes(&bytes)).map_err(invalid)?;
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|why| invalid(why.to_string()))?;
         let last = tokenizer.get_vocab(true).into_values().max();
@@ -47,7 +48,7 @@ impl TextCodec {
     /// # Errors
     /// The tokenizer refuses it.
     pub fn ids(&self, text: &str) -> Result<Vec<u32>, Error> {
-        let encoding = self.tokenizer.encode_fast(text, false).map_err(|why| self.refuses(&why.to_string()))?;
+        let encoding = caught(|| self.tokenizer.encode_fast(text, false)).map_err(|why| self.refuses(&why))?;
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -56,7 +57,7 @@ impl TextCodec {
     /// # Errors
     /// The tokenizer refuses them.
     pub fn text(&self, ids: &[u32]) -> Result<String, Error> {
-        self.tokenizer.decode(ids, true).map_err(|why| self.refuses(&why.to_string()))
+        caught(|| self.tokenizer.decode(ids, true)).map_err(|why| self.refuses(&why))
     }
 
     /// The text that `ids` add behind `given`, without special tokens. Decoders change the first token of a text, and join the bytes of
@@ -89,6 +90,17 @@ impl TextCodec {
     }
 }
 
+/// Runs the library of tokenizers, which panics where a file states what its parts do not do.
+fn caught<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.map_err(|why| why.to_string()),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref().copied());
+            Err(format!("the library of tokenizers gave up: {}", text.unwrap_or("it panicked")))
+        }
+    }
+}
+
 /// A tokenizer for whole documents.
 pub(crate) struct Encoder {
     codec: TextCodec,
@@ -112,7 +124,7 @@ impl Encoder {
     /// The ids of each document, without the token at its end. All cores work on them.
     pub(crate) fn encode(&self, documents: &[Document], sources: &[Source]) -> Result<Vec<Vec<u32>>, Error> {
         let texts = documents.iter().map(|document| document.text.as_str()).collect();
-        match self.codec.tokenizer.encode_batch_fast::<&str>(texts, false) {
+        match caught(|| self.codec.tokenizer.encode_batch_fast::<&str>(texts, false)) {
             Ok(encodings) => Ok(encodings.into_iter().map(|encoding| encoding.get_ids().to_vec()).collect()),
             Err(_) => documents.iter().map(|document| self.encode_one(document, sources)).collect(),
         }
@@ -120,7 +132,7 @@ impl Encoder {
 
     /// The ids of a document, or an error with its place.
     fn encode_one(&self, document: &Document, sources: &[Source]) -> Result<Vec<u32>, Error> {
-        let encoding = self.codec.tokenizer.encode_fast(document.text.as_str(), false);
+        let encoding = caught(|| self.codec.tokenizer.encode_fast(document.text.as_str(), false));
         encoding.map(|encoding| encoding.get_ids().to_vec()).map_err(|why| {
             let path = sources[document.source].path.clone();
             Error::Line { path, line: document.line, why: format!("the tokenizer refuses the text: {why}") }
@@ -133,20 +145,33 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// A tokenizer of single characters that marks spaces, and has bytes for other characters.
+    /// A file with a decoder that is no JSON, on which the library panics.
+    #[test]
+    fn a_panic_of_the_library_is_a_message() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokenizer.json");
+        std::fs::write(&path, file(&Value::Null).to_string().replace("\"decoder\":null", "\"decoder\":NaN")).unwrap();
+        let why = TextCodec::open(&path).err().expect("it is refused").to_string();
+        assert!(why.contains("the library of tokenizers gave up: ") && why.contains("expected value"), "{why}");
+    }
+
     fn codec(decoder: &Value) -> TextCodec {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tokenizer.json"), file(decoder).to_string()).unwrap();
+        TextCodec::open(folder.path()).unwrap()
+    }
+
+    /// A tokenizer of single characters that marks spaces, and has bytes for other characters.
+    fn file(decoder: &Value) -> Value {
         let tokens = ["<unk>", "\u{2581}", "e", "n", "o", "t", "w", "<0xC3>", "<0xA9>"];
         let vocabulary: serde_json::Map<String, Value> =
             tokens.iter().enumerate().map(|(id, token)| (token.to_string(), id.into())).collect();
-        let file = json!({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "pre_tokenizer": null,
+        json!({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "pre_tokenizer": null,
             "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u{2581}"},
                 {"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"}]},
             "post_processor": null, "decoder": decoder,
             "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
-                "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "vocab": vocabulary, "merges": []}});
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("tokenizer.json"), file.to_string()).unwrap();
-        TextCodec::open(folder.path()).unwrap()
+                "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "vocab": vocabulary, "merges": []}})
     }
 
     /// The decoders of Llama 2, and of newer files of the same kind.
