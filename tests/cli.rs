@@ -449,11 +449,12 @@ fn a_foreign_name_is_no_code() {
     }
 }
 
-/// What is told of a file whose name would steer the terminal shows its characters as escapes.
+/// Messages about a file whose name would steer the terminal show its characters as escapes.
 #[test]
 fn a_foreign_name_steers_no_terminal() {
     let name = "no\u{1b}[2Jsuch\u{202e}\r.json";
-    let output = Folder::new().command(&["estimate", name, "--gpus", "2"]).output().unwrap();
+    let job = ["--gpus", "2", "--seq", "16", "--global-batch", "2"];
+    let output = Folder::new().command(&[&["estimate", name], &job[..]].concat()).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(

@@ -48,7 +48,7 @@ const LAYERS: &[Layer] = &[
         folder: "planner/estimator",
         imports: &["support", "ir", "transforms", "cost", "planner", "scheduler", "compiler", "view"],
     },
-    Layer { name: "exports", folder: "planner/exports", imports: &["ir"] },
+    Layer { name: "exports", folder: "planner/exports", imports: &["support", "ir"] },
     Layer {
         name: "autotune",
         folder: "planner/autotune",
