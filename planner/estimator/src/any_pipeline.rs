@@ -9,15 +9,18 @@
 use super::error::Error;
 use super::evaluator::Evaluator;
 use super::memory::states;
-use super::memory_fit::{RecomputeOptions, Saving};
-use super::open_shards::{FitLimits, Sharding};
+use super::memory_fit::{RecomputeOptions, Saving, cheapest_first};
+use super::open_shards::{Sharded, Sharding};
 use super::relaxation::Relaxation;
-use super::replicas::Replicas;
 use ir::options::ParallelConfig;
 
-/// Orders that a search node leaves open.
+/// Pipelines that a search node leaves open, and their limits.
 #[derive(Clone, Copy, Debug)]
-pub struct OpenOrders {
+pub struct OpenPipelines {
+    /// Seconds from which on the bound need not be tighter.
+    pub enough: f64,
+    /// Memory budget of a device, in bytes.
+    pub budget: f64,
     /// True if some order has weight gradients apart.
     pub splits: bool,
 }
@@ -32,14 +35,13 @@ impl Evaluator {
         &self,
         fast: &ParallelConfig,
         shards: &[Sharding],
-        orders: OpenOrders,
-        limits: &FitLimits<'_>,
+        pipelines: &OpenPipelines,
     ) -> Result<f64, Error> {
         let candidate = self.candidate(fast.clone());
         let (config, blocks) = self.blocks(&candidate)?;
         let open = Relaxation::of(&candidate, &blocks);
-        let room = open.room(shards, limits.budget);
-        let held = open.least_held(orders, limits.enough);
+        let room = open.room(shards, pipelines.budget);
+        let held = open.least_held(pipelines);
         let is_within = |times: &[f64]| open.saved(times) <= room;
         let once = vec![1.0; held.len()];
         if open.microbatches < 2 || is_within(&held) && is_within(&once) {
@@ -56,23 +58,22 @@ impl Relaxation<'_> {
     fn room(&self, shards: &[Sharding], budget: f64) -> f64 {
         let facts = &self.platform.stack.facts;
         let elements = self.average_elements();
-        let of_states = |sharding: &Sharding| {
-            let parallel = sharding.on(self.parallel.clone());
-            let replicas = Replicas::new(&parallel, self.microbatches, self.platform);
-            states(elements, &replicas).total() + replicas.held(elements.all)
-        };
-        let states = shards.iter().map(of_states).fold(f64::INFINITY, f64::min);
+        let sharded = self.sharded(shards);
+        let states = sharded
+            .iter()
+            .map(|Sharded { replicas, .. }| states(elements, replicas).total() + replicas.held(elements.all));
+        let states = states.fold(f64::INFINITY, f64::min);
         self.parallel.pp as f64 * ((budget - facts.context) / facts.reserve - states)
     }
 
-    /// How often each block instance holds its activations on average, in steps of at most `within` seconds.
-    fn least_held(&self, orders: OpenOrders, within: f64) -> Vec<f64> {
+    /// How often each block instance holds its activations on average, in steps that take no longer than enough.
+    fn least_held(&self, pipelines: &OpenPipelines) -> Vec<f64> {
         let microbatches = f64::from(self.microbatches);
         let mut after = 0.0;
         let held = |&block: &usize| {
             let profile = &self.fast.profiles[block];
-            let held = (microbatches * after / within - 1.0).max(0.0);
-            let weights = if orders.splits { 0.0 } else { profile.w.total() };
+            let held = (microbatches * after / pipelines.enough - 1.0).max(0.0);
+            let weights = if pipelines.splits { 0.0 } else { profile.w.total() };
             after += profile.f.total() + profile.i.total() + weights;
             held
         };
@@ -92,17 +93,14 @@ impl Relaxation<'_> {
     fn recomputed(&self, times: &[f64], excess: f64, options: &RecomputeOptions) -> f64 {
         let of_block = |block: usize| options.recomputed.iter().filter(move |saving| saving.block == block);
         let runs = self.fast.outline.runs.iter().zip(times).filter(|(_, times)| **times > 0.0);
-        let held = |saving: &Saving, times: f64| (times * saving.each.bytes, saving.each.seconds);
-        let mut ways: Vec<(f64, f64)> =
-            runs.flat_map(|(&block, &times)| of_block(block).map(move |saving| held(saving, times))).collect();
-        ways.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
+        let ways = runs.flat_map(|(&block, &times)| of_block(block).map(move |saving| saving.held(times)));
         let (mut left, mut seconds) = (excess, 0.0);
-        for (bytes, each) in ways {
+        for Saving { each, .. } in cheapest_first(ways.collect()) {
             if left <= 0.0 {
                 return seconds;
             }
-            seconds += each * (left / bytes).min(1.0);
-            left -= bytes;
+            seconds += each.seconds * (left / each.bytes).min(1.0);
+            left -= each.bytes;
         }
         if left > 0.0 { f64::INFINITY } else { seconds }
     }

@@ -74,7 +74,7 @@ mod stages;
 mod step;
 mod update_memory;
 
-pub use any_pipeline::OpenOrders;
+pub use any_pipeline::OpenPipelines;
 pub use budget::{ROUNDING, fits_budget};
 pub use error::Error;
 pub use estimate_all::estimate_until;

@@ -108,6 +108,13 @@ pub(super) struct Saving {
     pub(super) each: Reduction,
 }
 
+impl Saving {
+    /// The same of an instance that holds its activations this often.
+    pub(super) fn held(&self, times: f64) -> Saving {
+        Saving { each: Reduction { bytes: times * self.each.bytes, ..self.each }, ..*self }
+    }
+}
+
 /// Reduction of saved activations.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reduction {
@@ -258,7 +265,7 @@ fn after(savings: &[Saving], runs: &[Count], share: f64) -> Reduction {
 }
 
 /// Savings in the order of their seconds per byte.
-fn cheapest_first(mut savings: Vec<Saving>) -> Vec<Saving> {
+pub(super) fn cheapest_first(mut savings: Vec<Saving>) -> Vec<Saving> {
     savings.sort_by(|a, b| (a.each.seconds / a.each.bytes).total_cmp(&(b.each.seconds / b.each.bytes)));
     savings
 }

@@ -28,13 +28,13 @@ pub struct Sharding {
 }
 
 impl Sharding {
-    /// That of a configuration.
+    /// The option of a configuration.
     pub fn of(parallel: &ParallelConfig) -> Sharding {
         let ParallelConfig { zero, shard, gather, dp_overlap, .. } = *parallel;
         Sharding { zero, shard, gather, dp_overlap }
     }
 
-    /// A configuration with this one.
+    /// A configuration with this option.
     pub fn on(self, parallel: ParallelConfig) -> ParallelConfig {
         let Sharding { zero, shard, gather, dp_overlap } = self;
         ParallelConfig { zero, shard, gather, dp_overlap, ..parallel }
@@ -77,10 +77,13 @@ impl Evaluator {
             return Ok(rough);
         }
         let hops = |loads: &mut [StageCost]| candidate.hops(loads, &schedule.pipeline);
-        let mut staged = open.without_collectives(&starts, &schedule, hops, enough);
+        let mut staged = open.laid_out(open.unsharded(), &starts, &schedule, hops, enough);
+        staged.seconds = open.without_exchange(&staged);
         if staged.seconds > enough {
             return Ok(staged.seconds);
         }
+        // The lead of the CPU over the device is not known.
+        staged.loads.iter_mut().for_each(|load| load.reductions = TpReductions::default());
         let shards = open.sharded(shards);
         // The first rank mostly has the most activations in flight: where it takes too long, the others need no look.
         for devices in [Devices::First, Devices::All] {
@@ -106,33 +109,26 @@ enum Devices {
 }
 
 /// A configuration with an option for sharding states.
-struct Sharded<'a> {
+pub(super) struct Sharded<'a> {
     parallel: ParallelConfig,
-    replicas: Replicas<'a>,
+    pub(super) replicas: Replicas<'a>,
 }
 
 impl<'a> Relaxation<'a> {
-    /// The stages that begin at `starts`, as in [`Relaxation::staged`], without collectives over data-parallel ranks. Their memory is
-    /// open.
-    fn without_collectives(
-        &self,
-        starts: &[usize],
-        schedule: &ScheduledPipeline,
-        hops: impl Fn(&mut [StageCost]) -> Vec<f64>,
-        within: f64,
-    ) -> Stages<'a> {
+    /// Data-parallel ranks without collectives in micro-batches.
+    fn unsharded(&self) -> Replicas<'a> {
         let whole = ParallelConfig { zero: 0, shard: None, ..self.parallel.clone() };
-        let replicas = Replicas::new(&whole, self.microbatches, self.platform);
-        let mut staged = self.laid_out(replicas, starts, schedule, hops, within);
+        Replicas::new(&whole, self.microbatches, self.platform)
+    }
+
+    /// Seconds of a step of these stages, without collectives over data-parallel ranks and the update.
+    fn without_exchange(&self, staged: &Stages<'_>) -> f64 {
         let end = staged.flow.ranks.iter().map(|rank| rank.end).fold(0.0, f64::max);
-        staged.seconds = (end + self.platform.fixed()) * self.platform.stragglers(self.parallel.devices());
-        // The lead of the CPU over the device is not known.
-        staged.loads.iter_mut().for_each(|load| load.reductions = TpReductions::default());
-        staged
+        (end + self.platform.fixed()) * self.platform.stragglers(self.parallel.devices())
     }
 
     /// The configuration with each option for sharding states.
-    fn sharded(&self, shards: &[Sharding]) -> Vec<Sharded<'a>> {
+    pub(super) fn sharded(&self, shards: &[Sharding]) -> Vec<Sharded<'a>> {
         let mut all: Vec<Sharded<'a>> = Vec::with_capacity(shards.len());
         for sharding in shards {
             let parallel = sharding.on(self.parallel.clone());

@@ -207,7 +207,7 @@ impl<'a> Relaxation<'a> {
         staged
     }
 
-    /// The same before its seconds and its memory are known.
+    /// The stages of [`Relaxation::staged`], before their seconds and their memory are known.
     pub(super) fn laid_out(
         &self,
         replicas: Replicas<'a>,
@@ -269,7 +269,8 @@ impl<'a> Relaxation<'a> {
         self.fitted_ranks(&staged, &self.least_of_ranks(starts, schedule), schedule, path, after, query)
     }
 
-    /// The same for the first ranks, as many as the stages state devices of, with these bounds and this work after their last backwards.
+    /// The bound of [`Relaxation::fitted`] over the first ranks, as many as the stages state devices of. They have these bounds, and this
+    /// work after their last backwards.
     pub(super) fn fitted_ranks(
         &self,
         staged: &Stages<'_>,

@@ -105,7 +105,7 @@ impl<'a> Replicas<'a> {
         Replicas::in_groups(replica_groups(parallel), parallel, microbatches, platform)
     }
 
-    /// The same in known groups, those of [`replica_groups`].
+    /// Ranks in known groups, those of [`replica_groups`].
     pub(super) fn in_groups(
         groups: SplitByExperts<ReplicaGroups>,
         parallel: &ParallelConfig,

@@ -4,13 +4,14 @@ use super::large_microbatch::LargeMicrobatches;
 use crate::search::{Bound, CostEstimate, Level, Limits, Oracle, SearchNode, Space, within};
 use compiler::parallel;
 use estimator::{
-    BoundKind, BudgetSizes, Evaluator, FitLimits, LargeShare, MemoryChoices, ModelWork, OpenOrders, ROUNDING, Sharding,
-    StepCost, Undecided, fits_budget,
+    BoundKind, BudgetSizes, Evaluator, FitLimits, LargeShare, MemoryChoices, ModelWork, OpenPipelines, ROUNDING,
+    Sharding, StepCost, Undecided, fits_budget,
 };
 use ir::options::{Offload, ParallelConfig, Recompute};
 use scheduler::schedules;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::convert::Infallible;
+use std::sync::Arc;
+use support::query::Memo;
 
 /// Costs and lower bounds of the configurations of a space.
 pub(super) struct Costs<'a> {
@@ -20,12 +21,9 @@ pub(super) struct Costs<'a> {
     large: &'a LargeMicrobatches<'a>,
     /// `true` if configurations beyond their memory budget are of no use.
     is_limited: bool,
-    /// Options for sharding states, by degrees and micro-batch.
-    shardings: Shardings,
+    /// Options for sharding states by the degrees and the micro-batch that they depend on: dp, tp, pp, cp, ep, etp, mbs.
+    shardings: Memo<[u64; 7], Vec<Sharding>>,
 }
-
-/// Options for sharding states by the degrees and the micro-batch that they depend on: dp, tp, pp, cp, ep, etp, mbs.
-type Shardings = Mutex<HashMap<[u64; 7], Arc<[Sharding]>>>;
 
 impl Oracle for Costs<'_> {
     /// Lower bound of a search node. If no member is within its memory budget, the bytes are infinite.
@@ -70,7 +68,7 @@ impl<'a> Costs<'a> {
         large: &'a LargeMicrobatches<'a>,
         is_limited: bool,
     ) -> Costs<'a> {
-        Costs { evaluator, work, space, large, is_limited, shardings: Shardings::default() }
+        Costs { evaluator, work, space, large, is_limited, shardings: Memo::default() }
     }
 
     /// Lower bounds on all configurations of the space: all devices compute at their full rate, and each state is stored once.
@@ -303,9 +301,8 @@ impl<'a> Costs<'a> {
         let orders = (self.space.orders)(pp, self.space.global_batch / (dp * mbs));
         let names = orders.iter().flat_map(|order| order.schedules.iter());
         let splits = names.filter_map(|name| schedules::find(name).ok()).any(|kind| kind.splits_backward);
-        let limits = FitLimits { enough, budget, choices: &self.memory_choices(node) };
-        let fast = self.fastest(node);
-        self.evaluator.any_pipeline(&fast, &self.shardings(node), OpenOrders { splits }, &limits).ok()
+        let pipelines = OpenPipelines { enough, budget, splits };
+        self.evaluator.any_pipeline(&self.fastest(node), &self.shardings(node), &pipelines).ok()
     }
 
     /// Returns `true` if activations may be in host memory, or sequences may be cut into slices.
@@ -320,14 +317,14 @@ impl<'a> Costs<'a> {
     }
 
     /// These options, those that shard most first. With overlap, a stack takes no longer than if told not to overlap.
-    fn shardings(&self, node: &SearchNode) -> Arc<[Sharding]> {
+    fn shardings(&self, node: &SearchNode) -> Arc<Vec<Sharding>> {
         let ParallelConfig { dp, tp, pp, cp, ep, etp, mbs, .. } = node.parallel;
-        let key = [dp, tp, pp, cp, ep, etp, mbs];
-        let known = |all: &HashMap<[u64; 7], Arc<[Sharding]>>| all.get(&key).map(Arc::clone);
-        let lock = || self.shardings.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(all) = known(&lock()) {
-            return all;
-        }
+        let make = || Ok::<_, Infallible>(self.new_shardings(node));
+        let Ok(all) = self.shardings.get(&[dp, tp, pp, cp, ep, etp, mbs], make);
+        all
+    }
+
+    fn new_shardings(&self, node: &SearchNode) -> Vec<Sharding> {
         let parts = self.space.shards(node);
         let hides = parts.first().and_then(|first| first.parallel.dp_overlap);
         let mut seen = Vec::new();
@@ -339,8 +336,6 @@ impl<'a> Costs<'a> {
         };
         let mut all: Vec<Sharding> = parts.iter().filter(is_new).map(|part| Sharding::of(&part.parallel)).collect();
         all.reverse();
-        let all: Arc<[Sharding]> = all.into();
-        lock().insert(key, Arc::clone(&all));
         all
     }
 

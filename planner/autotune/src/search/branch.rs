@@ -150,17 +150,14 @@ pub fn search(space: &Space, roots: &[SearchNode], oracle: &impl Oracle, mut tas
         None if task.exhaustive || is_known => Region::All,
         None => Region::Usual,
     };
-    let shown = match (task.exhaustive, task.by_memory) {
-        (true, _) => &[][..],
-        (false, true) => &["tp_overlap", "dp_overlap"],
-        (false, false) => &["tp_overlap"],
-    };
+    let Task { exhaustive, by_memory, .. } = task;
     loop {
         // Configurations costed in an earlier region are skipped.
         let is_new =
             |part: &SearchNode| part.level < Level::Complete || !gone.iter().any(|region| region.holds(space, part));
-        let is_needless = |part: &SearchNode| space.shows(shown, &part.parallel);
-        let is_next = |part: &SearchNode| next.holds(space, part) && is_new(part) && !is_needless(part);
+        let is_next = |part: &SearchNode| {
+            next.holds(space, part) && is_new(part) && (exhaustive || !space.wastes_overlap(part, by_memory))
+        };
         let nodes = roots.iter().filter(|node| is_next(node)).cloned().collect();
         let faster = |node: &SearchNode, limits: Limits| {
             let is_wanted = next.has_other_stages() && space.is_open(node);

@@ -520,15 +520,15 @@ impl Space {
         self.pin.or(key, &given, if hides { vec![None, Some(false)] } else { vec![None] })
     }
 
-    /// Returns whether a configuration disables one of these overlaps that the stack has, although no pin asks for it. It saves no
-    /// memory. Tensor-parallel collectives take no less time without overlap, while those over data-parallel ranks have smaller
-    /// messages with it.
-    pub(super) fn shows(&self, overlaps: &[&str], parallel: &ParallelConfig) -> bool {
-        let is_shown = |key: &&str| {
-            let overlap = if *key == "tp_overlap" { parallel.tp_overlap } else { parallel.dp_overlap };
-            overlap == Some(false) && !self.pin.has(key)
-        };
-        overlaps.iter().any(is_shown)
+    /// Returns whether a node disables an overlap that the stack has, although no pin asks for it and it saves nothing: no memory and, of
+    /// tensor-parallel communication, no time. Gradients are reduced in smaller messages with overlap, so that time may differ.
+    pub(super) fn wastes_overlap(&self, node: &SearchNode, by_memory: bool) -> bool {
+        let ParallelConfig { tp_overlap, dp_overlap, .. } = node.parallel;
+        self.disables("tp_overlap", tp_overlap) || by_memory && self.disables("dp_overlap", dp_overlap)
+    }
+
+    fn disables(&self, key: &str, overlap: Option<bool>) -> bool {
+        overlap == Some(false) && !self.pin.has(key)
     }
 
     /// Layers of the longest stage, if the stages are as equal as possible.
