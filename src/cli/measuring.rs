@@ -53,8 +53,8 @@ pub(super) fn write(
         return Ok(told + "\n-o FILE.toml writes it as a cluster for `meshwright estimate --cluster FILE.toml`\n");
     };
     write_text(path, &format!("{head}\n{text}"))?;
-    let word = quoted(&path.to_string_lossy());
-    Ok(format!("{told}\ncluster   {}: meshwright estimate MODEL --cluster {word} {options}\n", path.display()))
+    let (shown, word) = (path.display(), quoted(path));
+    Ok(format!("{told}\ncluster   {shown}: meshwright estimate MODEL --cluster {word} {options}\n"))
 }
 
 /// A row of a table: an operation, its seconds, and the amount per second in a unit.

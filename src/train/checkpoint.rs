@@ -91,15 +91,10 @@ fn alone(out: &Path) -> Result<(), Error> {
         None => Ok(()),
         Some((_, newest)) => {
             let message = format!("{} contains checkpoints of an earlier run", out.display());
-            let help = format!("--resume {} resumes from the last one; or choose another --out", shown(&newest));
+            let help = format!("--resume {} resumes from the last one; or choose another --out", quoted(newest));
             Err(Error::input(Code::RunHasCheckpoints, message).help(help))
         }
     }
-}
-
-/// A path in a suggested command.
-fn shown(path: &Path) -> String {
-    quoted(&path.to_string_lossy())
 }
 
 /// Converts a checkpoint error to an error with code and fix.
@@ -125,7 +120,7 @@ pub(crate) fn refused(error: checkpoint::Error) -> Error {
         }
         checkpoint::Error::Executor(error) => return executor_error(error),
         checkpoint::Error::Damaged { checkpoint, .. } => match Checkpoint::older(&checkpoint) {
-            Some(older) => format!("an older checkpoint is intact: meshwright train --resume {}", shown(&older.path)),
+            Some(older) => format!("an older checkpoint is intact: meshwright train --resume {}", quoted(older.path)),
             None => "no older checkpoint is intact: start over with another --out".into(),
         },
         checkpoint::Error::Version { .. } => "resume with the version that wrote it".into(),

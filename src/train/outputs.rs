@@ -75,9 +75,7 @@ fn mended(why: &io::Error) -> &'static str {
 /// Returns the command that resumes the run from its newest checkpoint, or restarts it if there is none.
 pub(super) fn go_on(out: &Path) -> String {
     match list(out).ok().and_then(|mut all| all.pop()) {
-        Some((step, _)) => {
-            format!("meshwright train --resume {} resumes after step {step}", quoted(&out.to_string_lossy()))
-        }
+        Some((step, _)) => format!("meshwright train --resume {} resumes after step {step}", quoted(out)),
         None => "start the run again: it has no checkpoint".into(),
     }
 }

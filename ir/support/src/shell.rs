@@ -1,10 +1,13 @@
 //! Words of suggested commands, as a POSIX shell takes them.
 
-/// A word for a shell: as it is if no shell reads it in another way, else between single quotes.
-pub fn quoted(word: &str) -> String {
+use std::ffi::OsStr;
+
+/// A word or a path for a shell: as it is if no shell reads it in another way, else between single quotes.
+pub fn quoted(word: impl AsRef<OsStr>) -> String {
+    let word = word.as_ref().to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_string();
+        return word.into_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -21,6 +24,7 @@ mod tests {
             ("tp<=8,zero=1|3", "'tp<=8,zero=1|3'"),
             ("my runs/a", "'my runs/a'"),
             ("it's", r"'it'\''s'"),
+            ("a;b", "'a;b'"),
             ("$(x)\n", "'$(x)\n'"),
             ("~", "'~'"),
             ("", "''"),

@@ -240,7 +240,7 @@ impl Coded for Error {
         Some(match self {
             Error::Missing { fix, .. } | Error::Names { fix, .. } | Error::Shape { fix, .. } => fix.clone(),
             Error::Pickled { file } => {
-                let folder = quoted(&file.parent().unwrap_or(file).to_string_lossy());
+                let folder = quoted(file.parent().unwrap_or(file));
                 format!(
                     "convert it once: python3 -c \"from transformers import AutoModelForCausalLM as M; \
                      M.from_pretrained('{folder}', dtype='auto').save_pretrained('{folder}-safetensors')\""
@@ -263,7 +263,7 @@ impl Coded for Error {
                 "take `quantization_config` out if the tensors are those of the model before it was quantised".into()
             }
             Error::Config { file, .. } => {
-                let folder = quoted(&file.parent().unwrap_or(file).to_string_lossy());
+                let folder = quoted(file.parent().unwrap_or(file));
                 format!("give the folder as the model too: meshwright train {folder} --init-from {folder}")
             }
             Error::BadConfig { source, .. } => return source.help(),

@@ -109,7 +109,7 @@ pub(super) fn commands(report: &PlanReport) -> String {
     job.extend(request.memory_margin.map(|margin| format!("--memory-margin {margin}")));
     job.extend(request.beyond_stack.then(|| "--beyond-stack".to_string()));
     let pin = (!request.pin.is_empty()).then(|| format!("--pin {}", quoted(&request.pin)));
-    let parallel = format!("--parallel {}", quoted(&brief(&report.chosen.parallel)));
+    let parallel = format!("--parallel {}", quoted(brief(&report.chosen.parallel)));
     let command = |verb: &str, last: Option<String>| {
         let words: Vec<String> = iter::once(format!("meshwright {verb}")).chain(job.clone()).chain(last).collect();
         format!("<pre>{}</pre>\n", escaped(&words.join(" ")))
