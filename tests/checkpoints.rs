@@ -1,6 +1,9 @@
 //! Checkpoints: what one configuration saves any other loads to the bit, a resumed run is the unbroken one, and nothing damaged is
 //! ever used.
 
+#[cfg(unix)]
+#[path = "checkpoints/agreement.rs"]
+mod agreement;
 #[cfg(target_os = "linux")]
 #[path = "checkpoints/chaos.rs"]
 mod chaos;

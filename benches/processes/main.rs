@@ -112,7 +112,7 @@ fn open(kind: &str) -> (World, Box<dyn Wire>) {
         return mpi::open(2).unwrap();
     }
     assert_eq!(kind, "tcp");
-    tcp::open(&tcp::Member::from_env().unwrap(), 2, tcp::PATIENCE).unwrap()
+    tcp::open(&tcp::Member::from_env(tcp::Network::Open).unwrap(), 2, tcp::PATIENCE).unwrap()
 }
 
 /// The median seconds of sums over both processes, in each size.
@@ -127,7 +127,8 @@ fn sum(world: World, wire: Box<dyn Wire>, sums: Sums) -> [f64; 2] {
     let plans = SIZES.map(|(name, len, _)| {
         end.fit(&group, name, &[ir::types::DType::F32], &mut |rank| Ok(Exchange::sum(vec![0, 1], rank, len))).unwrap()
     });
-    fabric.join(wire, Limits::default(), &HostMemory::default()).unwrap();
+    fabric.start(wire, Limits::default()).unwrap();
+    fabric.join(&HostMemory::default()).unwrap();
     fabric.enter(1);
     let seconds = std::array::from_fn(|size| {
         let (plan, (_, len, rounds)) = (&plans[size], SIZES[size]);

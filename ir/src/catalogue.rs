@@ -407,6 +407,10 @@ catalogue! {
         "Ranks that hold the same part of a parameter or of an optimizer state must have the same bytes in it. `--check-replicas` has found a part that differs. The message names the tensor, the ranks that differ from most, and their hosts.";
         "let request = TrainRequest { check_replicas: 1, inject: Some(\"flip=1:1\".into()), ..two };";
         "Suspect the memory of the host that the message names, and resume from a checkpoint that was saved before the last check without a difference.";
+    716 ProcessesDiffer "processes were started differently":
+        "All processes of a run have the same program, the same options and the same data, weights and checkpoint. Before the first step they compare these, and the message names the first that differ with both values. Paths may differ from host to host; `--compare-data` compares all of the data.";
+        "RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 meshwright train tiny-llama --parallel dp=2 --comm tcp --lr 1e-3";
+        "Start all processes with the same program, options and files.";
     720 CheckpointMissing "checkpoint not found":
         "The path given with --resume is neither a checkpoint nor the folder of a run with a checkpoint. A run writes checkpoints only with --save-every.";
         "meshwright train tiny-gpt2 --data text --valid-fraction 0.3 --seq 16 --resume";

@@ -82,6 +82,16 @@ pub enum Matrices {
     Whole,
 }
 
+impl Matrices {
+    /// Its name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Matrices::Split => "split",
+            Matrices::Whole => "whole",
+        }
+    }
+}
+
 /// AdamW with the settings of Touvron et al. 2023 (LLaMA, section 2.3): betas 0.9 and 0.95, decay 0.1, clip 1.
 impl Default for Optimizer {
     fn default() -> Optimizer {

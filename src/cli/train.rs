@@ -8,7 +8,7 @@ use super::request::{Fields, from_json, from_toml, resolve};
 use super::{TableFormat, prediction};
 use crate::error::Error;
 use crate::predicting::write_trace;
-use crate::train::{SETTINGS, TrainRequest, predict, process_number, ranks, train};
+use crate::train::{SETTINGS, TrainRequest, decline, predict, process_number, ranks, train};
 use autotune::explain::read_plan;
 use clap::Args;
 use compiler::parallel;
@@ -170,6 +170,13 @@ struct Flags {
     /// process with one device on a GPU of its own, and sums differ by rounding [default: threads]
     #[arg(long, value_name = "KIND")]
     comm: Option<String>,
+    /// Join processes on other hosts without a secret: nobody else can reach this network. Else MESHWRIGHT_SECRET has the secret, or
+    /// MESHWRIGHT_SECRET_FILE names its file
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    trusted_network: Option<bool>,
+    /// Compare all data of several processes at the start, not only its sizes, its index and blocks spread over it
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    compare_data: Option<bool>,
     /// Sums of devices in several processes: exact, by the devices in one order, or engine, by MPI with one message for all devices of a
     /// process. With exact the numbers are those of one process; with engine sums of f32 differ by rounding [default: exact; with nccl: engine]
     #[arg(long, value_name = "KIND")]
@@ -279,8 +286,17 @@ impl Train {
         resolve(fields, &self.flags)
     }
 
+    /// Says to the other processes of a run, if it has any, that this one does not take part.
+    fn decline(&self, why: &Error) {
+        let Flags { comm, trusted_network, .. } = &self.flags;
+        let trusted_network = trusted_network.unwrap_or_default();
+        if let Some(comm) = comm.clone() {
+            decline(&TrainRequest { comm, trusted_network, ..TrainRequest::default() }, why);
+        }
+    }
+
     pub(super) fn run(self) -> Result<String, Error> {
-        let request = self.request()?;
+        let request = self.request().inspect_err(|why| self.decline(why))?;
         if self.simulate {
             let (step, trace) = predict(&request)?;
             request.trace.iter().try_for_each(|path| write_trace(&trace, path))?;

@@ -45,6 +45,7 @@ impl Children {
         let port = tcp::free_port().map_err(refused)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let run = format!("{}-{now}", std::process::id());
+        let secret = tcp::Secret::draw().map_err(refused)?;
         let (all, printers, stopped, said) = (Vec::new(), Vec::new(), vec![None; processes], Arc::default());
         let mut children = Children { all, stopped, printers, said };
         for number in 0..processes {
@@ -56,6 +57,7 @@ impl Children {
             }
             command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
             command.env("MESHWRIGHT_RUN", &run).env(LAUNCHER, std::process::id().to_string());
+            command.env("MESHWRIGHT_SECRET", &secret).env_remove("MESHWRIGHT_SECRET_FILE");
             command.env_remove("TORCHELASTIC_USE_AGENT_STORE");
             // A signal of the terminal comes here alone, and is passed on.
             #[cfg(unix)]

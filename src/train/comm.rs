@@ -11,6 +11,7 @@ use runtime::comm::{Limits, Sums};
 use runtime::exec::{JoinedGpu, Threads};
 use std::time::Duration;
 use support::units::plural;
+use tcp::NotAMember;
 
 /// The connection of the ranks of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,7 +136,7 @@ impl Comm {
     ///
     /// # Errors
     /// This program has no MPI, or the processes cannot be joined.
-    pub(super) fn place(self, devices: usize) -> Result<(Threads, Place), Error> {
+    pub(super) fn place(self, devices: usize, request: &TrainRequest) -> Result<(Threads, Place), Error> {
         let threads = || Threads::new(devices, kernel_threads(devices), None);
         let alone = || Place::threads("threads of this process".to_string(), None);
         match self {
@@ -146,19 +147,43 @@ impl Comm {
                 Ok((threads().looped(dealt, seed, None), Place::threads(text, None)))
             }
             Comm::Mpi => join_by_mpi(devices),
-            Comm::Tcp | Comm::Nccl => meet(devices, "P divides the number of devices").map(|met| joined(met, "TCP")),
+            Comm::Tcp | Comm::Nccl => {
+                meet(devices, "P divides the number of devices", request).map(|met| joined(met, "TCP"))
+            }
         }
     }
 }
 
 /// Meets the other processes of a run, which has as many of them as `wants` says.
-fn meet(devices: usize, wants: &str) -> Result<(World, Box<dyn Wire>), Error> {
-    let met = tcp::Member::from_env().and_then(|member| tcp::open(&member, devices, tcp::PATIENCE));
-    met.map_err(|why| {
-        unjoined(&why).help(format!(
-            "start it as meshwright launch -n P -- train .., where {wants}, or with torchrun or srun, which say where the processes are"
-        ))
+fn meet(devices: usize, wants: &str, request: &TrainRequest) -> Result<(World, Box<dyn Wire>), Error> {
+    let member = tcp::Member::from_env(network(request)).map_err(|why| {
+        let help = match &why {
+            NotAMember::Secret(_) => {
+                "give all processes one secret, such as MESHWRIGHT_SECRET=$(openssl rand -hex 32); --trusted-network does without".to_string()
+            }
+            NotAMember::Unplaced(_) => format!(
+                "start it as meshwright launch -n P -- train .., where {wants}, or with torchrun or srun, which say where the processes are"
+            ),
+        };
+        unjoined(&why.to_string()).help(help)
+    })?;
+    tcp::open(&member, devices, tcp::PATIENCE).map_err(|why| {
+        unjoined(&why)
+            .help(format!("start P processes, where {wants}, with one program, one secret and the same options"))
     })
+}
+
+/// Tells the other processes of a run, if it has any that wait, that this one does not take part.
+pub fn decline(request: &TrainRequest, why: &Error) {
+    if let (Ok(Comm::Tcp | Comm::Nccl), Ok(member)) =
+        (Comm::parse(&request.comm), tcp::Member::from_env(network(request)))
+    {
+        tcp::decline(&member, &why.message());
+    }
+}
+
+fn network(request: &TrainRequest) -> tcp::Network {
+    if request.trusted_network { tcp::Network::Trusted } else { tcp::Network::Open }
 }
 
 /// The rank of this process, on a GPU of its own, and its place.
@@ -166,7 +191,7 @@ fn meet(devices: usize, wants: &str) -> Result<(World, Box<dyn Wire>), Error> {
 /// # Errors
 /// The processes cannot be joined, there is no GPU for each, or not one rank in each.
 pub(super) fn join_by_nccl(devices: usize, request: &TrainRequest) -> Result<(JoinedGpu, Place), Error> {
-    let met = meet(devices, "P is the number of devices")?;
+    let met = meet(devices, "P is the number of devices", request)?;
     let (world, _) = &met;
     let processes = world.processes.len();
     if processes != devices {

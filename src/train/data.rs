@@ -10,7 +10,7 @@ use runtime::data::bigram::bigram_entropy;
 use runtime::data::blend::Blend;
 use runtime::data::sampler::{Sampler, Stream};
 use runtime::data::text::TextData;
-use runtime::data::tokens::{Layout, TokenData, TokenPart};
+use runtime::data::tokens::{Extent, Layout, TokenData, TokenPart};
 use std::path::{Path, PathBuf};
 
 /// Data of a run.
@@ -241,7 +241,16 @@ impl Data {
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
             Kind::Tokens(sets) => sets.iter().map(TokenData::checksum).collect(),
         };
-        sums.iter().map(|sum| format!("{sum:08x}")).collect::<Vec<_>>().join(" ")
+        hexadecimal(&sums)
+    }
+
+    /// Identity of each set for other processes, by all of it or by a part.
+    pub(super) fn fingerprint(&self, extent: Extent) -> String {
+        let sums: Vec<u32> = match &self.kind {
+            Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
+            Kind::Tokens(sets) => sets.iter().map(|set| set.fingerprint(extent)).collect(),
+        };
+        hexadecimal(&sums)
     }
 
     /// The baseline of a single text, in nats per byte.
@@ -251,4 +260,8 @@ impl Data {
             _ => None,
         }
     }
+}
+
+fn hexadecimal(sums: &[u32]) -> String {
+    sums.iter().map(|sum| format!("{sum:08x}")).collect::<Vec<_>>().join(" ")
 }

@@ -15,6 +15,7 @@
 //! # Ok::<(), meshwright::Error>(())
 //! ```
 
+mod agreement;
 mod backend;
 mod checkpoint;
 mod comm;
@@ -26,6 +27,7 @@ mod free;
 mod gpu_check;
 mod header;
 mod inject;
+mod loaded;
 mod lock;
 mod measure;
 mod memory;
@@ -44,7 +46,7 @@ mod stragglers;
 
 pub use backend::no_gpu;
 pub(crate) use checkpoint::refused;
-pub use comm::process_number;
+pub use comm::{decline, process_number};
 pub use feed::Feed;
 pub use first_weights::FirstWeights;
 pub use free::free_memory;

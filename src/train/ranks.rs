@@ -1,6 +1,6 @@
 //! The place of each rank of a run: its process, its host, and the axes whose groups cross hosts.
 
-use super::comm::Comm;
+use super::comm::{Comm, decline};
 use super::prepare::{Prepared, prepare};
 use super::request::TrainRequest;
 use super::run::executor_error;
@@ -64,11 +64,11 @@ pub struct AxisSpread {
 /// # Errors
 /// The request is invalid, or the processes cannot be joined.
 pub fn ranks(request: &TrainRequest) -> Result<RankReport, Error> {
-    let Prepared { request, compiled, .. } = prepare(request, None)?;
+    let Prepared { request, compiled, .. } = prepare(request, None).inspect_err(|why| decline(request, why))?;
     let mesh = &compiled.model.mesh;
     let comm = Comm::parse(&request.comm)?;
     comm.check(mesh.devices(), &request)?;
-    let (threads, _) = comm.place(mesh.devices() as usize)?;
+    let (threads, _) = comm.place(mesh.devices() as usize, &request)?;
     let ranks = gather(&threads, own(&threads, mesh))?;
     let axes = mesh.axes.iter().map(|(id, axis)| AxisSpread::of(mesh, &Axes::one(id), &axis.name, &ranks)).collect();
     Ok(RankReport { schema: SCHEMA, axes, ranks })
@@ -98,7 +98,7 @@ fn gather(threads: &Threads, own: Vec<RankPlace>) -> Result<Vec<RankPlace>, Erro
         return Ok(own);
     }
     let broken = |why: serde_json::Error| Error::fault("ranks", why);
-    threads.join().map_err(|why| Error::fault("ranks", why))?;
+    threads.start().map_err(executor_error)?;
     let all = threads.share(serde_json::to_vec(&own).map_err(broken)?);
     let all = all.map_err(|failure| executor_error(failure.into()))?;
     threads.finish();

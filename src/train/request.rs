@@ -131,10 +131,16 @@ pub struct TrainRequest {
     pub out: PathBuf,
     /// Steps between comparisons of the replicas of parameters and states; 0 for none.
     pub check_replicas: u64,
-    /// Processes of the ranks: `threads` for this one alone, or `looped:PROCESSES`, joined by a wire in memory. This and the next eleven
-    /// fields are not written to `run.toml` either.
+    /// True to compare all of the data of several processes at the start, not only its sizes, its index and blocks spread over it. This and
+    /// all further fields are not written to `run.toml` either.
+    #[serde(skip_serializing)]
+    pub compare_data: bool,
+    /// Processes of the ranks: `threads` for this one alone, or `looped:PROCESSES`, joined by a wire in memory.
     #[serde(skip_serializing)]
     pub comm: String,
+    /// True if nobody else can reach the network of the processes, so that they need no secret.
+    #[serde(skip_serializing)]
+    pub trusted_network: bool,
     /// Sums of ranks in several processes: `exact`, by the ranks, or `engine`, by what joins the processes. Default: `engine` with NCCL,
     /// else `exact`.
     #[serde(skip_serializing)]
@@ -219,7 +225,9 @@ impl Default for TrainRequest {
             init_from: None,
             out: "out".into(),
             check_replicas: 0,
+            compare_data: false,
             comm: "threads".into(),
+            trusted_network: false,
             sums: None,
             silence: Limits::default().silence.as_secs_f64(),
             timeout: Options::default().timeout.as_secs_f64(),

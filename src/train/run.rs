@@ -1,17 +1,18 @@
 //! The training loop.
 
+use super::agreement::agree;
 use super::backend::{Place, no_gpu};
-use super::checkpoint::{find, fixed, is_in, refused};
-use super::comm::{Comm, join_by_nccl, kernel_threads, sums};
-use super::data::{Data, Samples};
+use super::checkpoint::{is_in, refused};
+use super::comm::{Comm, decline, join_by_nccl, kernel_threads, sums};
+use super::data::Samples;
 use super::faults::recorded;
 use super::feed::Feed;
 use super::first_weights::{FirstWeights, origin, unknown_keys};
 use super::header::header;
 use super::inject::Faults;
+use super::loaded::Loaded;
 use super::lock::{Fence, Lock};
 use super::measure::Measure;
-use super::memory::{self, FreeMemory};
 use super::outputs::{go_on, metrics_path, outputs, unwritable};
 use super::prepare::{Prepared, prepare};
 use super::replicas::ReplicaCheck;
@@ -55,7 +56,8 @@ const SCHEMA: &str = "meshwright.train/1";
 /// The request is invalid or not supported, a rank failed, the loss is not finite, or a checkpoint cannot be read or
 /// written.
 pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
-    run(prepare(request, None)?, progress)
+    let prepared = prepare(request, None).inspect_err(|why| decline(request, why))?;
+    run(prepared, progress)
 }
 
 /// Trains a model in memory, which the request's field `model` only names.
@@ -67,7 +69,8 @@ pub fn train_source(
     request: &TrainRequest,
     progress: &mut dyn Progress,
 ) -> Result<TrainReport, Error> {
-    run(prepare(request, Some(source))?, progress)
+    let prepared = prepare(request, Some(source)).inspect_err(|why| decline(request, why))?;
+    run(prepared, progress)
 }
 
 /// Runs on what the request's backend names.
@@ -87,27 +90,25 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
         return run_on(prepared, progress, gpu, place);
     }
     let limits = Limits { silence: Duration::from_secs_f64(prepared.request.silence) };
-    let (threads, place) = comm.place(devices)?;
+    let (threads, place) = comm.place(devices, &prepared.request)?;
     let threads = threads.limits(limits).sums(sums(prepared.request.sums.as_deref())?.unwrap_or_default());
     run_on(prepared, progress, threads, place)
 }
 
 /// Runs on a platform.
 fn run_on<P: Platform>(
-    prepared: Prepared,
+    mut prepared: Prepared,
     progress: &mut dyn Progress,
     platform: P,
     place: Place,
 ) -> Result<TrainReport, Error> {
-    let Prepared { request, source, parallel, compiled, feed, microbatches, tokens, weights, note } = prepared;
-    let memory = check(&compiled, &place)?;
-    let data = Data::load(&request, tokens, memory.left)?;
-    let samples = data.samples((feed.seq as usize, feed.vocabulary), request.seed)?;
-    let fixed = fixed(&request, &source, &data)?;
-    // Of several processes the first one alone writes what is not a rank's, and verifies what it resumes from.
     let is_first = platform.is_first();
-    let lock = is_first.then(|| Lock::take(&request.out)).transpose()?;
-    let from = find(&request, &fixed, is_first)?;
+    platform.start().map_err(executor_error)?;
+    let loaded = Loaded::read(&mut prepared, &place, is_first);
+    let Loaded { memory, data, fixed, lock, from } =
+        agree(&platform, loaded, |loaded| loaded.facts(&prepared)).inspect_err(|_| platform.finish())?;
+    let Prepared { request, source, parallel, compiled, feed, microbatches, weights, note, .. } = prepared;
+    let samples = data.samples((feed.seq as usize, feed.vocabulary), request.seed)?;
     run_has_begun();
     note.iter().filter(|_| is_first).for_each(|note| progress.noted(note));
     let memory = memory.arenas.saturating_add(memory.left.saturating_sub(data.bytes()));
@@ -464,12 +465,6 @@ const CANCELLED: u8 = u8::MAX;
 fn reason_to_end(progress: &dyn Progress) -> u8 {
     let cancelled = if progress.is_cancelled() { CANCELLED } else { 0 };
     progress.asked_to_end().map_or(cancelled, Signal::number)
-}
-
-/// Checks that the program fits into memory. Returns the free memory.
-fn check(compiled: &File, place: &Place) -> Result<FreeMemory, Error> {
-    let program = compiled.program.as_ref().ok_or_else(|| Error::fault("compile", "there is no program"))?;
-    memory::check(&compiled.model, program, place)
 }
 
 /// Loads the executor of a compiled file, with the program of an evaluation, and the measurements.

@@ -29,6 +29,7 @@ use runtime::exec::{Executor, Options, StepInput};
 use runtime::metrics::{EvalRecord, StepRecord};
 use std::io::Read;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use weights::Weights;
 
@@ -57,6 +58,7 @@ pub(crate) const CALLS: &[Call] = &[
     call(Code::NotFinite, not_finite),
     call(Code::RankFailed, rank_failed),
     call(Code::ReplicasDiffer, replicas_differ),
+    call(Code::ProcessesDiffer, processes_differ),
     call(Code::InputMismatch, input_mismatch),
     call(Code::CheckpointUnwritable, checkpoint_unwritable),
     call(Code::RunInUse, run_in_use),
@@ -186,6 +188,27 @@ fn replicas_differ() -> Option<Code> {
     let refused = train(&request, &mut Quiet).unwrap_err().code();
     std::fs::remove_dir_all(&request.out).unwrap();
     refused
+}
+
+/// Two processes, of which one has another learning rate.
+fn processes_differ() -> Option<Code> {
+    let (folder, port) = (tempfile::tempdir().ok()?, tcp::free_port().ok()?);
+    let one = "
+RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 meshwright train tiny-llama --parallel dp=2 --comm tcp --lr 1e-3
+";
+    let zero = one.replace("RANK=1", "RANK=0").replace("1e-3", "2e-3");
+    let start = |line: &str| {
+        let (variables, words) = line.trim().split_once(" meshwright ")?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
+        command.envs(variables.split(' ').filter_map(|variable| variable.split_once('=')));
+        command.args(words.split(' ')).arg("--data").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs"));
+        command.env("MASTER_PORT", port.to_string()).current_dir(folder.path());
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().ok()
+    };
+    let (zero, one) = (start(&zero)?, start(one)?);
+    let [zero, _one] = [zero, one].map(|child| child.wait_with_output().unwrap());
+    let told = String::from_utf8(zero.stderr).ok()?;
+    Code::from_text(told.split_once("error[")?.1.split_once(']')?.0)
 }
 
 #[cfg(target_os = "linux")]

@@ -201,6 +201,7 @@ impl Hosts {
                 ("WORLD_SIZE", "2"),
                 ("MASTER_ADDR", "10.77.0.1"),
                 ("MASTER_PORT", "29517"),
+                ("MESHWRIGHT_SECRET", "what both hosts know"),
             ];
             command.envs(place).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const CONFIG: &str =
+pub(super) const CONFIG: &str =
     r#"{"model_type": "gpt2", "vocab_size": 257, "n_positions": 16, "n_embd": 16, "n_layer": 2, "n_head": 2}"#;
 pub(super) const TRAIN: &str =
     "train config.json --data text.txt --seq 16 --global-batch 4 --eval-every 0 --valid-fraction 0.1";

@@ -192,7 +192,8 @@ fn processes_of_other_programs_are_turned_away() {
     let train = format!("{TRAIN} --steps 3 --parallel dp=2 --out a");
     for child in team(&folder, &[(":", &train), (":", &format!("{train} --no-fusion"))]) {
         let (status, message) = ended(child);
-        assert!(status == Some(3) && message.contains(" has program "), "{status:?} {message}");
+        let named = message.contains("error[MW0716]") && message.contains("--no-fusion is false in process 0 on ");
+        assert!(status == Some(1) && named, "{status:?} {message}");
     }
 }
 

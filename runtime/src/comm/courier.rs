@@ -10,33 +10,34 @@
 //! nothing has moved anywhere for as long as a silence may last, they wait for each other, and the first process says who for whom.
 
 use super::RankFailure;
+use super::driver::{Driver, SumGroups};
 use super::flight_record::{EventKind, Events, RECORD_SCHEMA, WireMessage, WireRecord};
 use super::parking_lot::{ParkingLot, locked};
 use super::stalls::Stalls;
 use super::wire::{Finished, MOST_BYTES, MOST_NOTICE, Wire, WireError, World};
 use serde::Serialize;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 /// Looks at messages under way before the courier sleeps between looks, and its sleep.
 const LOOKS: u32 = 200;
-const SLEEP: Duration = Duration::from_micros(20);
+pub(super) const SLEEP: Duration = Duration::from_micros(20);
 
 /// Looks of a courier without messages before it sleeps: who has just exchanged may soon do so again, and a thread that sleeps wakes late.
 const LINGERS: u32 = 100;
 
 /// The sleep of a courier without messages: as late as this it hears of a failure elsewhere.
-const IDLE: Duration = Duration::from_millis(20);
+pub(super) const IDLE: Duration = Duration::from_millis(20);
 
 /// The tag of messages between the threads that drive processes; lanes come after it.
-const DRIVER: u32 = 1;
+pub(super) const DRIVER: u32 = 1;
 pub(super) const FIRST_LANE: u32 = 2;
 
-/// The time that a process may take from here on before its first beat: it loads what others have loaded.
-const LOADING: Duration = Duration::from_secs(300);
+/// The time before the first beat of a process. All begin to hear each other as soon as they have met.
+const FIRST_BEAT: Duration = Duration::from_secs(10);
 
 /// Limits on the time of processes.
 #[derive(Clone, Copy, Debug)]
@@ -102,8 +103,8 @@ pub(super) trait Landing: Send + Sync {
 
 /// A process's courier, as other threads see it.
 pub(crate) struct Courier {
-    world: World,
-    lot: Arc<ParkingLot>,
+    pub(super) world: World,
+    pub(super) lot: Arc<ParkingLot>,
     jobs: Mutex<VecDeque<Job>>,
     closing: AtomicBool,
     /// True if this process has done all that it has to do.
@@ -111,37 +112,18 @@ pub(crate) struct Courier {
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The courier's thread, to wake it.
     sleeper: Mutex<Option<Thread>>,
+    pub(super) sums: Mutex<SumGroups>,
     /// Messages of the driving thread that have landed.
-    driver: Arc<Driver>,
+    pub(super) driver: Arc<Driver>,
     /// The last events before a failure.
     record: Mutex<Option<WireRecord>>,
-}
-
-/// The thread that drives a process, while it talks with those of others.
-#[derive(Default)]
-struct Driver {
-    landed: AtomicUsize,
-    /// True while it waits for those of others.
-    waits: AtomicBool,
-    thread: Mutex<Option<Thread>>,
-}
-
-impl Landing for Driver {
-    fn name(&self) -> String {
-        "the reports of all processes".to_string()
-    }
-
-    fn land(&self, _: Target, _: &ParkingLot) {
-        self.landed.fetch_add(1, Ordering::Release);
-        locked(&self.thread).iter().for_each(Thread::unpark);
-    }
 }
 
 impl Courier {
     pub(super) fn new(world: World, lot: Arc<ParkingLot>) -> Arc<Courier> {
         lot.note_place(format!("process {} on {}", world.me, world.processes[world.me].host));
-        let (jobs, closing, is_done, thread, sleeper, driver, record) = Default::default();
-        Arc::new(Courier { world, lot, jobs, closing, is_done, thread, sleeper, driver, record })
+        let (jobs, closing, is_done, thread, sleeper, sums, driver, record) = Default::default();
+        Arc::new(Courier { world, lot, jobs, closing, is_done, thread, sleeper, sums, driver, record })
     }
 
     /// Starts its thread.
@@ -173,52 +155,8 @@ impl Courier {
         self.wake();
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         locked(&self.sleeper).iter().for_each(Thread::unpark);
-    }
-
-    /// Gives bytes to the driving threads of all other processes, and takes theirs; all processes call it in the same order. Returns
-    /// those of all, by process.
-    ///
-    /// # Errors
-    /// A rank failed.
-    pub(crate) fn share(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, RankFailure> {
-        let count = self.world.processes.len();
-        let mut lengths: Vec<Vec<u8>> = (0..count).map(|_| vec![0; 8]).collect();
-        self.swap(&(own.len() as u64).to_le_bytes(), &mut lengths)?;
-        let length = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes) as usize;
-        let mut all: Vec<Vec<u8>> = lengths.iter().map(|bytes| vec![0; length(bytes)]).collect();
-        self.swap(own, &mut all)?;
-        all[self.world.me] = own.to_vec();
-        Ok(all)
-    }
-
-    /// Sends bytes to all other processes, and receives those of each, whose number is known.
-    fn swap(&self, own: &[u8], all: &mut [Vec<u8>]) -> Result<(), RankFailure> {
-        *locked(&self.driver.thread) = Some(thread::current());
-        self.driver.landed.store(0, Ordering::Relaxed);
-        self.driver.waits.store(true, Ordering::Release);
-        let mut begun = 0;
-        let mut submit = |way, process, bytes: *mut [u8]| {
-            let (landing, target) = (self.driver.clone() as Arc<dyn Landing>, Target { number: 0, phase: 0, count: 0 });
-            let most = bytes.len();
-            self.submit(Job { way, process, tag: DRIVER, bytes, most, parts: None, exact: true, landing, target });
-            begun += 1;
-        };
-        for (process, bytes) in all.iter_mut().enumerate().filter(|(process, _)| *process != self.world.me) {
-            submit(Way::Receive, process, std::ptr::from_mut(bytes.as_mut_slice()));
-            submit(Way::Send, process, std::ptr::from_ref(own).cast_mut());
-        }
-        while self.driver.landed.load(Ordering::Acquire) < begun {
-            if let Some(failure) = self.lot.failure() {
-                // Once its thread has ended, nobody reaches for these bytes.
-                self.close();
-                return Err(failure);
-            }
-            thread::park_timeout(IDLE);
-        }
-        self.driver.waits.store(false, Ordering::Release);
-        Ok(())
     }
 
     /// Notes that this process has done all that it has to do, and so have all others. A process that ends without has failed.
@@ -256,6 +194,8 @@ struct Rounds<'a> {
     /// Pieces of messages that have landed.
     landed: u64,
     pulse: Pulse,
+    /// When each process said that it has done all that it has to do, if it has.
+    ended: Vec<Option<Instant>>,
     stalls: Stalls,
     /// The last events.
     events: Events,
@@ -306,6 +246,7 @@ impl<'a> Rounds<'a> {
             finished,
             landed: 0,
             pulse,
+            ended: vec![None; count],
             stalls,
             events: Events::default(),
             has_told: false,
@@ -352,6 +293,12 @@ impl<'a> Rounds<'a> {
 
     /// Begins what was submitted, and lands what has gone or come. Returns whether anything moved.
     fn look(&mut self) -> Result<bool, WireError> {
+        let mut sums = locked(&self.courier.sums);
+        if let SumGroups::Asked(groups) = &*sums {
+            self.wire.join_sums(groups)?;
+            *sums = SumGroups::Joined;
+        }
+        drop(sums);
         std::mem::swap(&mut self.taken, &mut *locked(&self.courier.jobs));
         let mut moved = !self.taken.is_empty();
         while let Some(job) = self.taken.pop_front() {
@@ -466,19 +413,33 @@ impl<'a> Rounds<'a> {
                     lot.abort(RankFailure { rank, why: format!("{why}{waits}"), is_stuck });
                     return Ok(true);
                 }
-                Some((&BYE, _)) if Some(from) == before => self.pulse.before = None,
+                Some((&BYE, _)) => {
+                    self.ended[from].get_or_insert(now);
+                    self.pulse.before = self.pulse.before.filter(|before| *before != from);
+                }
                 Some((&STALLED, report)) => self.stalls.hear(from, report, now),
                 _ => {}
             }
         }
-        let limit = if self.pulse.heard.is_some() { silence } else { silence.max(LOADING) };
+        let limit = if self.pulse.heard.is_some() { silence } else { silence.max(FIRST_BEAT) };
         let since = self.pulse.heard.unwrap_or(self.pulse.began);
         if let Some(silent) = self.pulse.before.filter(|_| now - since > limit) {
             let (host, seconds) = (&world.processes[silent].host, limit.as_secs_f64());
             self.lose(silent, &format!("process {silent} on {host} has said nothing for {seconds} s"));
         }
+        self.look_for_ended(now);
         self.stall(now)?;
         Ok(false)
+    }
+
+    /// Aborts all ranks here if one waits for a process that has ended. What that has sent before has had the time of a silence to come.
+    fn look_for_ended(&self, now: Instant) {
+        let has_ended = |process: usize| self.ended[process].is_some_and(|at| now - at > self.pulse.silence);
+        let mut awaited = self.under_way.iter().flatten().map(|under_way| under_way.job.process);
+        if let Some(process) = awaited.find(|&process| has_ended(process)) {
+            let host = &self.courier.world.processes[process].host;
+            self.lose(process, &format!("process {process} on {host} has ended, and this one waits for it"));
+        }
     }
 
     /// Aborts all ranks here, since another process is lost.

@@ -8,6 +8,7 @@ mod channel;
 mod control;
 mod courier;
 mod crossing;
+mod driver;
 mod engine;
 mod engine_rows;
 #[cfg(test)]

@@ -134,8 +134,9 @@ pub(super) fn on_processes<R: Send>(
     let ready = Arc::new(move || {
         if barrier.wait().is_leader() {
             for (fabric, wire) in joined.iter().zip(std::mem::take(&mut *wires.lock().unwrap())) {
-                fabric.join(Box::new(wire), limits, &HostMemory::default()).unwrap();
+                fabric.start(Box::new(wire), limits).unwrap();
             }
+            joined.iter().for_each(|fabric| fabric.join(&HostMemory::default()).unwrap());
         }
         barrier.wait();
     });

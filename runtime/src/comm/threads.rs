@@ -101,18 +101,28 @@ impl<M: Medium> Fabric<M> {
         })
     }
 
+    /// Begins to hear other processes, as soon as they have met.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub fn start(&self, wire: Box<dyn Wire>, limits: Limits) -> Result<(), String> {
+        self.courier.as_ref().map_or(Ok(()), |courier| courier.start(wire, limits))
+    }
+
     /// Joins the ranks of this process with those of others, once all have joined their groups and channels.
     ///
     /// # Errors
-    /// There is no memory for what comes from other processes, or no thread.
-    pub fn join(&self, mut wire: Box<dyn Wire>, limits: Limits, medium: &M) -> Result<(), String> {
+    /// There is no memory for what comes from other processes, or a rank failed.
+    pub fn join(&self, medium: &M) -> Result<(), String> {
         let Some(courier) = &self.courier else { return Ok(()) };
         let most = [&self.in_flight, &self.tensors].map(|most| most.load(Ordering::Relaxed));
         let far = |group: &&Arc<Group<M>>| group.far.is_some();
         locked(&self.groups).values().filter(far).try_for_each(|group| group.make_slots(medium, most))?;
         self.number_ways();
-        wire.join_sums(&self.number_sums()).map_err(|why| why.to_string())?;
-        courier.start(wire, limits)
+        match self.number_sums() {
+            none if none.is_empty() => Ok(()),
+            groups => courier.join_sums(groups).map_err(|failure| failure.to_string()),
+        }
     }
 
     /// Ends the connection with other processes, which all have done all that they have to do.

@@ -55,6 +55,14 @@ pub trait Platform {
     /// Counts a thread of a rank as awake: before each step its main thread, and at load its async worker. The step is 0 at load.
     fn enter(&self, rank: usize, step: u64);
 
+    /// Begins to hear the other processes, which this one has met. A second call changes nothing.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    fn start(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Joins the ranks of this process with those of others, once all are loaded.
     ///
     /// # Errors
@@ -226,10 +234,18 @@ impl Platform for Threads {
         self.fabric(rank).note_step(step);
     }
 
-    fn join(&self) -> Result<(), Error> {
+    fn start(&self) -> Result<(), Error> {
         let wires = std::mem::take(&mut *self.wires.lock().unwrap_or_else(PoisonError::into_inner));
-        let join = |(fabric, wire): (&Arc<Fabric>, _)| fabric.join(wire, self.limits, &HostMemory::default());
-        self.fabrics.0.iter().zip(wires).try_for_each(join).map_err(Error::Resources)
+        let mut all = self.fabrics.0.iter().zip(wires);
+        all.try_for_each(|(fabric, wire)| fabric.start(wire, self.limits)).map_err(Error::Resources)
+    }
+
+    fn join(&self) -> Result<(), Error> {
+        self.start()?;
+        // Who joins sums says nothing until all others do so too.
+        self.share(Vec::new())?;
+        let fabrics = &self.fabrics.0;
+        fabrics.iter().try_for_each(|fabric| fabric.join(&HostMemory::default())).map_err(Error::Resources)
     }
 
     fn finish(&self) {

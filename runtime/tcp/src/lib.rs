@@ -1,10 +1,10 @@
-//! TCP as the [`Wire`] between the processes of a run, which need nothing but a network that they trust. It moves bytes and computes
+//! TCP as the [`Wire`] between the processes of a run, which need nothing but a network and a secret. It moves bytes and computes
 //! nothing: sums are made by the ranks, in the order of their group, so that a run has the same bits wherever its ranks are.
 //!
 //! ```no_run
 //! // Started with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, one of four: the processes of a run of eight ranks, and the wire
 //! // that joins this one with the others.
-//! let member = meshwright_tcp::Member::from_env()?;
+//! let member = meshwright_tcp::Member::from_env(meshwright_tcp::Network::Open).map_err(|why| why.to_string())?;
 //! let (world, wire) = meshwright_tcp::open(&member, 8, meshwright_tcp::PATIENCE)?;
 //! assert_eq!((world.processes.len(), world.ranks().len()), (4, 2));
 //! # drop(wire);
@@ -14,7 +14,10 @@
 mod frame;
 mod link;
 mod member;
+mod message;
+mod reception;
 mod rendezvous;
+mod secret;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +30,8 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-pub use member::{Member, process_number};
+pub use member::{Member, Network, NotAMember, process_number};
+pub use secret::Secret;
 
 /// The time by which all processes of a run are there, after the first one.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -67,6 +71,13 @@ fn open_as(member: &Member, ranks: usize, host: &str, patience: Duration) -> Res
     let links = links.map_err(|why| format!("a connection cannot be set up: {why}"))?;
     let tcp = Tcp { world: world.clone(), links, finished: Vec::new(), notices: VecDeque::new(), has_looked: false };
     Ok((world, Box::new(tcp)))
+}
+
+/// Tells the other processes of a run that this one does not take part, and why. It waits until they know, but no longer than seconds.
+pub fn decline(member: &Member, why: &str) {
+    if member.count > 1 {
+        rendezvous::decline(member, &host(), why);
+    }
 }
 
 /// A port of this host that nobody listens at.

@@ -1,6 +1,8 @@
 //! The place of this process among those of a run, as launchers say it in the environment.
 
+use super::secret::{SECRET, SECRET_FILE, Secret};
 use std::env;
+use std::fmt;
 use std::net::IpAddr;
 
 /// Variables of the number of this process and of the number of all: those of torchrun, else those of Slurm.
@@ -23,6 +25,35 @@ pub struct Member {
     pub port: u16,
     /// The name of the run; may be empty.
     pub run: String,
+    /// The secret, which all processes of the run know and no stranger does.
+    pub secret: Option<Secret>,
+}
+
+/// The network between the processes of a run that have no secret.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Network {
+    /// Strangers may be on it: processes on several hosts need a secret.
+    #[default]
+    Open,
+    /// Nobody else can reach it.
+    Trusted,
+}
+
+/// The cause why a process has no place in a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotAMember {
+    /// The environment does not say where it is.
+    Unplaced(String),
+    /// It has no secret and needs one, or has one that cannot be used.
+    Secret(String),
+}
+
+impl fmt::Display for NotAMember {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotAMember::Unplaced(why) | NotAMember::Secret(why) => f.write_str(why),
+        }
+    }
 }
 
 /// The number that a launcher has given to this process, if one has started it.
@@ -31,15 +62,28 @@ pub fn process_number() -> Option<usize> {
 }
 
 impl Member {
-    /// Reads `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`.
+    /// Reads `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`, and the secret, `MESHWRIGHT_SECRET` or `MESHWRIGHT_SECRET_FILE`.
     ///
     /// # Errors
-    /// One is missing or out of its range.
-    pub fn from_env() -> Result<Member, String> {
-        Member::read(|name| env::var(name).ok().filter(|text| !text.is_empty()))
+    /// One is missing or out of its range, or an open network needs a secret and there is none.
+    pub fn from_env(network: Network) -> Result<Member, NotAMember> {
+        Member::read(network, |name| env::var(name).ok().filter(|text| !text.is_empty()))
     }
 
-    fn read(get: impl Fn(&str) -> Option<String>) -> Result<Member, String> {
+    fn read(network: Network, get: impl Fn(&str) -> Option<String>) -> Result<Member, NotAMember> {
+        let secret = Secret::read(&get).map_err(NotAMember::Secret)?;
+        let member = Member { secret, ..Member::placed(get).map_err(NotAMember::Unplaced)? };
+        if member.secret.is_none() && network == Network::Open && member.count > 1 && !member.is_local() {
+            return Err(NotAMember::Secret(format!(
+                "MASTER_ADDR is {}, and anybody who reaches its port could take part: neither {SECRET} nor {SECRET_FILE} is set",
+                member.host
+            )));
+        }
+        Ok(member)
+    }
+
+    /// The place alone, without a secret.
+    fn placed(get: impl Fn(&str) -> Option<String>) -> Result<Member, String> {
         let first = |names: &[&'static str]| {
             let found = names.iter().find_map(|name| Some((*name, get(name)?)));
             found.ok_or_else(|| format!("{} is not set", names.join(" or ")))
@@ -57,7 +101,8 @@ impl Member {
         let taken = get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|text| text.eq_ignore_ascii_case("true"));
         let next = u16::try_from(port + usize::from(taken)).ok().filter(|_| port > 0);
         let port = next.ok_or_else(|| format!("MASTER_PORT is {port}, and a port is 1 to 65535"))?;
-        Ok(Member { number: own, count, host, port, run: first(&RUN).map(|(_, run)| run).unwrap_or_default() })
+        let run = first(&RUN).map(|(_, run)| run).unwrap_or_default();
+        Ok(Member { number: own, count, host, port, run, secret: None })
     }
 
     /// True if all processes are on one host, which need not hear others.
@@ -72,7 +117,12 @@ mod tests {
     use super::*;
 
     fn read(variables: &[(&str, &str)]) -> Result<Member, String> {
-        Member::read(|name| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| value.to_string()))
+        read_in(Network::Trusted, variables)
+    }
+
+    fn read_in(network: Network, variables: &[(&str, &str)]) -> Result<Member, String> {
+        let get = |name: &str| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| value.to_string());
+        Member::read(network, get).map_err(|why| why.to_string())
     }
 
     const PLACE: [(&str, &str); 2] = [("MASTER_ADDR", "node1"), ("MASTER_PORT", "29500")];
@@ -81,12 +131,24 @@ mod tests {
     fn variables_of_torchrun_come_before_those_of_slurm() {
         let slurm = [("SLURM_PROCID", "3"), ("SLURM_NTASKS", "4"), ("SLURM_JOB_ID", "77")];
         let member = read(&[&PLACE[..], &slurm].concat()).unwrap();
-        let want = Member { number: 3, count: 4, host: "node1".to_string(), port: 29500, run: "77".to_string() };
+        let want =
+            Member { number: 3, count: 4, host: "node1".to_string(), port: 29500, run: "77".to_string(), secret: None };
         assert_eq!(member, want);
         let torchrun = [("RANK", "0"), ("WORLD_SIZE", "2"), ("TORCHELASTIC_USE_AGENT_STORE", "True")];
         let member = read(&[&PLACE[..], &slurm, &torchrun].concat()).unwrap();
         assert_eq!(member, Member { number: 0, count: 2, port: 29501, ..want });
         assert!(!member.is_local() && Member { host: "127.0.0.1".to_string(), ..member }.is_local());
+    }
+
+    #[test]
+    fn processes_on_several_hosts_need_a_secret_or_trust() {
+        let numbers = [("RANK", "0"), ("WORLD_SIZE", "2")];
+        let given = |place: &[(&str, &str)]| read_in(Network::Open, &[&numbers[..], place].concat());
+        let refused = given(&PLACE).unwrap_err();
+        assert!(refused.contains("neither MESHWRIGHT_SECRET nor MESHWRIGHT_SECRET_FILE is set"), "{refused}");
+        assert!(given(&[&PLACE[..], &[("MESHWRIGHT_SECRET", "0123456789abcdef")]].concat()).unwrap().secret.is_some());
+        assert!(given(&[("MASTER_ADDR", "localhost"), PLACE[1]]).is_ok());
+        assert!(read(&[&numbers[..], &PLACE].concat()).is_ok());
     }
 
     #[test]

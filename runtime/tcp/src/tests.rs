@@ -1,15 +1,23 @@
 //! Tests of wires whose ends are all in this process.
 
+mod strangers;
+
 use super::*;
-use std::io::Write;
-use std::net::TcpStream;
 use std::thread;
 
 type Opened = Result<(World, Box<dyn Wire>), String>;
 
 fn members(count: usize) -> Vec<Member> {
     let port = free_port().unwrap();
-    let member = |number| Member { number, count, host: "127.0.0.1".to_string(), port, run: "test".to_string() };
+    let secret = Secret::of("what only members know", "a test").ok();
+    let member = |number| Member {
+        number,
+        count,
+        host: "127.0.0.1".to_string(),
+        port,
+        run: "test".to_string(),
+        secret: secret.clone(),
+    };
     (0..count).map(member).collect()
 }
 
@@ -173,49 +181,4 @@ fn a_message_longer_than_its_place_is_refused() {
     let (_, why) = failure(met[0].1.as_mut());
     assert!(why.why.contains("it sends 4 bytes where 3 are awaited"), "{why}");
     drop(met);
-}
-
-#[test]
-fn strangers_do_not_disturb_a_meeting() {
-    let members = members(2);
-    let port = members[0].port;
-    let stranger = thread::spawn(move || {
-        let until = Instant::now() + WELL;
-        while Instant::now() < until {
-            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
-                return stream.write_all(b"GET / HTTP/1.1\r\n\r\n").is_ok();
-            }
-        }
-        false
-    });
-    let other = Member { run: "other".to_string(), ..members[1].clone() };
-    let other = thread::spawn(move || open_as(&other, 2, "c", WELL).map(drop));
-    let late = members[1].clone();
-    let late = thread::spawn(move || {
-        sleep(Duration::from_millis(200));
-        open_as(&late, 2, "b", WELL).map(|(world, _)| world)
-    });
-    let (world, _wire) = open_as(&members[0], 2, "a", WELL).unwrap();
-    assert!(stranger.join().unwrap());
-    assert_eq!(other.join().unwrap(), Err("process 0 is of another run".to_string()));
-    assert_eq!(late.join().unwrap().unwrap().processes, world.processes);
-}
-
-#[test]
-fn processes_that_do_not_belong_together_are_refused() {
-    let refused = |members: &[Member], patience| {
-        let opened = opened(members, patience);
-        opened.into_iter().map(|one| one.map(drop).unwrap_err()).collect::<Vec<_>>()
-    };
-    let [zero, one] = members(2).try_into().unwrap();
-    let of_three = Member { count: 3, ..one.clone() };
-    let why = "process 1 is one of 3, and process 0 one of 2";
-    assert_eq!(refused(&[zero, of_three], WELL), [why, why]);
-    let alone = &members(3)[0];
-    assert_eq!(refused(std::slice::from_ref(alone), Duration::ZERO), ["processes 1, 2 have not come"]);
-    let lost = &refused(&[one], Duration::from_millis(50))[0];
-    assert!(lost.starts_with("process 0 does not answer at 127.0.0.1:"), "{lost}");
-    let member = Member { count: 3, ..alone.clone() };
-    let why = open(&member, 4, WELL).map(drop).unwrap_err();
-    assert_eq!(why, "3 processes do not divide the 4 devices");
 }

@@ -20,6 +20,7 @@ mod described;
 mod description;
 mod error;
 mod export;
+mod fingerprint;
 mod folder;
 mod import;
 mod layout;

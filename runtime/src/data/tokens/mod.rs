@@ -8,11 +8,13 @@
 //! | raw | ids of 16 or 32 bits and nothing else; the token `eos` ends a document |
 
 mod file;
+mod fingerprint;
 mod forms;
 mod part;
 mod record;
 pub mod write;
 
 pub use file::{Layout, TokenFile};
+pub use fingerprint::Extent;
 pub use part::{TokenData, TokenPart};
 pub use record::{SCHEMA, TokenRecord, TokenizerRecord};

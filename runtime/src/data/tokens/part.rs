@@ -53,6 +53,11 @@ impl TokenPart {
         self.documents.len()
     }
 
+    /// The end of each document, in the stream.
+    pub(super) fn ends(&self) -> &[u64] {
+        &self.ends
+    }
+
     /// The record of the file, if there is one.
     pub fn record(&self) -> Option<&TokenRecord> {
         self.file.record.as_ref()

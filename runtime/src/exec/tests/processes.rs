@@ -1,10 +1,11 @@
 //! Tests of programs whose ranks are in several processes: the bits are those of one, wherever the ranks are.
 
 use super::*;
-use crate::comm::Sums;
 use crate::comm::looped::{deal, looped};
 use crate::comm::wire::Wire;
+use crate::comm::{Limits, Sums};
 use std::thread;
+use std::time::Duration;
 
 /// The outcome of some steps: reports, gradients, parameters.
 type Outcome = (Vec<StepOutput>, [BTreeMap<String, GlobalTensor>; 2]);
@@ -146,4 +147,41 @@ fn processes_with_different_programs_are_told_apart() {
         Executor::load_on(threads, &built.model, &program, &Options::default()).err().unwrap().to_string()
     });
     assert!(refused.iter().all(|why| why.contains("on looped-")), "{refused:?}");
+}
+
+#[test]
+fn who_waits_for_a_process_that_has_ended_fails() {
+    let limits = Limits { silence: Duration::from_millis(500) };
+    let outcomes = drivers(vec![vec![0], vec![1], vec![2]], 0, |me, threads| {
+        let threads = threads.limits(limits);
+        threads.start().unwrap();
+        threads.share(vec![me as u8]).unwrap();
+        if me == 1 {
+            threads.finish();
+            return Ok(());
+        }
+        threads.share(Vec::new()).map(drop).map_err(|failure| failure.why)
+    });
+    assert_eq!(outcomes[1], Ok(()));
+    for me in [0, 2] {
+        let why = outcomes[me].as_ref().unwrap_err();
+        assert!(why.contains("process 1 on looped-1 has ended, and this one waits for it"), "{why}");
+    }
+}
+
+#[test]
+fn what_processes_share_comes_in_parts() {
+    // One byte more than two parts.
+    let long = 2 * (1 << 26) + 1;
+    let shared = drivers(vec![vec![0], vec![1]], 0, |me, threads| {
+        threads.start().unwrap();
+        let own = if me == 0 { (0..long).map(|at| (at % 251) as u8).collect() } else { vec![9] };
+        let all = threads.share(own).unwrap();
+        threads.finish();
+        all
+    });
+    for all in shared {
+        assert!(all[0].len() == long && all[0].iter().zip(0..).all(|(byte, at)| *byte == (at % 251) as u8));
+        assert_eq!(all[1], [9]);
+    }
 }
