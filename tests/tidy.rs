@@ -5,6 +5,8 @@
 mod circles;
 #[path = "tidy/prose.rs"]
 mod prose;
+#[path = "tidy/unsafe_code.rs"]
+mod unsafe_code;
 #[path = "tidy/words.rs"]
 mod words;
 
