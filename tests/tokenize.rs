@@ -50,7 +50,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 fn documents(prefix: &Path) -> Vec<Vec<u32>> {
     let file = TokenFile::open(prefix, None, None).unwrap().unwrap();
-    (0..file.documents()).map(|number| file.document(number)).collect()
+    (0..file.documents()).map(|number| file.document(number).unwrap()).collect()
 }
 
 #[test]

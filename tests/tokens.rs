@@ -1,5 +1,9 @@
 //! Training on tokenised data: the same documents in every form of files give the same losses, on every mesh and when resumed.
 
+#[cfg(unix)]
+#[path = "tokens/cut_short.rs"]
+mod cut_short;
+
 use runtime::data::tokens::write::TokenWriter;
 use serde_json::Value;
 use std::fs;

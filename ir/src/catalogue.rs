@@ -388,7 +388,7 @@ catalogue! {
         "TrainRequest { model: \"llama2-7b\".into(), parallel: \"dp=512\".into(), global_batch: 512, ..training() };";
         "Use a smaller model, sequence or micro-batch, or fewer data-parallel ranks.";
     711 TokensDamaged "damaged token file":
-        "A tokenised data set is not as its own records say: a file is shorter than its index, an index does not ascend, or a header is that of another format.";
+        "A tokenised data set is not as its own records say: a file is shorter than its index, an index does not ascend, a header is that of another format, or a file has become shorter while a run reads it. Such a run saves its last step and ends with status 6.";
         "let cut = &index[..index.len() - 8]; // an index that ends early";
         "Write the files again, or copy them from where they are complete.";
     712 TokenOutOfRange "token outside of the vocabulary":

@@ -15,7 +15,7 @@ impl Coded for DataError {
             DataError::EmptyFolder { .. } | DataError::NoText { .. } => Code::DataEmpty,
             DataError::TooLittle { .. } => Code::DataTooSmall,
             DataError::TooLarge { .. } => Code::TooLittleMemory,
-            DataError::Damaged { .. } => Code::TokensDamaged,
+            DataError::Damaged { .. } | DataError::CutShort { .. } => Code::TokensDamaged,
             DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => Code::TokenOutOfRange,
             DataError::EmptySequence | DataError::Fraction { .. } => Code::BadOption,
         })
@@ -33,6 +33,7 @@ impl Coded for DataError {
                 "add text; of token files without an index, end documents with --eos, or name others with --valid"
             }
             DataError::TooLittle { .. } => "add text, shorten the sequence or change the held-out fraction",
+            DataError::CutShort { .. } => "copy the file again from where it is whole",
             DataError::Damaged { .. } => "write or copy the files again, or say what they are with --data-format",
             DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => {
                 "train the model whose tokenizer wrote the data"

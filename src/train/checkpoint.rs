@@ -19,7 +19,7 @@ use support::shell::quoted;
 /// its batch and mesh; its parameters are compared when they are loaded, as are those of an exported model.
 ///
 /// # Errors
-/// The request has no optimizer.
+/// The request has no optimizer, or a file of the data cannot be read.
 pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -> Result<Value, Error> {
     let model = match source.base() {
         ModelSource::Config { config, .. } => json!(config),
@@ -31,7 +31,7 @@ pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -
             "train_tokens": data.train_tokens(),
             "valid_tokens": data.valid_tokens(),
             "shares": data.shares(),
-            "crc32": data.checksum(),
+            "crc32": data.checksum()?,
         },
         "valid_fraction": request.valid_fraction,
         "seq": request.seq,

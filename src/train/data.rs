@@ -203,7 +203,7 @@ impl Data {
         }
     }
 
-    /// Bytes of memory. Files of ids are mapped, and only the places of documents take some.
+    /// Bytes of memory. Ids stay in their files, and only the places of documents take some.
     pub(super) fn bytes(&self) -> u64 {
         match &self.kind {
             Kind::Text(sets) => sets.iter().map(TextData::bytes).sum(),
@@ -236,21 +236,27 @@ impl Data {
     }
 
     /// Identity of each set, wherever the files are.
-    pub(super) fn checksum(&self) -> String {
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn checksum(&self) -> Result<String, DataError> {
         let sums: Vec<u32> = match &self.kind {
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
-            Kind::Tokens(sets) => sets.iter().map(TokenData::checksum).collect(),
+            Kind::Tokens(sets) => sets.iter().map(TokenData::checksum).collect::<Result<_, _>>()?,
         };
-        hexadecimal(&sums)
+        Ok(hexadecimal(&sums))
     }
 
     /// Identity of each set for other processes, by all of it or by a part.
-    pub(super) fn fingerprint(&self, extent: Extent) -> String {
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn fingerprint(&self, extent: Extent) -> Result<String, DataError> {
         let sums: Vec<u32> = match &self.kind {
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
-            Kind::Tokens(sets) => sets.iter().map(|set| set.fingerprint(extent)).collect(),
+            Kind::Tokens(sets) => sets.iter().map(|set| set.fingerprint(extent)).collect::<Result<_, _>>()?,
         };
-        hexadecimal(&sums)
+        Ok(hexadecimal(&sums))
     }
 
     /// The baseline of a single text, in nats per byte.

@@ -20,6 +20,7 @@ mod backend;
 mod checkpoint;
 mod comm;
 mod data;
+mod endings;
 mod faults;
 mod feed;
 mod first_weights;

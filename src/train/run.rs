@@ -5,6 +5,7 @@ use super::backend::{Place, no_gpu};
 use super::checkpoint::{is_in, refused};
 use super::comm::{Comm, decline, join_by_nccl, kernel_threads, sums};
 use super::data::Samples;
+use super::endings::{cancelled, ended, no_valid_loss, not_finite, without_data};
 use super::faults::recorded;
 use super::feed::Feed;
 use super::first_weights::{FirstWeights, origin, unknown_keys};
@@ -13,7 +14,7 @@ use super::inject::Faults;
 use super::loaded::Loaded;
 use super::lock::{Fence, Lock};
 use super::measure::Measure;
-use super::outputs::{go_on, metrics_path, outputs, unwritable};
+use super::outputs::{metrics_path, outputs, unwritable};
 use super::prepare::{Prepared, prepare};
 use super::replicas::ReplicaCheck;
 use super::report::{Progress, Routed, RunHeader, Signal, TrainReport};
@@ -229,7 +230,7 @@ impl<P: Platform> TrainingRun<'_, P> {
             if step > done {
                 self.executor.give_word(reason_to_end(progress), self.saving.is_busy());
                 self.faults.before(step, &mut self.executor)?;
-                let record = self.step(step)?;
+                let record = self.step(step, progress)?;
                 self.faults.after(step, &mut self.executor)?;
                 training += record.step_time_s;
                 progress.step(&record);
@@ -282,12 +283,13 @@ impl<P: Platform> TrainingRun<'_, P> {
     /// Runs one step and records it. A non-finite norm skips the update: of scaled losses, until the scale is 1, else within the
     /// request's budget. Without budget, and for a
     /// non-finite loss of an update that was done, the step is recorded before the run ends.
-    fn step(&mut self, step: u64) -> Result<StepRecord, Error> {
+    fn step(&mut self, step: u64, progress: &mut dyn Progress) -> Result<StepRecord, Error> {
         let clock = Instant::now();
         let lr = self.header.learning_rate.at(step - 1);
         let ahead = self.ahead.take().filter(|(first, _)| *first == self.samples);
         let read = || self.feed.step(&self.data.train, self.samples, self.microbatches, u64::MAX);
-        let mut input = ahead.map_or_else(read, |(_, input)| input)?;
+        let input = ahead.map_or_else(read, |(_, input)| input);
+        let mut input = input.map_err(|why| self.without_data(why, step - 1, progress))?;
         self.samples += self.request.global_batch;
         (input.lr, input.step, input.update) = (lr as f32, step, step - self.skipped);
         input.loss_scale = self.loss_scale.map_or(1.0, LossScale::factor);
@@ -405,6 +407,16 @@ impl<P: Platform> TrainingRun<'_, P> {
         Err(signal.map_or_else(|| cancelled(step, &self.request), |signal| ended(signal, step, &self.request)))
     }
 
+    /// Ends the run after a step because its data cannot be read. A run in one process saves that step first.
+    fn without_data(&mut self, why: DataError, step: u64, progress: &mut dyn Progress) -> Error {
+        let is_saved = self.saving.last().is_some_and(|(saved, _)| *saved == step);
+        if self.is_alone() && step > self.header.done && !is_saved {
+            let saved = self.save(step, progress);
+            saved.unwrap_or_else(|why| progress.noted(&why.message()));
+        }
+        without_data(why, step, &self.request)
+    }
+
     /// Writes the trace, if one is recorded. A failed write does not end the run; the end of the run retries.
     fn write_trace(&mut self, progress: &mut dyn Progress) {
         let Some(measure) = &mut self.measure else { return };
@@ -436,7 +448,8 @@ impl<P: Platform> TrainingRun<'_, P> {
         let (mut sum, mut tokens) = (0.0, 0);
         for number in 0..batches {
             self.heed(step, progress)?;
-            let input = self.feed.step(&self.data.valid, number * all / batches * batch, self.microbatches, windows)?;
+            let input = self.feed.step(&self.data.valid, number * all / batches * batch, self.microbatches, windows);
+            let input = input.map_err(|why| self.without_data(why, step, progress))?;
             let valid = input.valid_tokens;
             self.executor.give_word(reason_to_end(progress), self.saving.is_busy());
             let output = self.executor.eval(input).map_err(executor_error)?;
@@ -540,47 +553,4 @@ pub(super) fn executor_error(error: exec::Error) -> Error {
         exec::Error::Resources(_) => error.into(),
         exec::Error::Input(why) => Error::fault("feed", why),
     }
-}
-
-/// Error that ends a run on a signal.
-fn ended(signal: Signal, step: u64, request: &TrainRequest) -> Error {
-    Error::Ended {
-        code: Code::RunEnded,
-        signal: signal.number(),
-        message: format!("{} ended the run after step {step} of {}", signal.name(), request.steps),
-        help: go_on(&request.out),
-    }
-}
-
-/// Error that ends a run whose caller cancelled it.
-fn cancelled(step: u64, request: &TrainRequest) -> Error {
-    Error::Failed {
-        code: Code::Cancelled,
-        message: format!("the run was cancelled after step {step} of {}", request.steps),
-        help: go_on(&request.out),
-    }
-}
-
-/// Error that ends a run on a step without an update, or with a loss that is no number.
-fn not_finite(record: &StepRecord, skipped: u64) -> Error {
-    let StepRecord { step, loss, grad_norm, .. } = record;
-    let before = match skipped {
-        0 => String::new(),
-        1 => "; 1 step was skipped before".to_string(),
-        _ => format!("; {skipped} steps were skipped before"),
-    };
-    diverged(
-        format!("step {step}: the loss is {loss}, the gradient norm {grad_norm}{before}"),
-        "--skip-nonfinite N skips the updates of N such steps, if they are few",
-    )
-}
-
-/// Error that ends a run on a validation loss that is no number.
-fn no_valid_loss(step: u64, loss: f64) -> Error {
-    diverged(format!("step {step}: the validation loss is {loss}"), "an unchanged run would fail again")
-}
-
-fn diverged(message: String, further: &str) -> Error {
-    let help = format!("lower --lr, lengthen --warmup or set --clip; {further}");
-    Error::Hopeless { code: Code::NotFinite, message, help }
 }

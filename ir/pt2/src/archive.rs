@@ -1,4 +1,4 @@
-//! The container: a zip of stored files below one folder, mapped into memory.
+//! The container: a zip of stored files below one folder, read by place.
 //!
 //! ```text
 //! NAME/archive_format                           "pt2"
@@ -11,10 +11,10 @@
 
 use crate::error::Error;
 use std::collections::BTreeMap;
-use std::io::Cursor;
+use std::io::BufReader;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use support::mapped::Mapped;
+use support::positioned::{PositionedFile, ReadError};
 use zip::read::{ArchiveOffset, Config};
 use zip::{CompressionMethod, ZipArchive};
 
@@ -24,32 +24,32 @@ const MOST_FILES: usize = 1 << 20;
 /// An open archive.
 pub(crate) struct Archive {
     path: PathBuf,
-    bytes: Mapped,
+    file: PositionedFile,
     /// The files, by their names below the folder.
     files: BTreeMap<String, Member>,
 }
 
 /// A file of an archive.
 struct Member {
-    place: Range<usize>,
+    place: Range<u64>,
     /// Checksum that the archive states.
     crc32: u32,
 }
 
 impl Archive {
-    /// Maps an archive and reads its directory.
+    /// Opens an archive and reads its directory.
     ///
     /// # Errors
     /// It cannot be read, is no zip, or has compressed files.
     pub(crate) fn open(path: &Path) -> Result<Archive, Error> {
-        let bytes = Mapped::open(path).map_err(|why| Error::File { path: path.into(), why: why.to_string() })?;
-        let files = directory(&bytes).map_err(|why| Error::Damaged { path: path.into(), why })?;
-        let archive = Archive { path: path.to_path_buf(), bytes, files };
-        match archive.file("byteorder") {
-            Some(b"little") | None => Ok(archive),
-            Some(other) => {
-                Err(archive.damaged(format!("its numbers are {}-endian, not little", String::from_utf8_lossy(other))))
+        let file = PositionedFile::open(path).map_err(|why| Error::File { path: path.into(), why: why.to_string() })?;
+        let files = directory(&file).map_err(|why| Error::Damaged { path: path.into(), why })?;
+        let archive = Archive { path: path.to_path_buf(), file, files };
+        match archive.file("byteorder")? {
+            Some(order) if order != b"little" => {
+                Err(archive.damaged(format!("its numbers are {}-endian, not little", String::from_utf8_lossy(&order))))
             }
+            _ => Ok(archive),
         }
     }
 
@@ -59,18 +59,24 @@ impl Archive {
     }
 
     /// The place of a file.
-    pub(crate) fn range(&self, name: &str) -> Option<Range<usize>> {
+    pub(crate) fn range(&self, name: &str) -> Option<Range<u64>> {
         self.files.get(name).map(|member| member.place.clone())
     }
 
-    /// The bytes of a file.
-    pub(crate) fn file(&self, name: &str) -> Option<&[u8]> {
-        self.files.get(name).map(|member| &self.bytes[member.place.clone()])
+    /// The bytes of a file, if there is one.
+    ///
+    /// # Errors
+    /// The archive has become shorter, or cannot be read.
+    pub(crate) fn file(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.range(name).map(|place| self.bytes(place)).transpose()
     }
 
     /// The bytes at a place that [`range`](Self::range) gave.
-    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
-        &self.bytes[range]
+    ///
+    /// # Errors
+    /// The archive has become shorter, or cannot be read.
+    pub(crate) fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>, Error> {
+        self.file.read(range).map_err(|why| self.unread(&why))
     }
 
     /// The names of the files that begin so, without the folder.
@@ -83,11 +89,22 @@ impl Archive {
     /// # Errors
     /// A file has other bytes than were written.
     pub(crate) fn check_sums(&self) -> Result<(), Error> {
-        let is_changed = |member: &Member| crc32fast::hash(&self.bytes[member.place.clone()]) != member.crc32;
-        match self.files.iter().find(|(_, member)| is_changed(member)) {
-            Some((name, _)) => Err(self.damaged(format!("`{name}` has other bytes than its checksum says"))),
-            None => Ok(()),
+        for (name, member) in &self.files {
+            let mut hasher = crc32fast::Hasher::new();
+            let read = self.file.pieces(member.place.clone(), 1, |piece| {
+                hasher.update(piece);
+                Ok::<(), ReadError>(())
+            });
+            read.map_err(|why| self.unread(&why))?;
+            if hasher.finalize() != member.crc32 {
+                return Err(self.damaged(format!("`{name}` has other bytes than its checksum says")));
+            }
         }
+        Ok(())
+    }
+
+    fn unread(&self, why: &ReadError) -> Error {
+        Error::File { path: self.path.clone(), why: why.to_string() }
     }
 
     /// The error of a defect.
@@ -97,26 +114,26 @@ impl Archive {
 }
 
 /// The files of a zip, without the first folder of their names.
-fn directory(bytes: &[u8]) -> Result<BTreeMap<String, Member>, String> {
+fn directory(file: &PositionedFile) -> Result<BTreeMap<String, Member>, String> {
     // Inner archives, such as that of sample inputs, are not to be taken for the end of this one.
     let config = Config { archive_offset: ArchiveOffset::Known(0) };
-    let zip = ZipArchive::with_config(config, Cursor::new(bytes));
+    let zip = ZipArchive::with_config(config, BufReader::new(file.file()));
     let mut zip = zip.map_err(|why| format!("is no zip archive: {why}"))?;
     if zip.len() > MOST_FILES {
         return Err(format!("has {} files, more than any export", zip.len()));
     }
     let mut files = BTreeMap::new();
     for at in 0..zip.len() {
-        let file = zip.by_index_raw(at).map_err(|why| format!("file {at} of the archive cannot be read: {why}"))?;
-        let whole = file.name().map_err(|why| format!("the name of file {at} cannot be read: {why}"))?;
+        let member = zip.by_index_raw(at).map_err(|why| format!("file {at} of the archive cannot be read: {why}"))?;
+        let whole = member.name().map_err(|why| format!("the name of file {at} cannot be read: {why}"))?;
         let name = whole.split_once('/').map_or(&*whole, |(_, name)| name).to_string();
-        if file.compression() != CompressionMethod::Stored {
+        if member.compression() != CompressionMethod::Stored {
             return Err(format!("`{name}` is compressed; torch.export.save stores files as they are"));
         }
-        let start = file.data_start().ok_or_else(|| format!("`{name}` has no data"))?;
-        let end = start.checked_add(file.size()).filter(|end| *end <= bytes.len() as u64);
-        let end = end.ok_or_else(|| format!("is cut off: `{name}` reaches beyond its {} bytes", bytes.len()))?;
-        files.insert(name, Member { place: start as usize..end as usize, crc32: file.crc32() });
+        let start = member.data_start().ok_or_else(|| format!("`{name}` has no data"))?;
+        let end = start.checked_add(member.size()).filter(|end| *end <= file.bytes());
+        let end = end.ok_or_else(|| format!("is cut off: `{name}` reaches beyond its {} bytes", file.bytes()))?;
+        files.insert(name, Member { place: start..end, crc32: member.crc32() });
     }
     Ok(files)
 }

@@ -59,9 +59,9 @@ impl Export {
         let [name] = names.as_slice() else {
             return Err(archive.damaged("has no graph, or several: `models/` must have one .json file".to_string()));
         };
-        let json = archive.file(name).unwrap_or_default();
+        let json = archive.file(name)?.unwrap_or_default();
         let value: serde_json::Value =
-            serde_json::from_slice(json).map_err(|why| archive.damaged(format!("`{name}` is no JSON: {why}")))?;
+            serde_json::from_slice(&json).map_err(|why| archive.damaged(format!("`{name}` is no JSON: {why}")))?;
         let major = value["schema_version"]["major"].as_u64();
         if major != Some(SCHEMA) {
             let found = major.map_or("none".to_string(), |major| major.to_string());

@@ -35,8 +35,8 @@ pub(crate) fn stored(archive: &Archive) -> Result<BTreeMap<String, StoredTensor>
     let mut tensors = BTreeMap::new();
     for folder in FOLDERS {
         for name in archive.names(folder).filter(|name| name.ends_with("_config.json")) {
-            let text = archive.file(name).unwrap_or_default();
-            let list: TensorList = serde_json::from_slice(text)
+            let text = archive.file(name)?.unwrap_or_default();
+            let list: TensorList = serde_json::from_slice(&text)
                 .map_err(|why| archive.damaged(format!("`{name}` is no list of tensors: {why}")))?;
             for (tensor, file) in list.config {
                 let Some(found) =
@@ -60,7 +60,8 @@ fn tensor_of(archive: &Archive, folder: &str, file: &TensorFile) -> Result<Optio
     let name = format!("{folder}{}", file.path_name);
     let bytes = archive.range(&name).ok_or_else(|| format!("its file `{name}` is missing"))?;
     let sizes = known(&meta.sizes).ok_or("its sizes are not numbers")?;
-    if bytes.is_empty() && !sizes.contains(&0) {
+    let length = bytes.end - bytes.start;
+    if length == 0 && !sizes.contains(&0) {
         // A tensor of the device `meta` has no elements.
         return Ok(None);
     }
@@ -74,10 +75,11 @@ fn tensor_of(archive: &Archive, folder: &str, file: &TensorFile) -> Result<Optio
         .zip(&strides)
         .try_fold(offset, |last, (&size, &stride)| last.checked_add(size.saturating_sub(1).checked_mul(stride)?));
     let end = last.and_then(|last| last.checked_add(u64::from(!sizes.contains(&0)))?.checked_mul(width));
-    if end.is_none_or(|end| end > bytes.len() as u64) {
-        return Err(format!("its file `{name}` is cut off: {} bytes are too few for sizes {sizes:?}", bytes.len()));
+    if end.is_none_or(|end| end > length) {
+        return Err(format!("its file `{name}` is cut off: {length} bytes are too few for sizes {sizes:?}"));
     }
     let is_contiguous = strides == contiguous && offset == 0;
+    let bytes = bytes.start as usize..bytes.end as usize;
     let layout = (strides.iter().map(|&stride| stride as usize).collect(), offset as usize);
     Ok(Some(StoredTensor { dtype: meta.dtype, sizes, bytes, is_contiguous, layout }))
 }
@@ -114,17 +116,22 @@ impl StoredTensor {
     /// The elements.
     ///
     /// # Errors
-    /// There are more than the interpreter takes.
+    /// There are more than the interpreter takes, or the archive cannot be read.
     pub(crate) fn read(&self, archive: &Archive) -> Result<Item, String> {
         let kind = ElementKind::of(self.dtype).ok_or("its elements have a type that is not supported")?;
         let sizes: Vec<usize> = self.sizes.iter().map(|&size| size as usize).collect();
         if self.sizes.iter().fold(1u64, |all, &size| all.saturating_mul(size)) > MOST_ELEMENTS as u64 {
             return Err("it is too large".to_string());
         }
-        let (bytes, width) = (archive.bytes(self.bytes.clone()), width(self.dtype).unwrap_or(1) as usize);
+        let width = width(self.dtype).unwrap_or(1) as usize;
         let (strides, first) = &self.layout;
+        // Elements may be few and far apart in a large file: what is outside of them is not read.
+        let reach = sizes.iter().zip(strides).map(|(size, stride)| size.saturating_sub(1) * stride).sum::<usize>();
+        let elements = if sizes.contains(&0) { 0 } else { reach + 1 };
+        let [from, to] = [*first, first + elements].map(|at| (self.bytes.start + at * width) as u64);
+        let bytes = archive.bytes(from..to).map_err(|why| why.to_string())?;
         let tensor = Tensor::from_fn(kind, &sizes, |index| {
-            let at = index.iter().zip(strides).fold(*first, |at, (i, stride)| at + i * stride) * width;
+            let at = index.iter().zip(strides).fold(0, |at, (i, stride)| at + i * stride) * width;
             element(self.dtype, &bytes[at..at + width])
         })?;
         Ok(tensor.into())

@@ -3,9 +3,9 @@
 //! The crate is part of the bottom layer of Meshwright: it imports no other crate of the workspace.
 //!
 //! - [`files`]: files that are read with a limit and written atomically.
-//! - [`mapped`]: files that are read in place.
 //! - [`one_line`]: foreign text on one line.
 //! - [`parallel`]: a parallel map over all cores.
+//! - [`positioned`]: files that are read by place.
 //! - [`query`]: computations that are cached by their keys.
 //! - [`shell`]: words of suggested commands.
 //! - [`quantities`] and [`units`]: numbers as people write and read them. [`table`]: aligned columns.
@@ -26,9 +26,9 @@
 //! ```
 
 pub mod files;
-pub mod mapped;
 pub mod one_line;
 pub mod parallel;
+pub mod positioned;
 pub mod quantities;
 pub mod query;
 pub mod shell;

@@ -49,7 +49,7 @@ impl<'a> Blend<'a> {
     /// Replaces `batch` by the samples `first_sample .. first_sample + count` of the run.
     ///
     /// # Errors
-    /// [`DataError::OutOfRange`].
+    /// [`DataError::OutOfRange`], and those of a file that cannot be read.
     pub fn fill(&self, first_sample: u64, count: usize, batch: &mut Batch) -> Result<(), DataError> {
         batch.clear();
         (first_sample..first_sample + count as u64).try_for_each(|sample| {

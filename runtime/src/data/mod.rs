@@ -195,6 +195,16 @@ pub enum DataError {
         /// The fault, as a predicate.
         why: String,
     },
+    /// A file of tokens has become shorter than it was when it was opened.
+    #[error("{} was cut short while it was in use: it has {now} bytes, and had {opened} when it was opened", path.display())]
+    CutShort {
+        /// The file.
+        path: PathBuf,
+        /// Its bytes now.
+        now: u64,
+        /// Its bytes when it was opened.
+        opened: u64,
+    },
     /// An id is not below the vocabulary.
     #[error("document {document} of {} has the id {id}, but the model has {vocabulary} tokens", path.display())]
     OutOfRange {

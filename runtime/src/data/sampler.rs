@@ -3,6 +3,7 @@
 
 use super::tokens::TokenPart;
 use super::{DataError, Part, Role, mix};
+use std::ops::Range;
 use std::path::Path;
 
 /// Sequences of one length, packed one after the other; every field holds `sequences * seq` numbers.
@@ -119,11 +120,15 @@ impl Stream<'_> {
         }
     }
 
-    /// The token at a place of a segment.
-    fn token(self, number: usize, place: usize) -> Option<u32> {
+    /// Appends the tokens at these places of a segment.
+    fn read(self, number: usize, places: Range<usize>, into: &mut Vec<u32>) -> Result<(), DataError> {
         match self {
-            Stream::Bytes(part) => part.segment(number).token(place).map(u32::from),
-            Stream::Tokens(part) => (place < part.segment(number).1).then(|| part.token(number, place)),
+            Stream::Bytes(part) => {
+                let segment = part.segment(number);
+                into.extend(places.filter_map(|place| segment.token(place)).map(u32::from));
+                Ok(())
+            }
+            Stream::Tokens(part) => part.read(number, places, into),
         }
     }
 }
@@ -180,7 +185,7 @@ impl<'a> Sampler<'a> {
     /// [`windows`](Self::windows) samples the next epoch begins.
     ///
     /// # Errors
-    /// [`DataError::OutOfRange`].
+    /// [`DataError::OutOfRange`], and those of a file that cannot be read.
     pub fn fill(&self, first_sample: u64, count: usize, batch: &mut Batch) -> Result<(), DataError> {
         batch.clear();
         (first_sample..first_sample + count as u64).try_for_each(|sample| self.add(sample, batch))
@@ -201,30 +206,34 @@ impl<'a> Sampler<'a> {
     }
 
     fn push(&self, window: u64, batch: &mut Batch) -> Result<(), DataError> {
-        let first = window as usize * self.seq;
-        let mut place = self.part.segment_of(first);
-        let (mut start, mut tokens) = self.part.segment(place);
-        let (mut number, mut position) = (0, 0);
-        for at in first..first + self.seq {
-            if at == start + tokens {
-                place += 1;
-                (start, tokens) = self.part.segment(place);
-                (number, position) = (number + 1, 0);
+        let mut at = window as usize * self.seq;
+        let (end, mut ids) = (at + self.seq, Vec::new());
+        for (number, segment) in (0..).zip(self.part.segment_of(at)..) {
+            let (start, tokens) = self.part.segment(segment);
+            let inputs = (start + tokens).min(end) - at;
+            ids.clear();
+            // One more is the label of the last input, where the segment has it.
+            let places = at - start..(at - start + inputs + 1).min(tokens);
+            self.part.read(segment, places, &mut ids)?;
+            ids.iter().try_for_each(|&id| self.check(segment, id))?;
+            for position in 0..inputs {
+                batch.tokens.push(ids[position] as i32);
+                batch.labels.push(ids.get(position + 1).map_or(-1, |&id| id as i32));
+                batch.positions.push(position as i32);
+                batch.segments.push(number);
             }
-            batch.tokens.push(self.token(place, at - start)?);
-            batch.labels.push(self.token(place, at + 1 - start)?);
-            batch.positions.push(position);
-            batch.segments.push(number);
-            position += 1;
+            at += inputs;
+            if at == end {
+                break;
+            }
         }
         Ok(())
     }
 
-    /// The token at a place of a segment, or -1 behind its last.
-    fn token(&self, segment: usize, place: usize) -> Result<i32, DataError> {
-        let Some(id) = self.part.token(segment, place) else { return Ok(-1) };
+    /// Checks that the model knows a token.
+    fn check(&self, segment: usize, id: u32) -> Result<(), DataError> {
         if u64::from(id) < self.vocabulary {
-            return Ok(id as i32);
+            return Ok(());
         }
         let document = if let Stream::Tokens(part) = self.part { part.document(segment) } else { segment as u64 };
         Err(DataError::OutOfRange { path: self.part.path().to_path_buf(), document, id, vocabulary: self.vocabulary })

@@ -116,11 +116,8 @@ fn surplus(folder: &Folder, names: &Names, needed: &BTreeSet<&str>) -> Result<Ve
             continue;
         }
         if let Some([_, embedding]) = family.tied.filter(|[head, _]| name == head || name == "lm_head.weight") {
-            let is_same = |found: &FileTensor| {
-                (found.format, &found.shape) == (tensor.format, &tensor.shape)
-                    && folder.bytes(found) == folder.bytes(tensor)
-            };
-            if find(folder, Some(family), embedding).is_none_or(is_same) {
+            let Some(found) = find(folder, Some(family), embedding) else { continue };
+            if (found.format, &found.shape) == (tensor.format, &tensor.shape) && folder.is_same(found, tensor)? {
                 continue;
             }
             let (folder, head) = (folder.path.clone(), name.clone());

@@ -1,15 +1,17 @@
-//! A folder of safetensors, or an exported archive, mapped into memory: which tensors it has, and where.
+//! A folder of safetensors, or an exported archive: which tensors it has, and where.
 
 use crate::error::Error;
+use crate::header::Header;
 use ir::types::DType;
 use pt2::{Export, StoredTensor};
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use support::files;
-use support::mapped::Mapped;
+use support::positioned::{PIECE, PositionedFile, ReadError};
 
 /// The one file of a model that is not split.
 pub(crate) const SINGLE: &str = "model.safetensors";
@@ -23,9 +25,6 @@ const ADAPTER: &str = "adapter_config.json";
 /// The most bytes of an index: that of DeepSeek-V3, with 91,000 tensors, has 9 MB.
 const MOST_INDEX: u64 = 1 << 28;
 
-/// Bytes of the length of a header.
-const LENGTH: usize = 8;
-
 /// A tensor of a folder.
 #[derive(Clone, Debug)]
 pub(crate) struct FileTensor {
@@ -35,13 +34,13 @@ pub(crate) struct FileTensor {
     pub(crate) format: Dtype,
     pub(crate) shape: Vec<u64>,
     /// Its bytes in the file.
-    bytes: std::ops::Range<usize>,
+    bytes: Range<usize>,
 }
 
 /// The tensors of a folder.
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
-    files: Vec<(PathBuf, Mapped)>,
+    files: Vec<(PathBuf, PositionedFile)>,
     pub(crate) tensors: BTreeMap<String, FileTensor>,
 }
 
@@ -59,7 +58,7 @@ pub fn snapshot(path: &Path) -> PathBuf {
 }
 
 impl Folder {
-    /// Maps the files of a folder and reads their headers.
+    /// Opens the files of a folder and reads their headers.
     ///
     /// # Errors
     /// There are none, one is broken, or they contradict the index.
@@ -79,14 +78,14 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Maps an exported archive and compares it with its checksums. Tensors that are no floats in row-major order are left out.
+    /// Opens an exported archive and compares it with its checksums. Tensors that are no floats in row-major order are left out.
     ///
     /// # Errors
     /// The archive cannot be read, or is damaged.
     pub(crate) fn open_export(path: &Path) -> Result<Folder, Error> {
         let export = Export::open(path)?;
         export.check_sums()?;
-        let mapped = Mapped::open(path).map_err(|why| Error::file("read", path, why))?;
+        let file = PositionedFile::open(path).map_err(|why| Error::file("read", path, why))?;
         let place = |(name, tensor): (&String, &StoredTensor)| {
             let format = match tensor.dtype {
                 6 => Dtype::F16,
@@ -98,7 +97,7 @@ impl Folder {
             tensor.is_contiguous.then(|| (name.clone(), place))
         };
         let tensors = export.tensors().iter().filter_map(place).collect();
-        Ok(Folder { path: path.to_path_buf(), files: vec![(path.to_path_buf(), mapped)], tensors })
+        Ok(Folder { path: path.to_path_buf(), files: vec![(path.to_path_buf(), file)], tensors })
     }
 
     /// Adds the files that the index names.
@@ -131,12 +130,12 @@ impl Folder {
     fn add(&mut self, name: &str) -> Result<(), Error> {
         let path = self.path.join(name);
         let damaged = |why: String| Error::Damaged { file: path.clone(), why };
-        let mapped = Mapped::open(&path).map_err(|why| match why.kind() {
+        let file = PositionedFile::open(&path).map_err(|why| match why.kind() {
             io::ErrorKind::NotFound => damaged("is missing, but the index names it".to_string()),
             _ => Error::file("read", &path, why),
         })?;
-        let (length, header) = SafeTensors::read_metadata(&mapped).map_err(|why| damaged(fault(&mapped, &why)))?;
-        let (start, number) = (LENGTH + length, self.files.len());
+        let Header { start, tensors: header } = Header::read(&file, &path)?;
+        let number = self.files.len();
         for (tensor, info) in header.tensors() {
             let (from, to) = info.data_offsets;
             let shape = info.shape.iter().map(|&size| size as u64).collect();
@@ -145,13 +144,35 @@ impl Folder {
                 return Err(damaged(format!("has `{tensor}`, and so has another file of the folder")));
             }
         }
-        self.files.push((path, mapped));
+        self.files.push((path, file));
         Ok(())
     }
 
-    /// The bytes of a tensor.
-    pub(crate) fn bytes(&self, tensor: &FileTensor) -> &[u8] {
-        &self.files[tensor.file].1[tensor.bytes.clone()]
+    /// The bytes of a range of a tensor.
+    ///
+    /// # Errors
+    /// The file has become shorter, or cannot be read.
+    pub(crate) fn bytes(&self, tensor: &FileTensor, range: Range<usize>) -> Result<Vec<u8>, Error> {
+        let (path, file) = &self.files[tensor.file];
+        let [from, to] = [range.start, range.end].map(|at| (tensor.bytes.start + at) as u64);
+        file.read(from..to).map_err(|why| unread(path, why))
+    }
+
+    /// True if two tensors have the same bytes.
+    ///
+    /// # Errors
+    /// A file has become shorter, or cannot be read.
+    pub(crate) fn is_same(&self, one: &FileTensor, other: &FileTensor) -> Result<bool, Error> {
+        if one.bytes.len() != other.bytes.len() {
+            return Ok(false);
+        }
+        for at in (0..one.bytes.len()).step_by(PIECE) {
+            let range = at..one.bytes.len().min(at + PIECE);
+            if self.bytes(one, range.clone())? != self.bytes(other, range)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The file of a tensor.
@@ -175,17 +196,11 @@ pub(crate) fn float(format: Dtype) -> Option<DType> {
     }
 }
 
-/// The defect of a file whose header cannot be read.
-fn fault(bytes: &[u8], why: &safetensors::SafeTensorError) -> String {
-    use safetensors::SafeTensorError as Fault;
+/// The error of a file of weights that cannot be read.
+pub(crate) fn unread(path: &Path, why: ReadError) -> Error {
     match why {
-        Fault::HeaderTooSmall => format!("is cut off: {} bytes are no safetensors file", bytes.len()),
-        Fault::MetadataIncompleteBuffer => {
-            format!("is cut off or too long: {} bytes are not those that its header counts", bytes.len())
-        }
-        Fault::InvalidHeaderLength => format!("is cut off: the header reaches beyond its {} bytes", bytes.len()),
-        Fault::HeaderTooLarge => "is no safetensors file: no header is that long".to_string(),
-        other => format!("is no safetensors file: {other}"),
+        ReadError::CutShort { .. } => Error::Damaged { file: path.to_path_buf(), why: why.to_string() },
+        ReadError::System(source) => Error::file("read", path, source),
     }
 }
 

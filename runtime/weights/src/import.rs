@@ -1,11 +1,11 @@
 //! Reading: all names and shapes are compared with the model before anything is loaded; then every rank reads the boxes of
-//! the tensors that are its own, from where the files are mapped.
+//! the tensors that are its own.
 
 use crate::check::{check, check_needed, find};
 use crate::description::{Description, differences};
 use crate::error::Error;
 use crate::folder::{FileTensor, Folder, float, none, snapshot};
-use crate::layout::Piece;
+use crate::layout::PieceBox;
 use crate::names::{Conventions, Names};
 use ir::graph::{is_factor, is_record};
 use ir::models::ModelConfig;
@@ -145,7 +145,7 @@ impl Weights {
     /// Reads a box of a parameter.
     ///
     /// # Errors
-    /// An element is no number.
+    /// An element is no number, or the file cannot be read.
     ///
     /// # Panics
     /// If there is no such parameter, or the box is not one of it.
@@ -155,7 +155,7 @@ impl Weights {
             let tensor = find(&self.folder, self.names.family.as_ref(), &part.piece.tensor)
                 .expect("was found when the folder was opened");
             let own = &mut into[part.at..part.at + part.shard.elements() as usize];
-            gather(self.folder.bytes(tensor), tensor, part.piece, &part.shard, own);
+            gather(&self.folder, tensor, &part, own)?;
             if let Some(&value) = own.iter().find(|value| !value.is_finite()) {
                 let file = self.folder.file(tensor).to_path_buf();
                 return Err(Error::NotANumber { file, tensor: part.piece.tensor.clone(), value });
@@ -214,23 +214,30 @@ fn format_of(tensor: &FileTensor) -> Option<&'static str> {
     })
 }
 
-/// Copies the elements of a box out of the bytes of a tensor.
-fn gather(bytes: &[u8], tensor: &FileTensor, piece: &Piece, shard: &Shard, own: &mut [f32]) {
-    match float(tensor.format) {
-        Some(DType::BF16) => {
-            let (elements, _) = bytes.as_chunks::<2>();
-            piece.walk(shard, |file, at| own[at] = f32::from_bits(u32::from(u16::from_le_bytes(elements[file])) << 16));
-        }
-        Some(DType::F16) => {
-            // Elements are copied to their places first, and widened together.
-            let (elements, _) = bytes.as_chunks::<2>();
-            let mut narrow = vec![[0; 2]; own.len()];
-            piece.walk(shard, |file, at| narrow[at] = elements[file]);
-            widen(Narrow::F16, narrow.as_flattened(), own, Par(1));
-        }
-        _ => {
-            let (elements, _) = bytes.as_chunks::<4>();
-            piece.walk(shard, |file, at| own[at] = f32::from_le_bytes(elements[file]));
+/// The most bytes of a tensor that a rank has in memory while it reads, if its rows are not longer.
+const MOST_NEAR: usize = 1 << 24;
+
+/// Copies the elements of a box out of the file of a tensor.
+fn gather(folder: &Folder, tensor: &FileTensor, part: &PieceBox<'_>, own: &mut [f32]) -> Result<(), Error> {
+    let format = float(tensor.format).unwrap_or(DType::F32);
+    let width = format.bytes() as usize;
+    // Elements of f16 are copied to their places first, and widened together.
+    let mut narrow = vec![[0; 2]; if format == DType::F16 { own.len() } else { 0 }];
+    for near in part.piece.near(&part.shard, MOST_NEAR / width) {
+        let span = near.span();
+        let bytes = folder.bytes(tensor, span.start * width..span.end * width)?;
+        let (halves, words) = (bytes.as_chunks::<2>().0, bytes.as_chunks::<4>().0);
+        let first = span.start;
+        match format {
+            DType::BF16 => near.walk(&mut |file, at| {
+                own[at] = f32::from_bits(u32::from(u16::from_le_bytes(halves[file - first])) << 16);
+            }),
+            DType::F16 => near.walk(&mut |file, at| narrow[at] = halves[file - first]),
+            _ => near.walk(&mut |file, at| own[at] = f32::from_le_bytes(words[file - first])),
         }
     }
+    if format == DType::F16 {
+        widen(Narrow::F16, narrow.as_flattened(), own, Par(1));
+    }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 //! Transposed matrices, matrices that are joined, and experts that are stored one by one all have this form.
 
 use runtime::checkpoint::Shard;
+use std::ops::Range;
 
 /// Side of the squares in which elements are copied, so that both sides stay in the cache.
 const TILE: usize = 32;
@@ -89,7 +90,7 @@ impl Source {
 
 /// Dims with even steps on both sides.
 #[derive(Clone, Default)]
-struct Strided {
+pub(crate) struct Strided {
     sizes: Vec<usize>,
     /// First element and steps in the file.
     file: (usize, Vec<usize>),
@@ -98,6 +99,11 @@ struct Strided {
 }
 
 impl Piece {
+    /// A box in parts whose elements are near each other in the tensor: at most `most` from the first to the last, where dims can be cut.
+    pub(crate) fn near(&self, shard: &Shard, most: usize) -> Vec<Strided> {
+        self.strided(shard).into_iter().flat_map(|part| part.within(most)).collect()
+    }
+
     /// Calls `f` with the place in the tensor and the place in the box of each element of a box.
     pub(crate) fn walk(&self, shard: &Shard, mut f: impl FnMut(usize, usize)) {
         for part in self.strided(shard) {
@@ -142,7 +148,31 @@ impl Piece {
 }
 
 impl Strided {
-    fn walk(&self, f: &mut impl FnMut(usize, usize)) {
+    /// The elements of the file from the first to the last.
+    pub(crate) fn span(&self) -> Range<usize> {
+        let last: usize = (0..self.sizes.len()).map(|d| self.reach(d)).sum();
+        self.file.0..self.file.0 + last + 1
+    }
+
+    /// The distance in the file from the first to the last element of a dim.
+    fn reach(&self, d: usize) -> usize {
+        (self.sizes[d] - 1) * self.file.1[d]
+    }
+
+    /// Halves until each spans few enough elements.
+    fn within(self, most: usize) -> Vec<Strided> {
+        let longest = (0..self.sizes.len()).filter(|&d| self.sizes[d] > 1).max_by_key(|&d| self.reach(d));
+        let Some(d) = longest.filter(|_| self.span().len() > most) else { return vec![self] };
+        let (mut low, mut high) = (self.clone(), self);
+        low.sizes[d] /= 2;
+        high.sizes[d] -= low.sizes[d];
+        high.file.0 += low.sizes[d] * high.file.1[d];
+        high.own.0 += low.sizes[d] * high.own.1[d];
+        [low, high].into_iter().flat_map(|half| half.within(most)).collect()
+    }
+
+    /// Calls `f` with the place in the tensor and the place in the box of each element.
+    pub(crate) fn walk(&self, f: &mut impl FnMut(usize, usize)) {
         let long = |d: &usize| self.sizes[*d] > 1;
         let dims = 0..self.sizes.len();
         let Some(own) = dims.clone().rev().find(long) else { return f(self.file.0, self.own.0) };
@@ -222,6 +252,28 @@ mod tests {
             let want: Vec<usize> = (from..from + count).map(|at| 110 + row[at]).collect();
             assert_eq!(places(&pairs, &[1, from as u64], &[1, count as u64]), want, "{from} {count}");
         }
+    }
+
+    #[test]
+    fn near_parts_are_the_whole_box() {
+        let pairs = piece(5, &[(3, Stride::Even(1)), (6, Stride::Paired(30)), (10, Stride::Even(3))]);
+        let shard = Shard { offset: vec![0, 1, 2], shape: vec![3, 4, 8] };
+        let mut whole = places(&pairs, &shard.offset, &shard.shape);
+        for most in [1, 7, 40, 1000] {
+            let mut found = vec![usize::MAX; whole.len()];
+            for part in pairs.near(&shard, most) {
+                let span = part.span();
+                assert!(span.len() <= most, "{span:?}");
+                part.walk(&mut |file, own| {
+                    assert!(span.contains(&file));
+                    found[own] = file;
+                });
+            }
+            assert_eq!(found, whole, "{most}");
+        }
+        whole.sort_unstable();
+        whole.dedup();
+        assert_eq!(whole.len() as u64, shard.elements());
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod error;
 mod export;
 mod fingerprint;
 mod folder;
+mod header;
 mod import;
 mod layout;
 mod merge;

@@ -1,20 +1,18 @@
 //! The forms of tokenised data, and what can be wrong with their files.
 
 use super::super::DataError;
-use super::file::{Documents, Layout, TokenFile, Width};
+use super::file::{DocumentPlace, Documents, Layout, NamedFile, TokenFile, Width};
 use super::record::TokenRecord;
-use std::io;
 use std::path::{Path, PathBuf};
-use support::mapped::Mapped;
 
 /// How an index of Megatron's begins.
 pub(super) const MAGIC: &[u8; 9] = b"MMIDIDX\0\0";
 
 /// The bytes of the head of such an index: the magic, version, width, and the numbers of sequences and documents.
-pub(super) const HEAD: usize = 34;
+const HEAD: u64 = 34;
 
 /// The first number of a file of llm.c, and the bytes of its header.
-const LLM_C: (i32, usize) = (20_240_520, 1024);
+const LLM_C: (i32, u64) = (20_240_520, 1024);
 
 pub(super) fn open(path: &Path, layout: Option<Layout>, eos: Option<u32>) -> Result<Option<TokenFile>, DataError> {
     if let Some(layout) = layout {
@@ -45,13 +43,6 @@ pub(super) fn open(path: &Path, layout: Option<Layout>, eos: Option<u32>) -> Res
     Ok(None)
 }
 
-fn map(path: &Path) -> Result<Mapped, DataError> {
-    Mapped::open(path).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => DataError::Missing { path: path.into() },
-        _ => DataError::Unreadable { path: path.into(), source },
-    })
-}
-
 fn damaged(path: &Path, why: impl Into<String>) -> DataError {
     DataError::Damaged { path: path.into(), why: why.into() }
 }
@@ -64,13 +55,14 @@ fn number(bytes: &[u8], at: usize) -> Option<u64> {
 /// Megatron's form: `MMIDIDX`, a version, the width of ids, the number of sequences and of documents; then the length of each
 /// sequence, its first byte, and the first sequence of each document. A sequence counts as a document here.
 fn megatron(bin: &Path, idx: &Path) -> Result<TokenFile, DataError> {
-    let (ids, index) = (map(bin)?, map(idx)?);
-    if !index.starts_with(MAGIC) {
+    let (ids, index) = (NamedFile::open(bin)?, NamedFile::open(idx)?);
+    let head = index.head(HEAD)?;
+    if !head.starts_with(MAGIC) {
         return Err(damaged(idx, "is no index of Megatron's: it does not begin with MMIDIDX"));
     }
-    let head = number(&index, 9).zip(index.get(17)).zip(number(&index, 18).zip(number(&index, 26)));
-    let Some(((version, &code), (count, documents))) = head else {
-        return Err(damaged(idx, format!("is cut off: {} bytes are no head", index.len())));
+    let found = number(&head, 9).zip(head.get(17)).zip(number(&head, 18).zip(number(&head, 26)));
+    let Some(((version, &code), (count, documents))) = found else {
+        return Err(damaged(idx, format!("is cut off: {} bytes are no head", index.bytes())));
     };
     if version != 1 {
         return Err(damaged(idx, format!("has the version {version}; only 1 is known")));
@@ -80,60 +72,63 @@ fn megatron(bin: &Path, idx: &Path) -> Result<TokenFile, DataError> {
         4 => Width::Four,
         _ => return Err(damaged(idx, format!("has ids of type {code}; only 8 (16 bits) and 4 (32 bits) are read"))),
     };
-    let wanted = u128::from(count) * 12 + u128::from(documents) * 8 + HEAD as u128;
-    if wanted != index.len() as u128 {
-        return Err(damaged(idx, format!("has {} bytes, but {count} sequences need {wanted}", index.len())));
+    let wanted = u128::from(count) * 12 + u128::from(documents) * 8 + u128::from(HEAD);
+    if wanted != u128::from(index.bytes()) {
+        return Err(damaged(idx, format!("has {} bytes, but {count} sequences need {wanted}", index.bytes())));
     }
-    let count = count as usize;
     let documents = Documents::Megatron { index, lengths: HEAD, pointers: HEAD + 4 * count, count };
-    let mut file = TokenFile { path: bin.to_path_buf(), ids, first: 0, width, documents, record: None };
-    for document in 0..count {
-        let first = file.first_byte(document);
-        if !first.is_multiple_of(width.bytes() as u64) {
-            return Err(damaged(idx, format!("says that document {document} begins at byte {first}, within an id")));
+    let mut file = TokenFile { ids, first: 0, width, documents, record: None };
+    file.places(&mut |document, DocumentPlace { byte, ids }| {
+        if !byte.is_multiple_of(width.bytes()) {
+            return Err(damaged(idx, format!("says that document {document} begins at byte {byte}, within an id")));
         }
-        let (start, length) = file.place(document);
-        if start.checked_add(length).is_none_or(|end| end > file.ids()) {
-            let bytes = file.ids.len();
-            return Err(damaged(bin, format!("has {bytes} bytes, and document {document} reaches beyond them")));
+        match (byte / width.bytes()).checked_add(ids) {
+            Some(end) if end <= file.count() => Ok(()),
+            _ => {
+                let bytes = file.ids.bytes();
+                Err(damaged(bin, format!("has {bytes} bytes, and document {document} reaches beyond them")))
+            }
         }
-    }
-    file.record = TokenRecord::read(bin, file.ids())?;
+    })?;
+    file.record = TokenRecord::read(bin, file.count())?;
     Ok(file)
 }
 
 /// datatrove's form: ids, and in another file the end of each document.
-fn datatrove(ds: &Path, index: &Path) -> Result<TokenFile, DataError> {
-    let (ids, ends) = (map(ds)?, map(index)?);
-    if ends.is_empty() || !ends.len().is_multiple_of(8) {
-        return Err(damaged(index, format!("has {} bytes, which are not whole numbers of 64 bits", ends.len())));
+fn datatrove(ds: &Path, path: &Path) -> Result<TokenFile, DataError> {
+    let (ids, index) = (NamedFile::open(ds)?, NamedFile::open(path)?);
+    let bytes = index.bytes();
+    if bytes == 0 || !bytes.is_multiple_of(8) {
+        return Err(damaged(path, format!("has {bytes} bytes, which are not whole numbers of 64 bits")));
     }
-    let last = number(&ends, ends.len() - 8).unwrap_or(0);
-    let width = match (last.checked_mul(2), last.checked_mul(4), ids.len() as u64) {
+    let last = number(&index.read(bytes - 8..bytes)?, 0).unwrap_or(0);
+    let width = match (last.checked_mul(2), last.checked_mul(4), ids.bytes()) {
         (Some(bytes), _, own) if bytes == own => Width::Two,
         (_, Some(bytes), own) if bytes == own => Width::Four,
         (.., own) => {
             return Err(damaged(ds, format!("has {own} bytes, but its index ends at id {last} of 16 or 32 bits")));
         }
     };
+    let file = TokenFile { ids, first: 0, width, documents: Documents::Index(index), record: None };
     let mut before = 0;
-    for (document, at) in (0..ends.len()).step_by(8).enumerate() {
-        let end = number(&ends, at).unwrap_or(0);
+    file.ends(&mut |document, end| {
         if end < before {
-            return Err(damaged(index, format!("does not ascend: document {document} ends at {end}, after {before}")));
+            return Err(damaged(path, format!("does not ascend: document {document} ends at {end}, after {before}")));
         }
         before = end;
-    }
-    Ok(TokenFile { path: ds.to_path_buf(), ids, first: 0, width, documents: Documents::Mapped(ends), record: None })
+        Ok(())
+    })?;
+    Ok(file)
 }
 
 /// llm.c's form: 256 numbers of 32 bits. The second is the version, the third the number of ids.
 fn llm_c(path: &Path, eos: Option<u32>) -> Result<TokenFile, DataError> {
-    let bytes = map(path)?;
+    let file = NamedFile::open(path)?;
+    let (magic, first) = LLM_C;
+    let (bytes, head) = (file.bytes(), file.head(first)?);
     let word =
-        |at: usize| bytes.get(4 * at..4 * at + 4).map(|word| i32::from_le_bytes(word.try_into().unwrap_or_default()));
-    let (magic, head) = LLM_C;
-    if word(0) != Some(magic) || bytes.len() < head {
+        |at: usize| head.get(4 * at..4 * at + 4).map(|word| i32::from_le_bytes(word.try_into().unwrap_or_default()));
+    if word(0) != Some(magic) || bytes < first {
         let why =
             "has no index next to it, and is no file of llm.c: say what it is with --data-format raw-u16 or raw-u32";
         return Err(damaged(path, why));
@@ -142,25 +137,27 @@ fn llm_c(path: &Path, eos: Option<u32>) -> Result<TokenFile, DataError> {
     if version != 1 {
         return Err(damaged(path, format!("has the version {version} of llm.c; only 1 is known")));
     }
-    if bytes.len() != head + 2 * count.max(0) as usize {
-        return Err(damaged(path, format!("has {} bytes, but its header counts {count} ids", bytes.len())));
+    if bytes != first + 2 * u64::from(count.max(0).cast_unsigned()) {
+        return Err(damaged(path, format!("has {bytes} bytes, but its header counts {count} ids")));
     }
-    raw(path, Width::Two, head, eos)
+    raw(path, Width::Two, first, eos)
 }
 
 /// Ids from a byte on. `eos` ends a document; without it all is one.
-fn raw(path: &Path, width: Width, first: usize, eos: Option<u32>) -> Result<TokenFile, DataError> {
-    let ids = map(path)?;
-    if !(ids.len() - first.min(ids.len())).is_multiple_of(width.bytes()) {
-        return Err(damaged(path, format!("has {} bytes, which are not whole ids of {}", ids.len(), width.bytes())));
+fn raw(path: &Path, width: Width, first: u64, eos: Option<u32>) -> Result<TokenFile, DataError> {
+    let ids = NamedFile::open(path)?;
+    let bytes = ids.bytes();
+    if bytes < first || !(bytes - first).is_multiple_of(width.bytes()) {
+        return Err(damaged(path, format!("has {bytes} bytes, which are not whole ids of {}", width.bytes())));
     }
-    let documents = Documents::Ends(Vec::new());
-    let mut file = TokenFile { path: path.to_path_buf(), ids, first, width, documents, record: None };
-    let all = file.ids();
-    let mut ends: Vec<u64> = match eos {
-        Some(eos) => (0..all).filter(|&at| file.id(at) == eos).map(|at| at + 1).collect(),
-        None => Vec::new(),
-    };
+    let mut file = TokenFile { ids, first, width, documents: Documents::Ends(Vec::new()), record: None };
+    let (all, mut ends, mut at) = (file.count(), Vec::new(), 0);
+    if let Some(eos) = eos {
+        file.each_id(|id| {
+            at += 1;
+            ends.extend((id == eos).then_some(at));
+        })?;
+    }
     if all > 0 && ends.last() != Some(&all) {
         ends.push(all);
     }
@@ -174,7 +171,7 @@ mod tests {
     use std::fs;
 
     fn ids(file: &TokenFile) -> Vec<Vec<u32>> {
-        (0..file.documents()).map(|number| file.document(number)).collect()
+        (0..file.documents()).map(|number| file.document(number).unwrap()).collect()
     }
 
     fn words<const N: usize>(numbers: &[u64]) -> Vec<u8> {

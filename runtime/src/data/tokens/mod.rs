@@ -1,4 +1,4 @@
-//! Tokenised data: ids in files that are mapped into memory, document by document.
+//! Tokenised data: ids that stay in their files, and are read document by document.
 //!
 //! | form | files |
 //! |---|---|

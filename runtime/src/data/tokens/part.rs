@@ -3,6 +3,7 @@
 use super::super::{DataError, Role, mix};
 use super::file::{Layout, TokenFile};
 use super::record::TokenRecord;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,20 +28,20 @@ pub struct TokenData {
 }
 
 impl TokenPart {
-    fn new(role: Role, file: &Arc<TokenFile>, is_in: impl Fn(usize) -> bool) -> TokenPart {
+    fn new(role: Role, file: &Arc<TokenFile>, is_in: impl Fn(usize) -> bool) -> Result<TokenPart, DataError> {
         // Lists that grow would take twice their size for a while. What is reserved and not written takes no memory.
         let most = file.documents();
         let (documents, ends) = (Vec::with_capacity(most), Vec::with_capacity(most));
         let (mut part, mut end) = (TokenPart { role, file: file.clone(), documents, ends }, 0);
-        for document in (0..file.documents()).filter(|&document| is_in(document)) {
-            let (_, length) = file.place(document);
-            if length > 0 {
-                end += length;
+        file.places(&mut |document, place| {
+            if place.ids > 0 && is_in(document) {
+                end += place.ids;
                 part.documents.push(document as u32);
                 part.ends.push(end);
             }
-        }
-        part
+            Ok(())
+        })?;
+        Ok(part)
     }
 
     /// The number of ids.
@@ -69,7 +70,7 @@ impl TokenPart {
 
     /// The file of the ids.
     pub fn path(&self) -> &Path {
-        &self.file.path
+        self.file.path()
     }
 
     /// Number, in the part, of the document that holds the id at `at`.
@@ -83,10 +84,13 @@ impl TokenPart {
         (start as usize, (self.ends[number] - start) as usize)
     }
 
-    /// The id at a place of a document of the part.
-    pub(crate) fn token(&self, number: usize, place: usize) -> u32 {
-        let (start, _) = self.file.place(self.documents[number] as usize);
-        self.file.id(start + place as u64)
+    /// Appends the ids at these places of a document of the part.
+    ///
+    /// # Errors
+    /// The file has become shorter, or cannot be read.
+    pub(crate) fn read(&self, number: usize, places: Range<usize>, into: &mut Vec<u32>) -> Result<(), DataError> {
+        let start = self.file.place(self.documents[number] as usize)?.byte;
+        self.file.read_ids(start + places.start as u64 * self.file.width.bytes(), places.len(), into)
     }
 
     /// The number, in the file, of a document of the part.
@@ -112,16 +116,16 @@ impl TokenData {
             let Some(held_out) = numbered(TokenFile::open(valid, layout, eos)?)? else {
                 return Err(no_tokens(valid));
             };
-            let train = TokenPart::new(Role::Training, &file, |_| true);
-            let valid = TokenPart::new(Role::HeldOut, &held_out, |_| true);
+            let train = TokenPart::new(Role::Training, &file, |_| true)?;
+            let valid = TokenPart::new(Role::HeldOut, &held_out, |_| true)?;
             return Ok(Some(TokenData { train, valid }));
         }
         if !(0.0..1.0).contains(&fraction) {
             return Err(DataError::Fraction { fraction });
         }
         let is_out = |document: usize| (mix(document as u64) as f64) < fraction * (u64::MAX as f64);
-        let train = TokenPart::new(Role::Training, &file, |document| !is_out(document));
-        let valid = TokenPart::new(Role::HeldOut, &file, is_out);
+        let train = TokenPart::new(Role::Training, &file, |document| !is_out(document))?;
+        let valid = TokenPart::new(Role::HeldOut, &file, is_out)?;
         Ok(Some(TokenData { train, valid }))
     }
 
@@ -151,8 +155,11 @@ impl TokenData {
     }
 
     /// The CRC-32 of the places of all documents and of ids spread over them: identity of the data, wherever the files are.
-    pub fn checksum(&self) -> u32 {
-        let mut hasher = crc32fast::Hasher::new();
+    ///
+    /// # Errors
+    /// A file has become shorter, or cannot be read.
+    pub fn checksum(&self) -> Result<u32, DataError> {
+        let (mut hasher, mut ids) = (crc32fast::Hasher::new(), Vec::new());
         for part in [&self.train, &self.valid] {
             hasher.update(&(part.tokens() as u64).to_le_bytes());
             part.ends.iter().for_each(|end| hasher.update(&end.to_le_bytes()));
@@ -160,11 +167,12 @@ impl TokenData {
             let step = part.documents().div_ceil(SAMPLED).max(1);
             for number in (0..part.documents()).step_by(step) {
                 let (_, length) = part.segment(number);
-                let ids = (0..length.min(HEAD)).map(|place| part.token(number, place));
-                ids.for_each(|id| hasher.update(&id.to_le_bytes()));
+                ids.clear();
+                part.read(number, 0..length.min(HEAD), &mut ids)?;
+                ids.iter().for_each(|id| hasher.update(&id.to_le_bytes()));
             }
         }
-        hasher.finalize()
+        Ok(hasher.finalize())
     }
 }
 
@@ -173,7 +181,7 @@ fn numbered(file: Option<TokenFile>) -> Result<Option<Arc<TokenFile>>, DataError
     let Some(file) = file else { return Ok(None) };
     if u32::try_from(file.documents()).is_err() {
         let why = format!("has {} documents; at most {} are read", file.documents(), u32::MAX);
-        return Err(DataError::Damaged { path: file.path, why });
+        return Err(DataError::Damaged { path: file.path().to_path_buf(), why });
     }
     Ok(Some(Arc::new(file)))
 }
