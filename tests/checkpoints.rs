@@ -15,6 +15,9 @@ mod faults;
 #[cfg(unix)]
 #[path = "checkpoints/launched.rs"]
 mod launched;
+#[cfg(unix)]
+#[path = "checkpoints/links.rs"]
+mod links;
 #[path = "checkpoints/runs.rs"]
 mod runs;
 #[path = "checkpoints/skipped.rs"]

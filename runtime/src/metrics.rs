@@ -140,7 +140,7 @@ impl MetricsWriter {
     /// Starts a new file, replacing the existing one.
     ///
     /// # Errors
-    /// The file cannot be created or written.
+    /// The file cannot be created or written, or is a link.
     pub fn create(path: &Path, header: &Header) -> io::Result<Self> {
         let file = files::edit(path)?;
         let steps = Lines::new(&file).filter(|line| {
@@ -224,7 +224,7 @@ impl MetricsWriter {
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let own = file.metadata()?;
-    Ok(fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())))
+    Ok(fs::symlink_metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())))
 }
 
 /// True if there is a file of this name: only Unix numbers files.
@@ -387,7 +387,10 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
 
 /// Rewrites the file: a header, then the retained lines.
 fn rewrite(path: &Path, old: &File, header: &Header, last_step: u64, has_header: bool) -> io::Result<File> {
-    files::replace(path, |out| {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    files::replace_in(folder, name, |out| {
         if !has_header {
             serde_json::to_writer(&mut *out, &HeaderRecord { schema: SCHEMA, header })?;
             out.write_all(b"\n")?;

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use compiler::pipeline;
 use ir::text;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::Path;
 use support::files::{self, Draft};
 
@@ -50,7 +50,7 @@ impl Dump<'_> {
         if self.failed.is_some() {
             return;
         }
-        match fs::write(self.draft.path().join(&name), text) {
+        match File::create_new(self.draft.path().join(&name)).and_then(|mut file| file.write_all(text.as_bytes())) {
             Ok(()) => self.names.push(name),
             Err(why) => self.failed = Some(Error::file("write", &self.folder.join(name), &why)),
         }

@@ -12,6 +12,7 @@ use crate::train::{SETTINGS, TrainRequest, decline, predict, process_number, ran
 use autotune::explain::read_plan;
 use clap::Args;
 use compiler::parallel;
+use ir::catalogue::Code;
 use runtime::checkpoint::run_of;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -209,7 +210,7 @@ struct Flags {
     check_replicas: Option<u64>,
     /// Resume from a checkpoint, or from the newest one in a run's folder [default without PATH: --out]
     ///
-    /// Other options come from that run (its run.toml, unless --config or --request is given); flags override them. These may
+    /// Other options come from that run (its run.toml, unless --config or --request is given), but for --trace; flags override them. These may
     /// change: the configuration, --precision, --steps, the learning rate and its schedule, --weight-decay, --clip, --skip-nonfinite, --eval-*, --final-eval-batches,
     /// --save-every, --keep-last, --check-replicas and --out. These may not, which is checked: the model, the text, --valid-fraction, --seq,
     /// --global-batch, --optimizer with its betas, --eps, --momentum, --nesterov and --matrices, and --seed. On the same configuration a resumed run is bit-identical to an
@@ -267,7 +268,7 @@ impl Train {
             (None, Some(path)) => from_json::<TrainRequest>(path)?,
             (None, None) => match (&self.plan, &self.flags.resume) {
                 (Some(path), _) => of_plan(path, self.flags.parallel.parallel.is_some())?,
-                (None, Some(path)) => of_run(path, self.flags.out.as_deref())?,
+                (None, Some(path)) => of_run(path, &self.flags)?,
                 (None, None) if self.auto.auto => self.auto.fields(&self.flags)?,
                 (None, None) => Fields::new(),
             },
@@ -328,13 +329,21 @@ fn train_silently(request: &TrainRequest) -> Result<(), Error> {
     train(request, &mut Watch::silent()).map(drop)
 }
 
-/// Reads the options of the run to resume, from its current folder.
-fn of_run(resume: &str, out: Option<&Path>) -> Result<Fields, Error> {
+/// Reads the options of the run to resume, from its current folder. The folder may be of someone else: it decides no file outside of
+/// itself that the run writes. A run records no such file in its `run.toml`.
+fn of_run(resume: &str, flags: &Flags) -> Result<Fields, Error> {
     let default = TrainRequest::default().out;
-    let path = if resume.is_empty() { out.unwrap_or(&default) } else { Path::new(resume) };
+    let path = if resume.is_empty() { flags.out.as_deref().unwrap_or(&default) } else { Path::new(resume) };
     let run = run_of(path);
     let config = run.join("run.toml");
     let mut fields = if config.exists() { from_toml::<TrainRequest>(&config)? } else { Fields::new() };
+    if let (Some(trace), None) = (fields.get("trace"), &flags.trace) {
+        let message = format!(
+            "{} names an output, `trace = {trace}`, which a resumed run takes from flags alone",
+            config.display()
+        );
+        return Err(Error::input(Code::BadOption, message).help("give --trace FILE, or take the line out"));
+    }
     fields.insert("out".into(), run.display().to_string().into());
     Ok(fields)
 }

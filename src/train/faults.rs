@@ -26,9 +26,11 @@ pub(super) fn recorded(error: Error, platform: &impl Platform, out: &Path) -> Er
 
 fn write(record: &WireRecord, out: &Path) -> io::Result<PathBuf> {
     let folder = out.join(FOLDER);
-    fs::create_dir(&folder).or_else(|why| if folder.is_dir() { Ok(()) } else { Err(why) })?;
-    let path = folder.join(format!("{}-process-{}.json", record.step, record.process));
+    // A link is no folder of the run.
+    let is_there = || fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir());
+    fs::create_dir(&folder).or_else(|why| if is_there() { Ok(()) } else { Err(why) })?;
+    let name = format!("{}-process-{}.json", record.step, record.process);
     let text = serde_json::to_vec_pretty(record)?;
-    files::replace(&path, |file| file.write_all(&text))?;
-    Ok(path)
+    files::replace_in(&folder, &name, |file| file.write_all(&text))?;
+    Ok(folder.join(name))
 }

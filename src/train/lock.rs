@@ -12,6 +12,10 @@ use support::files;
 /// Name of the lock file, which has the process id of its owner, and a word that no other run has.
 const NAME: &str = "run.lock";
 
+/// No lock file is larger: it has two numbers.
+#[cfg(unix)]
+const MOST_BYTES: u64 = 1 << 12;
+
 /// Keeps other runs out of a folder until it is dropped. The system releases the lock when the process ends for any
 /// reason. The file of a killed run therefore blocks no other run.
 pub(super) struct Lock {
@@ -73,7 +77,7 @@ impl Fence {
     /// Another run has taken it, or the lock file cannot be read.
     #[cfg(unix)]
     pub(super) fn check(&self) -> io::Result<()> {
-        match fs::read_to_string(&self.path) {
+        match files::read(&self.path, MOST_BYTES).map(|text| String::from_utf8_lossy(&text).into_owned()) {
             Ok(text) if text != self.text => {
                 let whose = text.split_whitespace().next().unwrap_or("another");
                 Err(io::Error::other(format!("process {whose} has started the run again in this folder")))

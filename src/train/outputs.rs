@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use support::files;
 use support::shell::quoted;
 
+/// The file of a run's options.
+const RUN: &str = "run.toml";
+
 /// Writes `run.toml` into the output folder and opens `metrics.jsonl`, after the records up to the resumed step.
 ///
 /// # Errors
@@ -31,9 +34,8 @@ pub(super) fn outputs(request: &TrainRequest, params: u64, from: Option<&Checkpo
     };
     let metrics = metrics.map_err(|why| at_start("write", &path, &why))?;
     // Written atomically: a resumed run takes its options from this file.
-    let path = out.join("run.toml");
-    let written = files::replace(&path, |out| out.write_all(config.as_bytes()));
-    written.map_err(|why| at_start("write", &path, &why))?;
+    let written = files::replace_in(out, RUN, |out| out.write_all(config.as_bytes()));
+    written.map_err(|why| at_start("write", &out.join(RUN), &why))?;
     Ok(metrics)
 }
 
@@ -43,6 +45,10 @@ pub(super) fn metrics_path(out: &Path) -> PathBuf {
 
 /// Error for an output that cannot be written before the first step. The input is wrong if it names an impossible path.
 pub(super) fn at_start(what: &str, path: &Path, why: &io::Error) -> Error {
+    if files::is_linked(why) {
+        let help = "a run writes only files of its own folder: remove the link, or choose another --out";
+        return Error::file(what, path, why).help(help);
+    }
     match why.kind() {
         ErrorKind::NotFound
         | ErrorKind::PermissionDenied

@@ -25,36 +25,62 @@ pub fn open_in(folder: &Path, name: &str) -> io::Result<File> {
     checked(&path, &fs::symlink_metadata(&path)?, OpenOptions::new().read(true), false)
 }
 
-/// Opens a regular file for reading and writing, and makes an empty one where there is none.
+/// Opens a regular file of a folder for reading and writing, and makes an empty one where there is none. A link is refused, since it
+/// may lead out of the folder.
 ///
 /// # Errors
 /// The system refuses, or it is no regular file.
 pub fn edit(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
-    match fs::metadata(path) {
-        Ok(found) => checked(path, &found, &mut options, true),
-        Err(why) if why.kind() == ErrorKind::NotFound => options.create(true).truncate(false).open(path),
+    match fs::symlink_metadata(path) {
+        Ok(found) => checked(path, &found, &mut options, false),
+        Err(why) if why.kind() == ErrorKind::NotFound => open_as(path, options.create(true).truncate(false), false),
         Err(why) => Err(why),
     }
 }
 
+/// Why a name in a folder is not written to.
+#[derive(Debug, thiserror::Error)]
+#[error("it is a symbolic link, not a file")]
+struct Linked;
+
+fn linked() -> io::Error {
+    io::Error::new(ErrorKind::Unsupported, Linked)
+}
+
+/// True if an error is that a name is a link, where links are not followed.
+pub fn is_linked(why: &io::Error) -> bool {
+    why.get_ref().is_some_and(|why| why.is::<Linked>())
+}
+
 /// Opens what was found to be regular. Another process may have put something else there since, so the open file is asked
 /// too, and opening it must not wait.
-#[cfg_attr(not(unix), expect(unused_variables, reason = "elsewhere no flag says so"))]
 fn checked(path: &Path, found: &Metadata, options: &mut OpenOptions, follow: bool) -> io::Result<File> {
     regular(found)?;
-    #[cfg(unix)]
-    {
-        use rustix::fs::OFlags;
-        use std::os::unix::fs::OpenOptionsExt;
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        let flags = if follow { flags } else { flags | OFlags::NOFOLLOW };
-        options.custom_flags(flags.bits() as i32);
-    }
-    let file = options.open(path)?;
+    let file = open_as(path, options, follow)?;
     regular(&file.metadata()?)?;
     Ok(file)
+}
+
+#[cfg(unix)]
+fn open_as(path: &Path, options: &mut OpenOptions, follow: bool) -> io::Result<File> {
+    use rustix::fs::OFlags;
+    use rustix::io::Errno;
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = if follow { flags } else { flags | OFlags::NOFOLLOW };
+    let opened = options.custom_flags(flags.bits() as i32).open(path);
+    opened.map_err(|why| match Errno::from_io_error(&why) {
+        Some(Errno::LOOP) if !follow => linked(),
+        _ => why,
+    })
+}
+
+/// Only Unix has a flag for links.
+#[cfg(not(unix))]
+fn open_as(path: &Path, options: &mut OpenOptions, _follow: bool) -> io::Result<File> {
+    options.open(path)
 }
 
 fn regular(found: &Metadata) -> io::Result<()> {
@@ -64,6 +90,9 @@ fn regular(found: &Metadata) -> io::Result<()> {
     if found.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }
+    if found.is_symlink() {
+        return Err(linked());
+    }
     Err(io::Error::new(ErrorKind::Unsupported, format!("it is {}, not a file", kind(found))))
 }
 
@@ -72,7 +101,6 @@ fn kind(found: &Metadata) -> &'static str {
     use std::os::unix::fs::FileTypeExt;
     let kind = found.file_type();
     match () {
-        () if kind.is_symlink() => "a symbolic link",
         () if kind.is_fifo() => "a pipe",
         () if kind.is_socket() => "a socket",
         () => "a device",
@@ -80,8 +108,8 @@ fn kind(found: &Metadata) -> &'static str {
 }
 
 #[cfg(not(unix))]
-fn kind(found: &Metadata) -> &'static str {
-    if found.is_symlink() { "a symbolic link" } else { "a device" }
+fn kind(_found: &Metadata) -> &'static str {
+    "a device"
 }
 
 /// All bytes of a regular file.
@@ -134,9 +162,28 @@ impl Drop for NewFolders {
 /// # Errors
 /// It cannot be written. Then what was there is as before.
 pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
-    let target = meant(path)?;
-    let new = beside(&target)?;
-    if let Ok(old) = fs::metadata(&target) {
+    replace_at(&meant(path)?, write)
+}
+
+/// The same of a file of a folder. A link is refused, since it may lead out of the folder.
+///
+/// # Errors
+/// It cannot be written, or is a link. Then what was there is as before.
+pub fn replace_in(
+    folder: &Path,
+    name: &str,
+    write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let path = folder.join(name);
+    match fs::symlink_metadata(&path) {
+        Ok(found) if found.is_symlink() => Err(linked()),
+        _ => replace_at(&path, write),
+    }
+}
+
+fn replace_at(target: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
+    let new = beside(target)?;
+    if let Ok(old) = fs::symlink_metadata(target) {
         regular(&old)?;
         // A file system without permissions has none to hand on.
         let _ = new.as_file().set_permissions(old.permissions());
@@ -145,7 +192,8 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> io::Res
     write(&mut out)?;
     out.flush()?;
     drop(out);
-    new.persist(&target).map(drop).map_err(|why| why.error)
+    // A name that has become a link meanwhile is replaced itself.
+    new.persist(target).map(drop).map_err(|why| why.error)
 }
 
 /// The same, but what is there and is no file, such as a pipe, is written to.
@@ -274,8 +322,30 @@ mod tests {
         for refused in [open(folder.path()).map(drop), check_writable(folder.path())] {
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::IsADirectory);
         }
-        assert!(open_in(folder.path(), "file").is_ok());
-        assert!(open_in(folder.path(), "link").unwrap_err().to_string().contains("a symbolic link"));
+    }
+
+    #[test]
+    fn names_of_a_folder_are_no_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "12345").unwrap();
+        symlink("file", at("link")).unwrap();
+        symlink("none", at("dangling")).unwrap();
+        assert!(open_in(folder.path(), "file").is_ok() && edit(&at("file")).is_ok() && edit(&at("new")).is_ok());
+        let write = |name: &str| replace_in(folder.path(), name, |out| out.write_all(b"other"));
+        for name in ["link", "dangling"] {
+            for refused in [open_in(folder.path(), name).map(drop), edit(&at(name)).map(drop), write(name)] {
+                let why = refused.unwrap_err();
+                assert!(is_linked(&why) && why.to_string().contains("a symbolic link"), "{name}: {why}");
+            }
+        }
+        let options = || fs::OpenOptions::new().write(true).create(true).truncate(false).clone();
+        for name in ["link", "dangling"] {
+            assert!(is_linked(&open_as(&at(name), &mut options(), false).unwrap_err()), "it became a link since");
+        }
+        assert_eq!((fs::read(at("file")).unwrap(), at("none").exists()), (b"12345".to_vec(), false));
+        write("file").unwrap();
+        assert_eq!(fs::read(at("file")).unwrap(), b"other");
     }
 
     #[test]

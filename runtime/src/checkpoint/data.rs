@@ -34,7 +34,7 @@ pub(super) struct Entry<'a> {
 /// # Errors
 /// The system refuses.
 pub(super) fn write(folder: &Path, name: String, entries: &[Entry<'_>]) -> io::Result<DataFile> {
-    let file = File::create(folder.join(&name))?;
+    let file = File::create_new(folder.join(&name))?;
     let mut out = Summed { inner: BufWriter::with_capacity(PIECE, file), hasher: Hasher::new(), bytes: 0 };
     let header = header(entries).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.to_string()))?;
     out.write_all(&(header.len() as u64).to_le_bytes())?;

@@ -183,7 +183,7 @@ impl Manifest {
         }
         let sum = checksum(&text) + "\n";
         for (name, bytes) in [(MANIFEST, &text[..]), (SUM, sum.as_bytes())] {
-            let mut file = File::create(folder.join(name))?;
+            let mut file = File::create_new(folder.join(name))?;
             file.write_all(bytes)?;
             file.sync_all()?;
         }

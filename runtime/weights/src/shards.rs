@@ -138,7 +138,7 @@ impl Writer {
 /// Creates a file and writes its header.
 fn begin(path: &Path, tensors: &[Planned], is_sharded: bool) -> io::Result<File> {
     let header = header(tensors, is_sharded)?;
-    let mut file = File::create(path)?;
+    let mut file = File::create_new(path)?;
     file.write_all(&(header.len() as u64).to_le_bytes())?;
     file.write_all(&header)?;
     Ok(file)
@@ -164,7 +164,7 @@ pub(crate) fn write_index(folder: &Path, files: &[Vec<Planned>]) -> Result<(), E
 pub(crate) fn write_json(path: &Path, value: &serde_json::Value) -> Result<(), Error> {
     let refused = |why: io::Error| Error::file("write", path, why);
     let text = serde_json::to_string_pretty(value).map_err(|why| refused(why.into()))? + "\n";
-    let mut file = File::create(path).map_err(refused)?;
+    let mut file = File::create_new(path).map_err(refused)?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(refused)
 }
 
