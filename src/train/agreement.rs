@@ -144,13 +144,14 @@ fn given<T>(value: &Option<T>) -> &'static str {
 pub(super) fn agree<P: Platform, T>(
     platform: &P,
     own: Result<T, Error>,
-    facts: impl FnOnce(&T) -> Vec<Fact>,
+    facts: impl FnOnce(&T) -> Result<Vec<Fact>, Error>,
 ) -> Result<T, Error> {
     let Some(world) = platform.world() else { return own };
-    let stated = own.as_ref().map(facts).map_err(Error::message);
+    let own = own.and_then(|own| facts(&own).map(|facts| (own, facts)));
+    let stated = own.as_ref().map(|(_, facts)| facts).map_err(|why| why.message());
     let bytes = serde_json::to_vec(&stated).map_err(|why| Error::fault("agreement", why))?;
     let all = platform.share(bytes);
-    let own = own?;
+    let (own, _) = own?;
     let all = all.map_err(|failure| executor_error(failure.into()))?;
     let stated: Vec<Result<Vec<Fact>, String>> = all.iter().map(|bytes| read(bytes)).collect();
     compare(world, &stated)?;

@@ -43,18 +43,22 @@ impl Loaded {
     }
 
     /// Everything that must be the same in all processes.
-    pub(super) fn facts(&self, prepared: &Prepared) -> Vec<Fact> {
+    ///
+    /// # Errors
+    /// A file of the data or of the weights has become shorter, or cannot be read.
+    pub(super) fn facts(&self, prepared: &Prepared) -> Result<Vec<Fact>, Error> {
         let Prepared { request, compiled, weights, .. } = prepared;
         let extent = if request.compare_data { Extent::Whole } else { Extent::Sampled };
         let data = &self.data;
-        let weights = weights.as_ref().map_or("none".to_string(), |weights| format!("{:08x}", weights.fingerprint()));
+        let weights = weights.as_ref().map(|weights| weights.fingerprint()).transpose()?;
+        let weights = weights.map_or("none".to_string(), |sum| format!("{sum:08x}"));
         let step = self.from.as_ref().map(|from| from.manifest.position.step);
         let mut facts = settings(request);
         facts.extend([
             Fact::new("the number of training tokens", data.train_tokens()),
             Fact::new("the number of held-out tokens", data.valid_tokens()),
             Fact::new("the share of each set of data", format!("{:?}", data.shares())),
-            Fact::new("the checksum of the data", data.fingerprint(extent)),
+            Fact::new("the checksum of the data", data.fingerprint(extent)?),
             Fact::new("the checksum of the first weights", weights),
             Fact::new("the step to resume after", step.map_or("none".to_string(), |step| step.to_string())),
             Fact::digest(
@@ -64,7 +68,7 @@ impl Loaded {
             Fact::digest("the checksum of the model", format!("{:?}", compiled.model)),
             Fact::digest("the checksum of the program", format!("{:?}", compiled.program)),
         ]);
-        facts
+        Ok(facts)
     }
 }
 

@@ -37,6 +37,13 @@ pub(crate) struct FileTensor {
     bytes: Range<usize>,
 }
 
+impl FileTensor {
+    /// The number of its bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
 /// The tensors of a folder.
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,

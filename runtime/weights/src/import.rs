@@ -16,7 +16,7 @@ use pt2::Template;
 use runtime::checkpoint::Shard;
 use runtime::exec::{Executor, Platform, RankState};
 use runtime::state::Role;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use support::files;
@@ -26,7 +26,7 @@ const MOST_CONFIG: u64 = 1 << 22;
 
 /// The weights of a folder, compared with a model.
 pub struct Weights {
-    folder: Folder,
+    pub(crate) folder: Folder,
     names: Names,
     /// The element types of the files.
     pub formats: Vec<&'static str>,
@@ -101,16 +101,6 @@ impl Weights {
     /// The number of tensors and of files.
     pub fn counts(&self) -> (usize, usize) {
         (self.folder.tensors.len(), self.folder.files())
-    }
-
-    /// The tensors of the folder, by name.
-    pub(crate) fn tensors(&self) -> &BTreeMap<String, FileTensor> {
-        &self.folder.tensors
-    }
-
-    /// The bytes of a tensor.
-    pub(crate) fn bytes(&self, tensor: &FileTensor) -> &[u8] {
-        self.folder.bytes(tensor)
     }
 
     /// Sets all parameters of an executor. Optimizer states stay as they are.

@@ -1,6 +1,9 @@
 //! Fingerprints of tokenised data: by them processes compare what they train on, wherever their files are.
 
+use super::super::DataError;
 use super::part::{TokenData, TokenPart};
+use crc32fast::Hasher;
+use std::ops::Range;
 
 /// The part of all ids that a fingerprint covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,17 +18,23 @@ pub enum Extent {
 const BLOCKS: usize = 1024;
 const BLOCK: usize = 64;
 
+/// The most ids that are read at a time.
+const PIECE: usize = 1 << 16;
+
 impl TokenData {
     /// The CRC-32 of the sizes, of the places of all documents, and of ids.
-    pub fn fingerprint(&self, extent: Extent) -> u32 {
-        let mut hasher = crc32fast::Hasher::new();
-        [&self.train, &self.valid].into_iter().for_each(|part| part.hash(extent, &mut hasher));
-        hasher.finalize()
+    ///
+    /// # Errors
+    /// A file has become shorter, or cannot be read.
+    pub fn fingerprint(&self, extent: Extent) -> Result<u32, DataError> {
+        let mut hasher = Hasher::new();
+        [&self.train, &self.valid].into_iter().try_for_each(|part| part.hash(extent, &mut hasher))?;
+        Ok(hasher.finalize())
     }
 }
 
 impl TokenPart {
-    fn hash(&self, extent: Extent, hasher: &mut crc32fast::Hasher) {
+    fn hash(&self, extent: Extent, hasher: &mut Hasher) -> Result<(), DataError> {
         let tokens = self.tokens();
         hasher.update(&(tokens as u64).to_le_bytes());
         self.ends().iter().for_each(|end| hasher.update(&end.to_le_bytes()));
@@ -35,20 +44,24 @@ impl TokenPart {
         };
         for block in 0..count {
             let start = block * (tokens - length) / (count - 1).max(1);
-            self.hash_ids(start..start + length, hasher);
+            self.hash_ids(start..start + length, hasher)?;
         }
+        Ok(())
     }
 
     /// Hashes ids by their places in the stream.
-    fn hash_ids(&self, range: std::ops::Range<usize>, hasher: &mut crc32fast::Hasher) {
-        let mut at = range.start;
+    fn hash_ids(&self, range: Range<usize>, hasher: &mut Hasher) -> Result<(), DataError> {
+        let (mut at, mut ids) = (range.start, Vec::new());
         while at < range.end {
             let number = self.segment_of(at);
             let (start, length) = self.segment(number);
-            let end = range.end.min(start + length);
-            (at..end).for_each(|at| hasher.update(&self.token(number, at - start).to_le_bytes()));
+            let end = range.end.min(start + length).min(at + PIECE);
+            ids.clear();
+            self.read(number, at - start..end - start, &mut ids)?;
+            ids.iter().for_each(|id| hasher.update(&id.to_le_bytes()));
             at = end;
         }
+        Ok(())
     }
 }
 
@@ -64,7 +77,7 @@ mod tests {
         fs::write(&path, ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
         let data = TokenData::open(&path, Some(&path), (Some(super::super::Layout::Raw16), Some(0)), 0.0);
         let data = data.unwrap().unwrap();
-        [Extent::Sampled, Extent::Whole].map(|extent| data.fingerprint(extent))
+        [Extent::Sampled, Extent::Whole].map(|extent| data.fingerprint(extent).unwrap())
     }
 
     #[test]
