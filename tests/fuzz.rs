@@ -2,6 +2,10 @@
 //!
 //! - `texts`: programs of every level, spoiled, through the library.
 //! - `inputs`: every kind of file that a subcommand reads, spoiled, through the built binary.
+//! - `readers`: files of other programs, spoiled: weights, tokenizers, tokens, configurations of frameworks, runs.
+//! - `ranks`: two processes with random flags, the same or others.
+//! - `strangers`: two processes that meet beside somebody who says random things.
+//! - `names`: models, clusters and files with hostile names, through everything that is written.
 //! - `flags`: random flags of every subcommand.
 //! - `faults`: training that is killed, interrupted, or whose reads and writes fail.
 //! - `meshes`: models of many kinds on random configurations, with every pair of two keys' values, against one device.
@@ -26,13 +30,21 @@ mod mesh_values;
 mod meshes;
 #[path = "fuzz/models.rs"]
 mod models;
+#[path = "fuzz/names.rs"]
+mod names;
 #[path = "fuzz/process.rs"]
 mod process;
 #[path = "equal/random.rs"]
 mod random;
+#[path = "fuzz/ranks.rs"]
+mod ranks;
+#[path = "fuzz/readers.rs"]
+mod readers;
 #[path = "fuzz/seeds.rs"]
 mod seeds;
 #[path = "fuzz/spoil.rs"]
 mod spoil;
+#[path = "fuzz/strangers.rs"]
+mod strangers;
 #[path = "fuzz/texts.rs"]
 mod texts;

@@ -39,7 +39,7 @@ const LAYERS: &[Layer] = &[
         folder: "scheduler/codegen",
         imports: &["ir", "transforms", "cost", "fusion", "scheduler"],
     },
-    Layer { name: "view", folder: "scheduler/view", imports: &["ir", "scheduler"] },
+    Layer { name: "view", folder: "scheduler/view", imports: &["support", "ir", "scheduler"] },
     Layer {
         name: "compiler",
         folder: "planner/compiler",

@@ -12,6 +12,7 @@ use cost::Stack;
 use estimator::Estimator;
 use ir::catalogue::Code;
 use std::path::{Path, PathBuf};
+use support::one_line::printable;
 use support::table::table;
 use support::units::plural;
 
@@ -124,7 +125,7 @@ impl Calibrate {
         if let Some(path) = &self.report {
             let stacks = stacks(&runs)?;
             let folds = accuracy::folds(&estimator, &stacks, &runs);
-            write_text(path, &accuracy::document(&scored, &folds, &stacks))?;
+            write_text(path, &printable(&accuracy::document(&scored, &folds, &stacks)))?;
         }
         Ok(if self.list { listed(&scored) } else { summed_up(&accuracy::by_source(&scored)) })
     }

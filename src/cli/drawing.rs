@@ -11,6 +11,7 @@ use scheduler::schedules::find;
 use scheduler::simulate::Timeline;
 use std::io::IsTerminal;
 use std::path::Path;
+use support::one_line::one_line;
 use view::draw::{Picture, measured, verdict};
 use view::grid::grid;
 use view::interop::{ImportedSchedule, read_csv, read_report, report_imported};
@@ -186,12 +187,12 @@ fn grid_of(drawn: &Drawn, to_screen: bool) -> String {
     let (name, reached) = answer.reached();
     let (reached, bound) = (precise(reached), precise(answer.lower_bound));
     let verdict = verdict(answer);
-    let notes: String = drawn.notes.iter().map(|note| format!("note          {note}\n")).collect();
+    let notes: String = drawn.notes.iter().map(|note| format!("note          {}\n", one_line(note))).collect();
     format!(
         "{}\n{}: {} stages, {} micro-batches\n{name:<13} {reached} {unit}, lower bound {bound} {unit}: {verdict}\n\
          bubble        {:.1} %\npeak memory   {peak} per rank, in forward activations of a stage unless costs differ\n{notes}",
         grid(&drawn.timeline, width, colour),
-        drawn.name,
+        one_line(&drawn.name),
         answer.stages,
         answer.microbatches,
         100.0 * answer.bubble,

@@ -52,6 +52,7 @@ use crate::json;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use compiler::text_files::write_text;
+use std::borrow::Cow;
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -164,6 +165,8 @@ struct Answer {
     /// Lines that are printed to standard error before the text.
     notes: Vec<String>,
     text: String,
+    /// True if the text has colours, and nothing else that steers a terminal.
+    has_colours: bool,
     status: u8,
     /// Error that is printed to standard error after the text.
     complaint: Option<Error>,
@@ -175,7 +178,7 @@ impl Answer {
     }
 
     fn ended(text: String, status: u8, complaint: Option<Error>) -> Answer {
-        Answer { notes: Vec::new(), text, status, complaint }
+        Answer { notes: Vec::new(), text, has_colours: false, status, complaint }
     }
 
     /// Writes the text to the output file, if one is given, and returns the rest.
@@ -222,7 +225,8 @@ fn print(words: impl IntoIterator<Item = OsString>) -> Result<u8, Error> {
     for note in &answer.notes {
         let _ = writeln!(std::io::stderr().lock(), "{}", printable(note));
     }
-    match std::io::stdout().lock().write_all(answer.text.as_bytes()) {
+    let text = if answer.has_colours { Cow::Borrowed(answer.text.as_str()) } else { printable(&answer.text) };
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
         // A reader that closes the pipe early is no error.
         Err(why) if why.kind() != ErrorKind::BrokenPipe => {
             return Err(Error::file("write", Path::new("standard output"), &why));
@@ -262,7 +266,7 @@ pub fn reply(args: impl IntoIterator<Item = OsString>) -> Reply {
         cli.command.run()
     });
     match answered {
-        Ok(Answer { notes, text, status, complaint }) => Reply { text, notes, status, error: complaint },
+        Ok(Answer { notes, text, status, complaint, .. }) => Reply { text, notes, status, error: complaint },
         Err(error) => {
             let (text, notes) = (String::new(), Vec::new());
             Reply { text, notes, status: status::of_error(&error), error: Some(error) }

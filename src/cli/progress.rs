@@ -9,6 +9,7 @@ use runtime::metrics::{EvalRecord, StepRecord};
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
+use support::one_line::printable;
 use support::units::{count, plural, seconds, share};
 
 /// Shortest time between two lines if there is no progress bar.
@@ -74,7 +75,7 @@ impl Watch {
     fn line(&mut self, text: &str) {
         let out = &mut self.out;
         // A closed pipe does not stop the run.
-        let mut write = || drop(writeln!(out, "{text}"));
+        let mut write = || drop(writeln!(out, "{}", printable(text)));
         match &self.bar {
             Some(bar) => bar.suspend(write),
             None => write(),

@@ -158,7 +158,7 @@ impl Schedule {
             Some(first) => (NOTHING_FITS, Some(over_limit(first, answer))),
             None => (0, None),
         };
-        Answer::ended(text, status, complaint).put(self.output.as_deref())
+        Answer { has_colours: true, ..Answer::ended(text, status, complaint) }.put(self.output.as_deref())
     }
 }
 

@@ -11,7 +11,7 @@ use runtime::exec::Platform;
 use runtime::state::key;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
-use std::path::absolute;
+use std::path::{Component, Path, PathBuf, absolute};
 
 /// This program, with the features that it was built with.
 const PROGRAM: &str = if cfg!(feature = "mpi") {
@@ -104,7 +104,7 @@ fn of_records(request: &TrainRequest) -> Vec<Fact> {
         Fact::new("--final-eval-batches", text(&request.final_eval_batches)),
         Fact::new("--save-every", request.save_every),
         Fact::new("--keep-last", request.keep_last),
-        Fact::new("--out", absolute(&request.out).unwrap_or_else(|_| request.out.clone()).display()).of_host(),
+        Fact::new("--out", place_of(&request.out).display()).of_host(),
         Fact::new("--profile", request.profile),
         Fact::new("--trace", given(&request.trace)),
         Fact::new("--trace-step", text(&request.trace_step)),
@@ -125,6 +125,26 @@ fn of_processes(request: &TrainRequest) -> Vec<Fact> {
         Fact::new("--poison", request.poison),
         Fact::new("--inject", text(&request.inject)),
     ]
+}
+
+/// The place of a folder, which may not be there yet: a part of it that is there has one name alone.
+fn place_of(folder: &Path) -> PathBuf {
+    let whole = absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    let (mut place, mut parts) = (PathBuf::new(), whole.components());
+    for part in parts.by_ref() {
+        place.push(part);
+        match place.canonicalize() {
+            Ok(there) => place = there,
+            Err(_) => break,
+        }
+    }
+    for part in parts {
+        match part {
+            Component::ParentDir => drop(place.pop()),
+            part => place.push(part),
+        }
+    }
+    place
 }
 
 /// The text of what may be absent.
@@ -255,6 +275,17 @@ mod tests {
         assert!(told(&["a", "a"], &[one.clone(), other]).unwrap().contains("/x in process 0 on a, but "));
         let elsewhere = TrainRequest { data: "elsewhere".into(), ..one.clone() };
         assert_eq!(told(&["a", "a"], &[one, elsewhere]), None);
+    }
+
+    #[test]
+    fn a_folder_has_one_place_whether_it_is_there_or_not() {
+        let home = tempfile::tempdir().unwrap();
+        let named = |name: &str| place_of(&home.path().join(name));
+        let before = ["a/b", "a/./b", "a/c/../b"].map(named);
+        std::fs::create_dir_all(home.path().join("a/b")).unwrap();
+        std::fs::create_dir(home.path().join("c")).unwrap();
+        let after = ["a/b", "c/../a/b", "a/b/../b"].map(named);
+        assert!(before.iter().chain(&after).all(|place| *place == before[0]), "{before:?} {after:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::process::{Folder, run};
 use crate::random::Random;
 use crate::seeds::{self, Seed, words};
 use crate::spoil::spoil;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -15,26 +16,46 @@ const CASES: u64 = 120;
 #[test]
 fn inputs() {
     let seeds = seeds::all();
-    let kinds = kinds(&seeds);
-    Cases::asked(CASES).run("inputs", 2, |case| {
-        let mut random = Random::new(case);
-        let kind = *random.pick(&kinds);
-        let alike: Vec<&Seed> = seeds.iter().filter(|seed| seed.kind == kind).collect();
-        let seed = *random.pick(&alike);
-        let folder = Folder::new(&format!("fuzz-inputs-{case}"));
-        write(seed, folder.path());
-        let name = random.pick(&seed.spoiled).clone();
-        spoil_file(&mut random, &folder.path().join(&name), &texts(&alike, &name));
-        let command = random.pick(&seed.commands).clone();
-        let ended = run(folder.path(), &words(&command));
-        match ended.judged() {
-            Ok(()) => Ok(format!("{kind}: exit status {}", ended.code().unwrap_or(-1))),
-            Err(why) => Err(Failure {
-                why: format!("`{name}` spoiled, meshwright {command}\n{why}"),
-                folder: Some(folder.keep()),
-            }),
-        }
+    Cases::asked(CASES).run("inputs", 2, |case| spoiled("inputs", &seeds, case));
+}
+
+/// Spoils a file of one of the seeds, and runs a command that reads it.
+pub(crate) fn spoiled(name: &str, seeds: &[Seed], case: u64) -> Result<String, Failure> {
+    let mut random = Random::new(case);
+    let kind = *random.pick(&kinds(seeds));
+    let alike: Vec<&Seed> = seeds.iter().filter(|seed| seed.kind == kind).collect();
+    let seed = *random.pick(&alike);
+    let folder = Folder::new(&format!("fuzz-{name}-{case}"));
+    write(seed, folder.path());
+    let file = random.pick(&seed.spoiled).clone();
+    spoil_file(&mut random, &folder.path().join(&file), &texts(&alike, &file));
+    let command = random.pick(&seed.commands).clone();
+    let before = listed(folder.path());
+    let ended = run(folder.path(), &words(&command));
+    let judged = ended.judged().and_then(|()| match half_written(folder.path(), &before) {
+        Some(path) if ended.code() != Some(0) => Err(format!("it leaves {path} half written")),
+        _ => Ok(()),
     });
+    match judged {
+        Ok(()) => Ok(format!("{kind}: exit status {}", ended.code().unwrap_or(-1))),
+        Err(why) => {
+            let why = format!("`{file}` spoiled, meshwright {command}\n{why}");
+            Err(Failure { why, folder: Some(folder.keep()) })
+        }
+    }
+}
+
+/// The names in a folder.
+fn listed(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// A new file that no command writes whole: a part of one, or one half of a pair.
+fn half_written(folder: &Path, before: &BTreeSet<String>) -> Option<String> {
+    let now = listed(folder);
+    let is_part = |name: &&String| name.contains(".partial") || name.contains(".tmp") || name.starts_with("written");
+    now.difference(before).find(is_part).cloned()
 }
 
 /// Every kind once, so that each is spoiled as often.
@@ -45,7 +66,7 @@ fn kinds(seeds: &[Seed]) -> Vec<&'static str> {
     kinds
 }
 
-fn write(seed: &Seed, folder: &Path) {
+pub(crate) fn write(seed: &Seed, folder: &Path) {
     for (name, bytes) in &seed.files {
         let path = folder.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -166,6 +166,11 @@ impl Ended {
         self.wall
     }
 
+    /// True if it did not end before it was interrupted.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.is_interrupted
+    }
+
     /// True if it ended by the signal, or with the exit status of the signal.
     pub(crate) fn ended_by(&self, number: i32) -> bool {
         self.status.signal() == Some(number) || self.code() == Some(128 + number)

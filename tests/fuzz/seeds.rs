@@ -26,7 +26,7 @@ pub(crate) struct Seed {
 
 impl Seed {
     /// One file and its commands.
-    fn one(kind: &'static str, name: &str, text: impl Into<Vec<u8>>, commands: &[&str]) -> Seed {
+    pub(crate) fn one(kind: &'static str, name: &str, text: impl Into<Vec<u8>>, commands: &[&str]) -> Seed {
         let files = BTreeMap::from([(name.to_string(), text.into())]);
         let commands = commands.iter().map(|&command| command.to_string()).collect();
         Seed { kind, files, spoiled: vec![name.into()], commands }
@@ -44,7 +44,7 @@ pub(crate) fn words(command: &str) -> Vec<String> {
 }
 
 /// Output of a command without fault.
-fn answer(folder: &Path, command: &str) -> String {
+pub(crate) fn answer(folder: &Path, command: &str) -> String {
     let ended = run(folder, &words(command));
     assert_eq!(ended.code(), Some(0), "meshwright {command}\n{}", ended.stderr);
     ended.stdout
@@ -240,7 +240,7 @@ fn trainings(folder: &Path) -> Vec<Seed> {
 }
 
 /// The files below a folder by their paths from `root`.
-fn read_below(root: &Path, below: &str, files: &mut BTreeMap<String, Vec<u8>>) {
+pub(crate) fn read_below(root: &Path, below: &str, files: &mut BTreeMap<String, Vec<u8>>) {
     for entry in fs::read_dir(root.join(below)).unwrap().flatten() {
         let name = format!("{below}/{}", entry.file_name().to_str().unwrap());
         if entry.path().is_dir() {

@@ -32,7 +32,8 @@ fn escaped(text: &str, is_special: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-fn is_special(character: char) -> bool {
+/// True for control characters, line separators and overrides of direction.
+pub fn is_special(character: char) -> bool {
     character.is_control() || HIDDEN.iter().any(|range| range.contains(&character))
 }
 

@@ -1,5 +1,7 @@
 //! HTML pages that load no external resource.
 
+use support::one_line::one_line;
+
 const SHELL: &str = include_str!("html/shell.html");
 
 /// A page: its title as plain text, its style as CSS, and its body as HTML.
@@ -25,9 +27,9 @@ pub fn filled(text: &str, parts: &[(&str, &str)]) -> String {
     whole + rest
 }
 
-/// Text with the special characters of HTML and SVG escaped.
+/// Text with the special characters of HTML and SVG escaped, and on one line: XML has no control characters.
 pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    one_line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
