@@ -1,5 +1,8 @@
 //! Tokenisation, from text to a run: ids are those that the Python library gave, in every kind of file.
 
+#[path = "tokenize/bounded.rs"]
+mod bounded;
+
 use meshwright::tokenize::{Done, Error, Tokenize, tokenize};
 use runtime::data::tokens::{TokenData, TokenFile};
 use serde_json::{Value, json};
@@ -158,8 +161,8 @@ fn who_stops_a_tokenisation_keeps_what_was_there() {
     let order = Tokenize { inputs: &inputs, tokenizer: &tokenizer, out: &out, append_eos: None, text_key: "text" };
     let mut seen = Vec::new();
     let stopped = tokenize(&order, &mut |done| {
-        seen.push(done);
-        false
+        seen.extend((done.documents > 0).then_some(done));
+        done.documents == 0
     });
     assert!(matches!(stopped, Err(Error::Stopped)));
     assert_eq!(seen, [Done { bytes: 4, all_bytes: 4, documents: 1, tokens: seen[0].tokens }]);

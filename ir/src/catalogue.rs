@@ -396,9 +396,9 @@ catalogue! {
         "let ids = [1, 2, 60_000]; // of a vocabulary of 512";
         "Train with the model of the tokenizer that wrote the data, or tokenise the text again.";
     713 DocumentUnreadable "document is no text":
-        "A line is not a JSON object with a text under the key that `--text-key` names, a file is not UTF-8, or the tokenizer refuses a text. The message names file and line. No file is written.";
+        "A line is not a JSON object with a text under the key that `--text-key` names, a file is not UTF-8, or the tokenizer refuses a text. A line above 128 MiB and a stretch of 4 MiB in which no word surely ends are refused too: memory is bounded. The message names file and line. No file is written.";
         "{\"body\": \"a text under another key\"}";
-        "Correct the line, name the key with --text-key, or leave the file out.";
+        "Correct or split the line, name the key with --text-key, or leave the file out.";
     714 TokenizerUnreadable "unreadable tokenizer":
         "The file is not a `tokenizer.json` as the library `tokenizers` writes it, or is of a kind that this version does not know.";
         "{\"model\": {\"type\": \"SentencePiece\"}}";

@@ -12,7 +12,7 @@ use tokenize::{Tokenize as Request, Tokenized, tokenize};
 ///
 /// Text files and folders are read, one document a file, and JSON lines (.jsonl, .ndjson), one document a line. Each may be
 /// compressed (.gz, .zst); .json.gz and .json.zst have JSON lines too. In folders, hidden, binary and empty files are left out. A
-/// tokenizer adds nothing to a document and cuts nothing off; all cores work on it. PREFIX.bin and PREFIX.idx are Megatron's
+/// tokenizer adds nothing to a document and cuts nothing off; all cores work on it, in memory that no length of a document raises. PREFIX.bin and PREFIX.idx are Megatron's
 /// form, and PREFIX.json says what they are of. The files appear when they are complete.
 #[derive(Args)]
 #[command(after_help = "\

@@ -1,115 +1,125 @@
-//! Documents of files, in batches that are encoded together.
+//! Documents of files in pieces, and pieces in batches that are encoded together.
 
+use super::encoder::Encoder;
 use super::error::Error;
 use super::json_line::text_of;
 use super::packed::open;
+use super::pieces::{Piece, Pieces};
 use super::sources::{Documents, Source, unreadable};
-use std::io::{self, BufRead, Read};
+use super::text_stream::TextStream;
+use std::io::{BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most bytes of a document. Its tokens are in memory while it is encoded.
-const MOST_BYTES: u64 = 1 << 30;
+/// The most bytes of a line of JSON. It is in memory as it is written, and as its text.
+const MOST_LINE: u64 = 1 << 27;
 
-/// The bytes and the documents at which a batch is full.
+/// The memory of a line that is kept for the next ones.
+const KEPT: usize = 1 << 20;
+
+/// The bytes and the pieces at which a batch is full.
 const BATCH: (usize, usize) = (4 << 20, 4096);
 
-/// A document.
-pub(crate) struct Document {
-    pub(crate) text: String,
-    /// The number of its file.
-    pub(crate) source: usize,
-    /// The line that it begins in, from 1.
-    pub(crate) line: u64,
+/// Pieces that are encoded together, and the bytes of files that were read up to their end.
+pub(crate) struct Batch {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) bytes_read: u64,
 }
 
-/// Documents that are encoded together, and the bytes of files that were read up to their end.
-pub(crate) type Batch = (Vec<Document>, u64);
-
-/// Reads the documents of all files, and gives them in batches. `give` returns false to end.
-pub(crate) fn read(
-    sources: &[Source],
-    key: &str,
-    bytes_read: &Arc<AtomicU64>,
-    give: &mut dyn FnMut(Batch) -> bool,
-) -> Result<(), Error> {
-    let (mut batch, mut bytes) = (Vec::new(), 0);
-    let so_far = || bytes_read.load(Ordering::Relaxed);
-    let mut put = |document: Document| {
-        bytes += document.text.len();
-        batch.push(document);
-        if bytes < BATCH.0 && batch.len() < BATCH.1 {
-            return true;
-        }
-        bytes = 0;
-        give((std::mem::take(&mut batch), so_far()))
-    };
-    for (number, source) in sources.iter().enumerate() {
-        let file = open(&source.path, source.packing, bytes_read).map_err(|why| unreadable(&source.path, why))?;
-        let is_over = match source.documents {
-            Documents::Whole => !whole(file, (number, source), &mut put)?,
-            Documents::Lines => !lines(file, (number, source), key, &mut put)?,
-        };
-        if is_over {
-            return Ok(());
-        }
-    }
-    if !batch.is_empty() {
-        give((batch, so_far()));
-    }
-    Ok(())
+/// A reader of files, which gives their documents in batches. `give` returns false to end.
+pub(crate) struct Reader<'a> {
+    encoder: &'a Encoder,
+    key: &'a str,
+    give: &'a mut dyn FnMut(Batch) -> bool,
+    bytes_read: Arc<AtomicU64>,
+    batch: Vec<Piece>,
+    /// The bytes of the batch.
+    bytes: usize,
 }
 
-/// Gives a file as one document.
-fn whole(
-    file: Box<dyn BufRead>,
-    (number, source): (usize, &Source),
-    put: &mut dyn FnMut(Document) -> bool,
-) -> Result<bool, Error> {
-    let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|why| unreadable(&source.path, why))?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(too_large(source));
+impl<'a> Reader<'a> {
+    /// A reader of documents, of which those in JSON lines are under a key.
+    pub(crate) fn new(encoder: &'a Encoder, key: &'a str, give: &'a mut dyn FnMut(Batch) -> bool) -> Reader<'a> {
+        Reader { encoder, key, give, bytes_read: Arc::default(), batch: Vec::new(), bytes: 0 }
     }
-    let text = String::from_utf8(bytes).map_err(|why| {
-        let valid = &why.as_bytes()[..why.utf8_error().valid_up_to()];
-        let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count() as u64;
-        Error::Line { path: source.path.clone(), line, why: "the text is not UTF-8".into() }
-    })?;
-    Ok(put(Document { text, source: number, line: 1 }))
-}
 
-/// Gives the text of each line that has one.
-fn lines(
-    mut file: Box<dyn BufRead>,
-    (number, source): (usize, &Source),
-    key: &str,
-    put: &mut dyn FnMut(Document) -> bool,
-) -> Result<bool, Error> {
-    let mut bytes = Vec::new();
-    for line in 1.. {
-        bytes.clear();
-        let mut limited = (&mut file).take(MOST_BYTES + 1);
-        limited.read_until(b'\n', &mut bytes).map_err(|why| unreadable(&source.path, why))?;
-        if bytes.is_empty() {
-            break;
+    /// Reads all files.
+    ///
+    /// # Errors
+    /// A file cannot be read, or a document is no text or too long.
+    pub(crate) fn read(mut self, sources: &[Source]) -> Result<(), Error> {
+        for (number, source) in sources.iter().enumerate() {
+            let file = open(&source.path, source.packing, &self.bytes_read);
+            let file = file.map_err(|why| unreadable(&source.path, why))?;
+            let goes_on = match source.documents {
+                Documents::Whole => self.whole(file, number, source)?,
+                Documents::Lines => self.lines(file, number, source)?,
+            };
+            if !goes_on {
+                return Ok(());
+            }
         }
-        if bytes.len() as u64 > MOST_BYTES {
-            return Err(too_large(source));
-        }
-        let object = bytes.trim_ascii();
-        if object.is_empty() {
-            continue;
-        }
-        let text = text_of(object, key).map_err(|why| Error::Line { path: source.path.clone(), line, why })?;
-        if !put(Document { text, source: number, line }) {
-            return Ok(false);
+        self.hand_over();
+        Ok(())
+    }
+
+    /// Reads a file that is one document.
+    fn whole(&mut self, file: Box<dyn BufRead>, number: usize, source: &Source) -> Result<bool, Error> {
+        let (mut stream, mut document) = (TextStream::new(file, source), Pieces::of_file(number));
+        loop {
+            let is_over = stream.read(&mut document.text)?;
+            let pieces = document.take(self.encoder, source, is_over)?;
+            if !self.put(pieces) {
+                return Ok(false);
+            }
+            if is_over {
+                return Ok(true);
+            }
         }
     }
-    Ok(true)
-}
 
-fn too_large(source: &Source) -> Error {
-    let why = format!("a document is larger than {} MiB: split it, or write JSON lines", MOST_BYTES >> 20);
-    unreadable(&source.path, io::Error::new(io::ErrorKind::FileTooLarge, why))
+    /// Reads the text of each line that has one.
+    fn lines(&mut self, mut file: Box<dyn BufRead>, number: usize, source: &Source) -> Result<bool, Error> {
+        let mut bytes = Vec::new();
+        for line in 1.. {
+            bytes.clear();
+            bytes.shrink_to(KEPT);
+            let mut limited = (&mut file).take(MOST_LINE + 1);
+            limited.read_until(b'\n', &mut bytes).map_err(|why| unreadable(&source.path, why))?;
+            if bytes.is_empty() {
+                break;
+            }
+            if bytes.len() as u64 > MOST_LINE {
+                let why = format!("the line has more than {} MiB", MOST_LINE >> 20);
+                return Err(Error::TooLong { path: source.path.clone(), line, why });
+            }
+            let object = bytes.trim_ascii();
+            if object.is_empty() {
+                continue;
+            }
+            let text = text_of(object, self.key).map_err(|why| Error::Line { path: source.path.clone(), line, why })?;
+            let pieces = Pieces::of_line(text, number, line).take(self.encoder, source, true)?;
+            if !self.put(pieces) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds pieces to the batch. Returns false to end.
+    fn put(&mut self, pieces: Vec<Piece>) -> bool {
+        pieces.into_iter().all(|piece| {
+            self.bytes += piece.text.len();
+            self.batch.push(piece);
+            (self.bytes < BATCH.0 && self.batch.len() < BATCH.1) || self.hand_over()
+        })
+    }
+
+    /// Gives the batch, if it has any piece. Returns false to end.
+    fn hand_over(&mut self) -> bool {
+        self.bytes = 0;
+        let pieces = std::mem::take(&mut self.batch);
+        let bytes_read = self.bytes_read.load(Ordering::Relaxed);
+        pieces.is_empty() || (self.give)(Batch { pieces, bytes_read })
+    }
 }

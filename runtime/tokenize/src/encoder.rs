@@ -1,12 +1,14 @@
-//! A tokenizer as the hub has it, for whole documents.
+//! A tokenizer as the hub has it, for whole texts and for pieces of documents.
 
-use super::documents::Document;
+use super::cuts::Cuts;
 use super::error::Error;
+use super::normal::changed;
+use super::pieces::Piece;
 use super::sources::Source;
 use runtime::data::tokens::TokenizerRecord;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use support::files;
+use support::{files, parallel};
 use tokenizers::Tokenizer;
 
 /// No tokenizer is larger: those of 256k tokens have some 30 MiB.
@@ -91,7 +93,7 @@ impl TextCodec {
 }
 
 /// Runs the library of tokenizers, which panics where a file states what its parts do not do.
-fn caught<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+pub(crate) fn caught<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result.map_err(|why| why.to_string()),
         Err(panic) => {
@@ -101,9 +103,21 @@ fn caught<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     }
 }
 
-/// A tokenizer for whole documents.
+/// Longer pieces are encoded one after the other, so that all cores do not take the memory of long ones at once.
+const LONG: usize = 1 << 19;
+
+/// The most bytes that a long piece may become when it is normalised: a character may become eighteen. The library takes its memory for
+/// these.
+const MOST_NORMALISED: usize = 1 << 23;
+
+/// Bytes that are normalised at a time to count them.
+const COUNTED: usize = 1 << 16;
+
+/// A tokenizer for pieces of documents.
 pub(crate) struct Encoder {
     codec: TextCodec,
+    /// None if a part of the tokenizer is not understood: then no document is cut.
+    cuts: Option<Cuts>,
     /// The token that ends each document.
     pub(crate) end: Option<u32>,
 }
@@ -113,7 +127,8 @@ impl Encoder {
     pub(crate) fn open(path: &Path, end: Option<&str>) -> Result<Encoder, Error> {
         let codec = TextCodec::open(path)?;
         let end = end.map(|token| codec.id(token)).transpose()?;
-        Ok(Encoder { codec, end })
+        let cuts = Cuts::of(&codec.tokenizer);
+        Ok(Encoder { codec, cuts, end })
     }
 
     pub(crate) fn record(&self) -> TokenizerRecord {
@@ -121,22 +136,56 @@ impl Encoder {
         TokenizerRecord { path: path.clone(), crc32: format!("{crc32:08x}"), vocabulary: *vocabulary }
     }
 
-    /// The ids of each document, without the token at its end. All cores work on them.
-    pub(crate) fn encode(&self, documents: &[Document], sources: &[Source]) -> Result<Vec<Vec<u32>>, Error> {
-        let texts = documents.iter().map(|document| document.text.as_str()).collect();
-        match caught(|| self.codec.tokenizer.encode_batch_fast::<&str>(texts, false)) {
-            Ok(encodings) => Ok(encodings.into_iter().map(|encoding| encoding.get_ids().to_vec()).collect()),
-            Err(_) => documents.iter().map(|document| self.encode_one(document, sources)).collect(),
-        }
+    /// The first place from a byte on at which a text may be cut: see [`Cuts::find`].
+    pub(crate) fn cut(&self, text: &str, from: usize, is_whole: bool) -> Option<usize> {
+        self.cuts.as_ref()?.find(&self.codec.tokenizer, text, from, is_whole)
     }
 
-    /// The ids of a document, or an error with its place.
-    fn encode_one(&self, document: &Document, sources: &[Source]) -> Result<Vec<u32>, Error> {
-        let encoding = caught(|| self.codec.tokenizer.encode_fast(document.text.as_str(), false));
-        encoding.map(|encoding| encoding.get_ids().to_vec()).map_err(|why| {
-            let path = sources[document.source].path.clone();
-            Error::Line { path, line: document.line, why: format!("the tokenizer refuses the text: {why}") }
-        })
+    /// The ids of each piece, without those of the text before it and without the token at its end. All cores work on them.
+    pub(crate) fn encode(&self, pieces: &[Piece], sources: &[Source]) -> Result<Vec<Vec<u32>>, Error> {
+        let is_long = |piece: &Piece| piece.text.len() > LONG;
+        let short = parallel::each(pieces, |piece| (!is_long(piece)).then(|| self.ids(piece, sources)));
+        let ids = short.into_iter().zip(pieces);
+        let long = |piece| self.check_long(piece, sources).and_then(|()| self.ids(piece, sources));
+        ids.map(|(ids, piece)| ids.unwrap_or_else(|| long(piece))).collect()
+    }
+
+    /// Checks that a long piece stays bounded when it is normalised.
+    fn check_long(&self, piece: &Piece, sources: &[Source]) -> Result<(), Error> {
+        let Some(normalizer) = self.codec.tokenizer.get_normalizer() else { return Ok(()) };
+        let (mut rest, mut bytes) = (piece.text.as_str(), 0);
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(rest.floor_char_boundary(COUNTED));
+            bytes += caught(|| Ok(changed(normalizer, part))).ok().flatten().map_or(0, |text| text.len());
+            rest = after;
+        }
+        if bytes <= MOST_NORMALISED {
+            return Ok(());
+        }
+        let (path, line) = (sources[piece.source].path.clone(), piece.line);
+        let most = MOST_NORMALISED >> 20;
+        let why =
+            format!("text without a place to cut at becomes {} MiB when it is normalised, above {most}", bytes >> 20);
+        Err(Error::TooLong { path, line, why })
+    }
+
+    /// The ids of a piece, or an error with its place.
+    fn ids(&self, piece: &Piece, sources: &[Source]) -> Result<Vec<u32>, Error> {
+        let ids =
+            |text: &str| caught(|| self.codec.tokenizer.encode_fast(text, false).map(|all| all.get_ids().to_vec()));
+        let refused = |why: String| {
+            let path = sources[piece.source].path.clone();
+            Error::Line { path, line: piece.line, why: format!("the tokenizer refuses the text: {why}") }
+        };
+        let mut all = ids(&piece.text).map_err(refused)?;
+        if piece.before > 0 {
+            let before = ids(&piece.text[..piece.before]).map_err(refused)?;
+            if !all.starts_with(&before) {
+                return Err(refused("it reads a part of it in another way than the whole".into()));
+            }
+            all.drain(..before.len());
+        }
+        Ok(all)
     }
 }
 

@@ -22,6 +22,16 @@ pub enum Error {
         /// The fault.
         why: String,
     },
+    /// A document is too long to be read in bounded memory.
+    #[error("{}:{line}: {why}", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line in which the part begins that is too long, from 1.
+        line: u64,
+        /// The excess.
+        why: String,
+    },
     /// A tokenizer is not understood.
     #[error("{} is no tokenizer: {why}", path.display())]
     Tokenizer {
@@ -57,7 +67,7 @@ impl Coded for Error {
     fn code(&self) -> Option<Code> {
         match self {
             Error::Data(error) => error.code(),
-            Error::Line { .. } => Some(Code::DocumentUnreadable),
+            Error::Line { .. } | Error::TooLong { .. } => Some(Code::DocumentUnreadable),
             Error::Tokenizer { .. } => Some(Code::TokenizerUnreadable),
             Error::Unwritable { .. } => Some(Code::FileUnreadable),
             Error::End { .. } => Some(Code::BadOption),
@@ -69,6 +79,7 @@ impl Coded for Error {
         let help = match self {
             Error::Data(error) => return error.help(),
             Error::Line { .. } => "correct the line, name the key with --text-key, or leave the file out",
+            Error::TooLong { .. } => "split the document, by spaces or line ends if it has none, or leave it out",
             Error::Tokenizer { .. } => "name the tokenizer.json of a model, or its folder",
             Error::End { .. } => "name a token as tokenizer.json has it, such as '<|endoftext|>', or its id",
             Error::Unwritable { .. } => "check the folder of --out and its free space",

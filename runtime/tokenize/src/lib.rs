@@ -1,7 +1,8 @@
 //! Text to files of tokens: `PREFIX.bin` and `PREFIX.idx` in Megatron's form, and `PREFIX.json`, which says what they are of.
 //!
-//! [`tokenize()`] reads text files and JSON lines, compressed or not, on a thread of its own, and encodes batches of documents on
-//! all cores. The files get their names when all of them are complete. [`TextCodec`] goes from text to ids and back.
+//! [`tokenize()`] reads text files and JSON lines, compressed or not, on a thread of its own, and encodes batches of pieces on all cores.
+//! Long documents are cut where the tokenizer treats both sides apart (`cuts`), so that memory depends on no document's length. The files
+//! get their names when all of them are complete. [`TextCodec`] goes from text to ids and back.
 //!
 //! ```
 //! use meshwright_tokenize::text_of;
@@ -10,13 +11,23 @@
 //! assert!(text_of(b"{}", "text").unwrap_err().contains("no key `text`"));
 //! ```
 
+mod added;
+mod cuts;
 mod documents;
 mod encoder;
 mod error;
+mod joints;
 mod json_line;
+mod lookahead;
+mod model;
+mod normal;
 mod packed;
+mod pieces;
 mod request;
 mod sources;
+mod text_stream;
+mod words;
+mod work;
 
 pub use encoder::TextCodec;
 pub use error::Error;

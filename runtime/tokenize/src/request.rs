@@ -1,23 +1,15 @@
 //! Tokenisation of files, from the request to the files that it writes.
 
-use super::documents::{Batch, read};
-use super::encoder::Encoder;
 use super::error::Error;
-use super::sources::{Source, find};
+use super::sources::Source;
+use super::work::{Delivery, Encoded, Opened, Work, WorkOrder};
 use runtime::data::DataError;
 use runtime::data::tokens::write::TokenWriter;
 use runtime::data::tokens::{SCHEMA, TokenizerRecord};
 use serde::Serialize;
 use std::io::{self, Write};
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
 use support::files;
-
-/// Batches that are read ahead.
-const AHEAD: usize = 2;
 
 /// A request to tokenise text.
 #[derive(Clone, Debug)]
@@ -85,13 +77,20 @@ pub struct SourceRecord {
     pub tokens: u64,
 }
 
-/// Tokenises text. `progress` is called after each batch, and returns false to stop.
+/// Tokenises text. `progress` is called after each batch and several times a second, and returns false to stop.
 ///
 /// # Errors
 /// Then no file has been written: all of them get their names when they are complete.
 pub fn tokenize(request: &Tokenize<'_>, progress: &mut dyn FnMut(Done) -> bool) -> Result<Tokenized, Error> {
-    let encoder = Encoder::open(request.tokenizer, request.append_eos)?;
-    let sources = find(request.inputs)?;
+    let mut work = Work::begin(WorkOrder {
+        inputs: request.inputs.to_vec(),
+        tokenizer: request.tokenizer.to_path_buf(),
+        end: request.append_eos.map(str::to_string),
+        key: request.text_key.to_string(),
+    });
+    let Some(Delivery::Opened(opened)) = work.next(&mut || progress(Done::default()))? else {
+        return Err(Error::Stopped);
+    };
     let paths = ["bin", "idx", "json"].map(|end| {
         let mut name = request.out.as_os_str().to_os_string();
         name.push(format!(".{end}"));
@@ -104,8 +103,8 @@ pub fn tokenize(request: &Tokenize<'_>, progress: &mut dyn FnMut(Done) -> bool) 
     let written = files::replace(json, |json| {
         files::replace(idx, |idx| {
             files::replace(bin, |ids| {
-                let mut record = Tokenized::new(&encoder, &sources, paths.clone());
-                let done = encode_all(&encoder, &sources, request.text_key, &mut record, (ids, idx), progress)
+                let mut record = Tokenized::new(&opened, paths.clone());
+                let done = write_all(&mut work, &mut record, (ids, idx), progress)
                     .and_then(|()| check_any(&record))
                     .and_then(|()| write_record(json, &record).map_err(|source| unwritable(&paths[2], source)));
                 let is_whole = done.is_ok();
@@ -138,76 +137,95 @@ fn write_record(json: &mut impl Write, record: &Tokenized) -> io::Result<()> {
 
 impl Tokenized {
     /// A record of no documents.
-    fn new(encoder: &Encoder, sources: &[Source], files: [PathBuf; 3]) -> Tokenized {
+    fn new(opened: &Opened, files: [PathBuf; 3]) -> Tokenized {
         let source = |source: &Source| {
             let Source { path, bytes, .. } = source;
             SourceRecord { path: path.clone(), bytes: *bytes, documents: 0, tokens: 0 }
         };
         Tokenized {
             schema: SCHEMA,
-            tokenizer: encoder.record(),
-            eos: encoder.end,
+            tokenizer: opened.tokenizer.clone(),
+            eos: opened.end,
             documents: 0,
             empty: 0,
             tokens: 0,
             bytes: 0,
             largest: 0,
-            sources: sources.iter().map(source).collect(),
+            sources: opened.sources.iter().map(source).collect(),
             files,
         }
     }
 }
 
-/// Reads on a thread of its own, encodes on all cores, and writes in order.
-fn encode_all(
-    encoder: &Encoder,
-    sources: &[Source],
-    key: &str,
+/// Writes what the work gives, in its order.
+fn write_all(
+    work: &mut Work,
     record: &mut Tokenized,
     (ids, index): (&mut impl Write, &mut impl Write),
     progress: &mut dyn FnMut(Done) -> bool,
 ) -> Result<(), Error> {
-    let (give, take) = sync_channel(AHEAD);
-    let mut writer = TokenWriter::new(ids, record.tokenizer.vocabulary);
-    thread::scope(|scope| {
-        let reader = scope.spawn(move || read(sources, key, &Arc::default(), &mut |batch| give.send(batch).is_ok()));
-        // The receiver is gone when this returns, and so the reader ends.
-        let written = write_batches(encoder, sources, record, &mut writer, take, progress);
-        let read = reader.join().unwrap_or_else(|panic| resume_unwind(panic));
-        written.and(read)
-    })?;
-    writer.finish(index).map_err(|source| unwritable(&record.files[0], source))
-}
-
-fn write_batches<W: Write>(
-    encoder: &Encoder,
-    sources: &[Source],
-    record: &mut Tokenized,
-    writer: &mut TokenWriter<W>,
-    take: Receiver<Batch>,
-    progress: &mut dyn FnMut(Done) -> bool,
-) -> Result<(), Error> {
-    let all_bytes = sources.iter().map(|source| source.bytes).sum();
-    for (batch, bytes) in take {
-        for (document, mut ids) in batch.iter().zip(encoder.encode(&batch, sources)?) {
-            if ids.is_empty() {
-                record.empty += 1;
-                continue;
+    let mut output = Output { writer: TokenWriter::new(ids, record.tokenizer.vocabulary), document: Size::default() };
+    let mut done = Done { all_bytes: record.sources.iter().map(|source| source.bytes).sum(), ..Done::default() };
+    while let Some(delivery) = work.next(&mut || progress(done))? {
+        if let Delivery::Encoded(batch) = delivery {
+            done.bytes = batch.bytes_read;
+            output.write(batch, record).map_err(|source| unwritable(&record.files[0], source))?;
+            (done.documents, done.tokens) = (record.documents, record.tokens);
+            if !progress(done) {
+                return Err(Error::Stopped);
             }
-            ids.extend(encoder.end);
-            writer.document(&ids).map_err(|source| unwritable(&record.files[0], source))?;
-            record.largest = record.largest.max(ids.iter().copied().max().unwrap_or(0));
-            record.bytes += document.text.len() as u64;
-            let source = &mut record.sources[document.source];
-            source.documents += 1;
-            source.tokens += ids.len() as u64;
-        }
-        (record.documents, record.tokens) = writer.counts();
-        if !progress(Done { bytes, all_bytes, documents: record.documents, tokens: record.tokens }) {
-            return Err(Error::Stopped);
         }
     }
-    Ok(())
+    output.writer.finish(index).map_err(|source| unwritable(&record.files[0], source))
+}
+
+/// The size of the document that is being written.
+#[derive(Default)]
+struct Size {
+    ids: u64,
+    bytes: u64,
+}
+
+/// The file of ids.
+struct Output<W: Write> {
+    writer: TokenWriter<W>,
+    document: Size,
+}
+
+impl<W: Write> Output<W> {
+    fn write(&mut self, batch: Encoded, record: &mut Tokenized) -> io::Result<()> {
+        for piece in batch.pieces {
+            self.writer.ids(&piece.ids)?;
+            record.largest = record.largest.max(piece.ids.iter().copied().max().unwrap_or(0));
+            self.document.ids += piece.ids.len() as u64;
+            self.document.bytes += piece.bytes as u64;
+            if piece.is_last {
+                self.end(piece.source, record)?;
+            }
+        }
+        (record.documents, record.tokens) = self.writer.counts();
+        Ok(())
+    }
+
+    /// Ends a document. One without ids is left out.
+    fn end(&mut self, source: usize, record: &mut Tokenized) -> io::Result<()> {
+        let Size { mut ids, bytes } = std::mem::take(&mut self.document);
+        if ids == 0 {
+            record.empty += 1;
+            return Ok(());
+        }
+        if let Some(end) = record.eos {
+            self.writer.ids(&[end])?;
+            record.largest = record.largest.max(end);
+            ids += 1;
+        }
+        self.writer.end()?;
+        record.bytes += bytes;
+        let source = &mut record.sources[source];
+        source.documents += 1;
+        source.tokens += ids;
+        Ok(())
+    }
 }
 
 fn unwritable(path: &Path, source: io::Error) -> Error {

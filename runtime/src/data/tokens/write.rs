@@ -11,14 +11,17 @@ pub struct TokenWriter<W: Write> {
     ids: BufWriter<W>,
     vocabulary: u64,
     lengths: Vec<u32>,
+    /// Ids of documents that have ended.
     tokens: u64,
+    /// Ids of the document that has not.
+    under_way: u64,
 }
 
 impl<W: Write> TokenWriter<W> {
     /// A writer of ids below `vocabulary`.
     pub fn new(ids: W, vocabulary: u64) -> TokenWriter<W> {
         let ids = BufWriter::with_capacity(1 << 20, ids);
-        TokenWriter { ids, vocabulary, lengths: Vec::new(), tokens: 0 }
+        TokenWriter { ids, vocabulary, lengths: Vec::new(), tokens: 0, under_way: 0 }
     }
 
     /// Adds a document.
@@ -26,9 +29,15 @@ impl<W: Write> TokenWriter<W> {
     /// # Errors
     /// The system refuses, an id is not below the vocabulary, or the document has more than 2 G ids.
     pub fn document(&mut self, ids: &[u32]) -> io::Result<()> {
-        // Megatron reads lengths with a sign.
-        let length =
-            i32::try_from(ids.len()).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?.cast_unsigned();
+        self.ids(ids)?;
+        self.end()
+    }
+
+    /// Adds ids to the document under way.
+    ///
+    /// # Errors
+    /// The system refuses, an id is not below the vocabulary, or the document has more than 2 G ids.
+    pub fn ids(&mut self, ids: &[u32]) -> io::Result<()> {
         let is_narrow = self.is_narrow();
         for &id in ids {
             if u64::from(id) >= self.vocabulary {
@@ -40,9 +49,25 @@ impl<W: Write> TokenWriter<W> {
                 false => self.ids.write_all(&id.to_le_bytes())?,
             }
         }
+        self.under_way += ids.len() as u64;
+        self.length().map(drop)
+    }
+
+    /// Ends the document under way.
+    ///
+    /// # Errors
+    /// The document has more than 2 G ids.
+    pub fn end(&mut self) -> io::Result<()> {
+        let length = self.length()?;
         self.lengths.push(length);
-        self.tokens += u64::from(length);
+        self.tokens += std::mem::take(&mut self.under_way);
         Ok(())
+    }
+
+    /// The ids of the document under way. Megatron reads lengths with a sign.
+    fn length(&self) -> io::Result<u32> {
+        let length = i32::try_from(self.under_way).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        Ok(length.cast_unsigned())
     }
 
     fn is_narrow(&self) -> bool {
