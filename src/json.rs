@@ -1,7 +1,7 @@
 //! Reports as JSON.
 
 use crate::error::Error;
-use support::one_line::is_special;
+use support::one_line::in_json;
 
 /// The JSON text of a report, as `--format json` prints it; ends in a newline.
 ///
@@ -15,26 +15,7 @@ use support::one_line::is_special;
 /// The report cannot be written as JSON, which is an internal error.
 pub fn json(report: &impl serde::Serialize) -> Result<String, Error> {
     let text = serde_json::to_string_pretty(report).map_err(|why| Error::fault("json", why))?;
-    Ok(escaped(text) + "\n")
-}
-
-/// Text of JSON in which characters that steer a terminal are escapes. JSON has such characters in its strings alone, and itself escapes
-/// those below a blank.
-fn escaped(text: String) -> String {
-    match text.chars().any(is_hidden) {
-        false => text,
-        true => text.chars().fold(String::new(), |mut escaped, character| {
-            match is_hidden(character) {
-                true => escaped.push_str(&format!("\\u{:04x}", u32::from(character))),
-                false => escaped.push(character),
-            }
-            escaped
-        }),
-    }
-}
-
-fn is_hidden(character: char) -> bool {
-    character != '\n' && is_special(character)
+    Ok(in_json(&text).into_owned() + "\n")
 }
 
 #[cfg(test)]

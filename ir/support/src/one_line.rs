@@ -18,6 +18,23 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |character| is_special(character) && !matches!(character, '\n' | '\t'))
 }
 
+/// Text of JSON in which such characters are escapes of JSON, so that it means the same. They are in its strings alone, and JSON itself
+/// escapes those below a blank there.
+pub fn in_json(text: &str) -> Cow<'_, str> {
+    let is_special = |character: char| character != '\n' && is_special(character);
+    if !text.chars().any(is_special) {
+        return Cow::Borrowed(text);
+    }
+    let mut json = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        match is_special(character) {
+            true => json.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => json.push(character),
+        }
+    }
+    Cow::Owned(json)
+}
+
 fn escaped(text: &str, is_special: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.chars().any(&is_special) {
         return Cow::Borrowed(text);
@@ -32,8 +49,7 @@ fn escaped(text: &str, is_special: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// True for control characters, line separators and overrides of direction.
-pub fn is_special(character: char) -> bool {
+fn is_special(character: char) -> bool {
     character.is_control() || HIDDEN.iter().any(|range| range.contains(&character))
 }
 

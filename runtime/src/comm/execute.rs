@@ -425,8 +425,8 @@ impl Move {
         let Scratch { block, wide, .. } = scratch;
         block.resize(wide.len() * format.bytes(), 0);
         let to = View { offset: 0, strides: &self.to_strides };
-        // SAFETY: by the caller's contract.
         match format.bytes() {
+            // SAFETY: by the caller's contract.
             1 => copy_strided(unsafe { arena.elements(source) }, self.from(), block, to, &self.sizes),
             _ => {
                 let (pairs, _) = block.as_chunks_mut::<2>();

@@ -397,8 +397,8 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
             request.filled = filled.or(request.filled);
             if let (Half::Pull, Some(courier), Some(crossing)) = (half, &fabric.courier, &plan.crossing) {
                 let own = peer(member.place);
-                // SAFETY: the own piece of a result changes only when this member begins another exchange with it.
                 let results = (own.memory, own.results);
+                // SAFETY: the own piece of a result changes only when this member begins another exchange with it.
                 unsafe { member.send(courier, (&plan.exchange, crossing), Half::Gather, (number, targets), results) };
                 member.has_pulled();
             }

@@ -110,8 +110,8 @@ impl Buffers {
     pub(super) unsafe fn empty(&mut self, arena: &Arena, results: &[Span], how: Access, par: Par) {
         let Buffers { results: buffers, sum, .. } = self;
         for (buffer, &span) in buffers.iter().zip(results).filter(|(buffer, _)| buffer.is_used) {
-            // SAFETY: by the caller's contract.
             match (narrow(span.dtype), how.adds_after) {
+                // SAFETY: by the caller's contract.
                 (None, _) => add_assign(unsafe { arena.elements_mut(span) }, &buffer.data, par),
                 // SAFETY: as above.
                 (Some(_), true) => unsafe { add_narrow(arena, span, &buffer.data, sum, par) },
@@ -245,9 +245,10 @@ impl<'a> Call<'a> {
         let (mut places, mut made) = (self.results.iter(), std::mem::take(&mut self.made).iter_mut());
         std::array::from_fn(|_| match (places.next(), made.next()) {
             (Some(_), Some(buffer)) if buffer.is_used => FloatsMut::Wide(&mut buffer.data),
-            // SAFETY: as in `out`.
             (Some(&place), _) => match narrow(place.dtype) {
+                // SAFETY: as in `out`.
                 Some(format) => FloatsMut::Narrow(format, unsafe { self.arena.bytes_mut(place) }),
+                // SAFETY: as in `out`.
                 None => FloatsMut::Wide(unsafe { self.arena.elements_mut(place) }),
             },
             (None, _) => FloatsMut::Wide(&mut []),

@@ -169,9 +169,10 @@ impl ProductGroup {
         }
         let factor = |at: usize| {
             let span = operands[factors[at]];
-            // SAFETY: nobody writes it now.
             match host::narrow(span.dtype) {
+                // SAFETY: nobody writes it now.
                 Some(format) => Floats::Narrow(format, unsafe { arena.bytes(span) }),
+                // SAFETY: nobody writes it now.
                 None => Floats::Wide(unsafe { arena.elements(span) }),
             }
         };
@@ -345,13 +346,16 @@ impl At<'_> {
                 Read::Repeated(of, period) => rest.operands[of].part(first % period, len),
             };
             let room = &mut wide.next().expect("an op has at most two operands")[..len];
-            // SAFETY: nobody else writes these elements now, and this run not before it has read them.
+            // Nobody else writes these elements now, and this run not before it has read them.
             match (span.dtype, host::narrow(span.dtype)) {
+                // SAFETY: as above.
                 (_, Some(format)) => widen(format, unsafe { rest.arena.bytes(span) }, room, Par(1)),
                 (DType::I32, _) => {
+                    // SAFETY: as above.
                     let ints = unsafe { rest.arena.elements::<i32>(span) };
                     room.iter_mut().zip(ints).for_each(|(x, &int)| *x = int as f32);
                 }
+                // SAFETY: as above.
                 _ => return unsafe { rest.arena.elements(span) },
             }
             room

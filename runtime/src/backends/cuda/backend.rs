@@ -234,9 +234,10 @@ impl Cuda {
         let began = mark()?;
         for &HostCopy { span, host } in copies.iter().filter(|copy| copy.span.len > 0) {
             let (device, away) = (arena.address(span.offset, span.bytes()), host..host + span.bytes());
-            // SAFETY: as in `launch`; the program gives no two tensors one place, and waits for the copy.
             match direction {
+                // SAFETY: as in `launch`; the program gives no two tensors one place, and waits for the copy.
                 HostDirection::Offload => unsafe { stream.download(&mut memory.bytes_mut()[away], device)? },
+                // SAFETY: as above.
                 HostDirection::Load => unsafe { stream.upload(device, &memory.bytes()[away])? },
             }
         }

@@ -3,6 +3,7 @@
 use super::page::{filled, page};
 use super::{Bar, DrawnRow, Picture, ink};
 use serde_json::{Value, json};
+use support::one_line::in_json;
 
 const BODY: &str = include_str!("html/page.html");
 const STYLE: &str = include_str!("html/page.css");
@@ -15,7 +16,7 @@ pub fn html(pictures: &[Picture]) -> String {
         ink::ALL.into_iter().map(|hue| (format!("{hue:?}"), colour(hue))).collect();
     let data = json!({ "colours": colours, "pictures": pictures.iter().map(picture).collect::<Vec<_>>() });
     // No text may end the element that holds it.
-    let data = data.to_string().replace('<', "\\u003c");
+    let data = in_json(&data.to_string()).replace('<', "\\u003c");
     page(&titles.join(" / "), STYLE, &filled(BODY, &[("script", SCRIPT), ("data", &data)]))
 }
 
