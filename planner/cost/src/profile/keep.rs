@@ -91,15 +91,7 @@ impl Keep {
         }
         match recompute {
             Recompute::None | Recompute::Auto => nothing,
-            Recompute::Selective(names) => {
-                let dropped = dropped(site, names);
-                let made = dropped.values.clone();
-                let mut keep = Keep::of_dropped(site, dropped);
-                if site.saved("unread", 0.0) > 0.0 && names.iter().any(|name| name == "op") {
-                    keep.bytes += unread(site, &made, &keep.values);
-                }
-                Keep { whole: nothing.whole, ..keep }
-            }
+            Recompute::Selective(names) => Keep { whole: nothing.whole, ..Keep::selective(site, names) },
             Recompute::Full(_) => {
                 let values: Vec<Value> = site.block().args_of(ArgKind::Value).collect();
                 let parts = if site.saved("partitioned", 0.0) > 0.0 && !site.options.sp { site.options.tp } else { 1 };
@@ -108,6 +100,17 @@ impl Keep {
                 Keep { bytes, logits: 0.0, values: set(values.into_iter()), recomputed, whole: nothing.whole }
             }
         }
+    }
+
+    /// Saved activations of a layer that drops the values of these names. They alone count as saved without recomputation.
+    pub(super) fn selective(site: &Site<'_>, names: &[String]) -> Keep {
+        let dropped = dropped(site, names);
+        let made = dropped.values.clone();
+        let mut keep = Keep::of_dropped(site, dropped);
+        if site.saved("unread", 0.0) > 0.0 && names.iter().any(|name| name == "op") {
+            keep.bytes += unread(site, &made, &keep.values);
+        }
+        keep
     }
 
     /// Saves the values that I and W read. A dropped value is recomputed, and the values it is computed from are saved instead.

@@ -3,6 +3,7 @@
 
 use super::frontier::{Frontier, Kind, RecomputeChoice};
 use super::keep::Keep;
+use super::modules::Dropped;
 use super::site::Site;
 use super::tensors::RecomputeTimes;
 use crate::block_options::BlockOptions;
@@ -11,7 +12,6 @@ use crate::quantities::RecomputeCost;
 use ir::entity::EntityRef;
 use ir::graph::Model;
 use ir::ids::BlockId;
-use ir::options::Recompute;
 use std::collections::HashMap;
 use transforms::recompute::is_layer;
 
@@ -94,22 +94,33 @@ fn of_sets(layers: &[Layers], sets: &[(usize, RecomputeCost)], modules: &[&str])
 impl Layers {
     fn of(block: BlockId, runs: f64, site: &Site<'_>, modules: &[&str]) -> Layers {
         let times = RecomputeTimes::of(site);
-        let cost = |set: usize| {
-            let names = modules.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
-            let names: Vec<String> = names.map(|(_, module)| module.to_string()).collect();
-            // An empty list of names means the core of attention.
-            let recompute = if names.is_empty() { Recompute::None } else { Recompute::Selective(names) };
-            let keep = Keep::under(site, &recompute);
-            RecomputeCost { bytes: keep.bytes, seconds: times.of_stmts(&keep.recomputed(site)) }
-        };
-        let none = cost(0);
-        let is_change = |at: &usize| cost(1 << at) != none;
-        let changes = (0..modules.len()).filter(is_change).fold(0, |bits, at| bits | 1 << at);
-        let sets = (0..1usize << modules.len()).filter(|set| set & !changes == 0);
-        Layers { block, runs, costs: sets.map(|set| (set, cost(set))).collect(), changes }
+        let none = cost_under(0, site, &times, modules);
+        let mut costs = HashMap::from([(0, none)]);
+        let mut changes = 0;
+        for set in (0..modules.len()).map(|at| 1 << at) {
+            let alone = cost_under(set, site, &times, modules);
+            if alone != none {
+                changes |= set;
+                costs.insert(set, alone);
+            }
+        }
+        for set in (0..1usize << modules.len()).filter(|set| set & !changes == 0) {
+            costs.entry(set).or_insert_with(|| cost_under(set, site, &times, modules));
+        }
+        Layers { block, runs, costs, changes }
     }
 
     fn under(&self, set: usize) -> RecomputeCost {
         self.costs[&(set & self.changes)]
     }
+}
+
+/// Cost of a layer that recomputes a set of these modules.
+fn cost_under(set: usize, site: &Site<'_>, times: &RecomputeTimes<'_, '_>, modules: &[&str]) -> RecomputeCost {
+    let names = modules.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+    let names: Vec<String> = names.map(|(_, module)| module.to_string()).collect();
+    // An empty list of names means the core of attention.
+    let keep =
+        if names.is_empty() { Keep::of_dropped(site, Dropped::default()) } else { Keep::selective(site, &names) };
+    RecomputeCost { bytes: keep.bytes, seconds: times.of_stmts(&keep.recomputed(site)) }
 }
