@@ -24,8 +24,12 @@ pub(super) fn regular(
     (own, most): (&[usize], f64),
 ) -> Vec<Vec<usize>> {
     let before: Vec<f64> = sums(runs).into_iter().map(RunSeconds::total).collect();
-    let mut seconds = Seconds { before: &before, pipeline, by_rank: vec![0.0; pipeline.ranks as usize] };
+    let mut seconds = Seconds::new(&before, pipeline);
     let own = seconds.of(own);
+    let least = least_seconds(&runs[layers.clone()], pipeline);
+    if own.iter().all(|own| least > most * own) {
+        return Vec::new();
+    }
     // The other seconds of a partition only break ties.
     let below = |own: f64| ([most * own, 0.0], None);
     let mut best: [([f64; 2], Option<Lengths>); 2] = own.map(below);
@@ -62,34 +66,52 @@ fn is_no_more(key: [f64; 2], other: [f64; 2]) -> bool {
     is_less(0) || is_alike(0) && is_alike(1)
 }
 
+/// Lower bound on the seconds of all partitions, in lock-step and on the slowest rank: the layers of each chunk, and of each rank, are whole.
+fn least_seconds(layers: &[RunSeconds], pipeline: &Pipeline) -> f64 {
+    let each = layers.iter().map(|layer| layer.total()).fold(f64::INFINITY, f64::min);
+    let all = layers.len().div_ceil(pipeline.ranks as usize);
+    // With two chains, half of the micro-batches run a stage on another rank.
+    let whole = if pipeline.placement == Placement::Bidirectional || all == 0 { 0.0 } else { all as f64 * each };
+    whole * (1.0 - ROUNDING)
+}
+
 /// Seconds of a micro-batch in partitions of some block instances.
 struct Seconds<'a> {
     /// Seconds of all block instances before each.
     before: &'a [f64],
-    pipeline: &'a Pipeline,
+    /// Both ranks of each stage, which are one unless two chains share ranks.
+    owners: Vec<[usize; 2]>,
     /// Seconds of each rank.
     by_rank: Vec<f64>,
 }
 
 impl Seconds<'_> {
+    fn new<'a>(before: &'a [f64], pipeline: &Pipeline) -> Seconds<'a> {
+        let Pipeline { ranks, placement, .. } = *pipeline;
+        let owners = |stage: u32| {
+            let own = pipeline.rank(stage, 0);
+            // With two chains, half of the micro-batches run a stage on the mirrored rank.
+            let other = if placement == Placement::Bidirectional { ranks - 1 - stage % ranks } else { own };
+            [own as usize, other as usize]
+        };
+        let owners = (0..pipeline.stages()).map(owners).collect();
+        Seconds { before, owners, by_rank: vec![0.0; ranks as usize] }
+    }
+
     /// Seconds in lock-step, where each chunk takes as long as its slowest stage, and on the slowest rank.
     fn of(&mut self, starts: &[usize]) -> [f64; 2] {
-        let Pipeline { ranks, .. } = *self.pipeline;
-        let is_shared = self.pipeline.placement == Placement::Bidirectional;
         self.by_rank.fill(0.0);
-        let (mut lockstep, mut longest) = (0.0, 0.0_f64);
-        for (stage, &start) in (0..).zip(starts) {
-            let end = starts.get(stage as usize + 1).copied().unwrap_or(self.before.len() - 1);
-            let seconds = self.before[end] - self.before[start];
-            let own = self.pipeline.rank(stage, 0);
-            // With two chains, half of the micro-batches run a stage on the mirrored rank.
-            let other = if is_shared { ranks - 1 - stage % ranks } else { own };
-            self.by_rank[own as usize] += seconds / 2.0;
-            self.by_rank[other as usize] += seconds / 2.0;
-            longest = longest.max(seconds);
-            if (stage + 1) % ranks == 0 {
-                lockstep += std::mem::take(&mut longest);
+        let (ranks, mut lockstep) = (self.by_rank.len(), 0.0);
+        for (chunk, owners) in self.owners.chunks(ranks).enumerate() {
+            let mut longest = 0.0_f64;
+            for (stage, &[own, other]) in (chunk * ranks..).zip(owners) {
+                let end = starts.get(stage + 1).copied().unwrap_or(self.before.len() - 1);
+                let seconds = self.before[end] - self.before[starts[stage]];
+                self.by_rank[own] += seconds / 2.0;
+                self.by_rank[other] += seconds / 2.0;
+                longest = longest.max(seconds);
             }
+            lockstep += longest;
         }
         [lockstep, self.by_rank.iter().copied().fold(0.0, f64::max)]
     }
