@@ -5,10 +5,9 @@ use super::blocks::Blocks;
 use super::critical_path::CriticalPath;
 use super::pipeline::{ActivationLifetime, RankBound, ScheduledPipeline};
 use super::quantities::PerSection;
-use super::stages::{Count, StageCounts};
+use super::stages::{ByStage, Count, StageKinds};
 use cost::{Passes, Platform, Profile, RecomputeChoice, RecomputeCost};
 use ir::options::Offload;
-use smallvec::SmallVec;
 use std::iter::Sum;
 use std::ops::{Add, Mul};
 
@@ -235,6 +234,13 @@ impl RecomputeOptions {
     }
 }
 
+/// What a stage holds of a micro-batch, in bytes, if some of its savings are taken.
+struct Held {
+    /// Bytes without savings.
+    before: f64,
+    reductions: Reductions,
+}
+
 /// Reduction of a stage's saved activations per micro-batch, after each of some savings.
 struct Reductions(Vec<Reduction>);
 
@@ -327,10 +333,10 @@ fn waits_for_host(profile: &Profile, platform: &Platform<'_>) -> Passes {
 /// A pipeline whose stages save everything, queried for its time if the stages save less.
 pub(super) struct MemoryFit<'a> {
     pub(super) schedule: &'a ScheduledPipeline,
-    /// Block instances of each stage.
-    pub(super) counts: Vec<StageCounts>,
-    /// Bytes that each stage saves.
-    pub(super) saved: Vec<f64>,
+    /// Kinds of stages.
+    pub(super) kinds: &'a StageKinds,
+    /// Bytes that an instance of each block saves.
+    pub(super) saved: &'a [f64],
     /// Ranks by number.
     pub(super) ranks: Vec<FitRank<'a>>,
     /// Critical path of an order that does not depend on costs.
@@ -392,14 +398,13 @@ impl MemoryFit<'_> {
     /// Lower bound on the seconds until all gradients are reduced, if some layers are offloaded: each instance saves less in the way
     /// that takes least for its bytes. Ranks with several stages may choose in each, so that they only have to fit.
     fn in_part(&self, options: &RecomputeOptions, budget: f64) -> f64 {
+        let held = self.held(&options.any, |_| 0.0);
         let mut end = 0.0_f64;
         for rank in &self.ranks {
-            let free = (rank.device_bytes * (1.0 - ROUNDING) - budget) / self.reserve;
-            let share = self.share(rank, &options.any, &|_| 0.0, rank.saved_bytes - free);
-            let Some(share) = share else { return f64::INFINITY };
+            let Some(share) = self.share(rank, &held, options.any.len(), budget) else { return f64::INFINITY };
             let share = if rank.bound.stages.len() > 1 { 0.0 } else { share };
-            end =
-                end.max(self.reduced(rank) + self.longer(rank.bound, |runs| after(&options.any, runs, share).seconds));
+            let longer = rank.bound.longer(|at| held.at(at).reductions.after(share).seconds);
+            end = end.max(self.reduced(rank) + longer);
         }
         end
     }
@@ -408,53 +413,66 @@ impl MemoryFit<'_> {
     /// it must. All layers of one kind recompute the same values: those the neediest rank must recompute even if all other
     /// kinds recompute everything.
     fn by_values(&self, options: &RecomputeOptions, budget: f64) -> f64 {
+        let held = self.held(&options.savings, |_| 0.0);
         let (mut end, mut most) = (0.0_f64, vec![0.0_f64; options.kinds.len()]);
         for rank in &self.ranks {
-            let free = (rank.device_bytes * (1.0 - ROUNDING) - budget) / self.reserve;
-            let share = |savings: &[Saving], rest: &dyn Fn(&[Count]) -> f64| {
-                self.share(rank, savings, rest, rank.saved_bytes - free)
-            };
-            let Some(together) = share(&options.savings, &|_| 0.0) else { return f64::INFINITY };
-            let longer = self.longer(rank.bound, |runs| after(&options.savings, runs, together).seconds);
+            let Some(together) = self.share(rank, &held, options.savings.len(), budget) else { return f64::INFINITY };
+            let longer = rank.bound.longer(|at| held.at(at).reductions.after(together).seconds);
             end = end.max(self.reduced(rank) + longer);
-            for (kind, most) in most.iter_mut().enumerate() {
-                let alone = || share(&options.kinds[kind], &|runs| options.all_but(kind, runs)).unwrap_or(0.0);
+            // A rank that needs no savings needs none of any kind.
+            for (kind, most) in most.iter_mut().enumerate().filter(|_| together > 0.0) {
+                let alone = || self.share_alone(rank, options, kind, budget);
                 *most = most.max(if options.kinds.len() > 1 { alone() } else { together });
             }
         }
-        let stage = |runs: &[Count]| -> f64 {
+        let of_kind = |runs: &[Count]| -> f64 {
             options.kinds.iter().zip(&most).map(|(savings, most)| after(savings, runs, *most).seconds).sum()
         };
-        let all = self.ranks.iter().map(|rank| self.reduced(rank) + self.longer(rank.bound, stage));
-        let longer = |(runs, counts): (&PerSection, &StageCounts)| runs.i * stage(counts);
-        let along = |path: &CriticalPath| path.runs.iter().zip(&self.counts).map(longer).sum::<f64>();
+        let stages = self.kinds.each(of_kind);
+        let all = self.ranks.iter().map(|rank| self.reduced(rank) + rank.bound.longer(|at| *stages.at(at)));
+        let longer = |(runs, stage): (&PerSection, &f64)| runs.i * stage;
+        let along = |path: &CriticalPath| path.runs.iter().zip(stages.iter()).map(longer).sum::<f64>();
         let chain =
             self.path.map_or(0.0, |KnownPath { path, seconds }| seconds + along(path) + self.ranks[path.rank].reduce_s);
         all.fold(end, f64::max).max(chain)
     }
 
-    /// Number of savings, the last one in part, that a rank needs in addition to the `rest` that it already saves, so that its
-    /// forwards save no more than `most` bytes. Returns `None` if all of them are too few.
-    fn share(&self, rank: &FitRank<'_>, savings: &[Saving], rest: &dyn Fn(&[Count]) -> f64, most: f64) -> Option<f64> {
-        let mut saved = vec![0.0; self.counts.len()];
-        let stages: Vec<(usize, f64, Reductions)> = (rank.bound.stages.iter())
-            .map(|own| {
-                let counts = &self.counts[own.stage];
-                (own.stage, self.saved[own.stage] - rest(counts), Reductions::of(savings, counts))
-            })
-            .collect();
-        let mut is_enough = |share: f64| {
-            stages.iter().for_each(|(at, before, reductions)| saved[*at] = before - reductions.after(share).bytes);
+    /// Number of savings of a kind of layers that a rank needs even if all other kinds recompute everything.
+    fn share_alone(&self, rank: &FitRank<'_>, options: &RecomputeOptions, kind: usize, budget: f64) -> f64 {
+        let held = self.held(&options.kinds[kind], |runs| options.all_but(kind, runs));
+        self.share(rank, &held, options.kinds[kind].len(), budget).unwrap_or(0.0)
+    }
+
+    /// What stages hold with some savings, in addition to the `rest` that they already save.
+    fn held(&self, savings: &[Saving], rest: impl Fn(&[Count]) -> f64) -> ByStage<'_, Held> {
+        self.kinds.each(|runs| {
+            let saved = sum(runs, |run| self.saved[run.block]);
+            Held { before: saved - rest(runs), reductions: Reductions::of(savings, runs) }
+        })
+    }
+
+    /// Number of savings, of `all` and the last one in part, with which a device fits in a budget of `budget` bytes. Returns `None` if
+    /// all of them are too few.
+    fn share(&self, rank: &FitRank<'_>, held: &ByStage<'_, Held>, all: usize, budget: f64) -> Option<f64> {
+        let free = (rank.device_bytes * (1.0 - ROUNDING) - budget) / self.reserve;
+        let most = rank.saved_bytes - free;
+        let is_enough = |share: f64| {
+            let saved = held.map(|held| held.before - held.reductions.after(share).bytes);
+            let saved = |at: usize| *saved.at(at);
             rank.bound.least_saved(rank.number, &saved, self.schedule, &self.lifetime, 0.0) <= most
         };
         if is_enough(0.0) {
             return Some(0.0);
         }
-        if !is_enough(savings.len() as f64) {
+        if !is_enough(all as f64) {
             return None;
         }
-        let whole = (0..savings.len()).collect::<Vec<_>>().partition_point(|&share| !is_enough(share as f64));
-        let (mut low, mut high) = (whole as f64 - 1.0, whole as f64);
+        let (mut low, mut high) = (0, all);
+        while high - low > 1 {
+            let middle = (low + high) / 2;
+            if is_enough(middle as f64) { high = middle } else { low = middle }
+        }
+        let (mut low, mut high) = (low as f64, high as f64);
         for _ in 0..HALVINGS {
             let middle = (low + high) / 2.0;
             if is_enough(middle) { high = middle } else { low = middle }
@@ -467,16 +485,11 @@ impl MemoryFit<'_> {
         rank.bound.summed(rank.reduce_s, self.ranks[0].reduce_s)
     }
 
-    /// Extra seconds of a rank, if the backward of a stage takes `stage` extra seconds for a micro-batch.
-    fn longer(&self, bound: &RankBound, stage: impl Fn(&[Count]) -> f64) -> f64 {
-        bound.longer(|at| stage(&self.counts[at]))
-    }
-
     /// Lower bound on the seconds until all gradients are reduced, if stages take the extra seconds and save the bytes that
     /// `stage` returns. Returns `None` if some device exceeds its budget.
     fn under(&self, stage: impl Fn(&[Count]) -> OptionCost, budget: f64) -> Option<f64> {
-        let stages: SmallVec<[OptionCost; 16]> = self.counts.iter().map(|runs| stage(runs)).collect();
-        let saved: SmallVec<[f64; 16]> = stages.iter().map(|stage| stage.saved_bytes).collect();
+        let stages = self.kinds.each(stage);
+        let saved = |at: usize| stages.at(at).saved_bytes;
         // A pass that takes less time shortens the path through other stages.
         let shorter = stages.iter().map(|stage| stage.forward_s.min(0.0) + stage.backward_s.min(0.0)).sum::<f64>();
         let mut end = 0.0_f64;
@@ -485,12 +498,12 @@ impl MemoryFit<'_> {
             if (rank.device_bytes - self.reserve * (rank.saved_bytes - saved)) * (1.0 - ROUNDING) > budget {
                 return None;
             }
-            let longer = rank.bound.stages.iter().map(|own| stages[own.stage].seconds_of(own.runs)).sum::<f64>();
+            let longer = rank.bound.stages.iter().map(|own| stages.at(own.stage).seconds_of(own.runs)).sum::<f64>();
             end = end.max(self.reduced(rank) + longer);
         }
         let end = end + shorter;
         let along = |path: &CriticalPath| {
-            path.runs.iter().zip(&stages).map(|(&runs, stage)| stage.seconds_of(runs)).sum::<f64>()
+            path.runs.iter().zip(stages.iter()).map(|(&runs, stage)| stage.seconds_of(runs)).sum::<f64>()
         };
         Some(
             self.path.map_or(end, |KnownPath { path, seconds }| {

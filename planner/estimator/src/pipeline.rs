@@ -248,9 +248,9 @@ impl ActivationLifetime {
     }
 
     /// Average bytes that a rank with these stages holds, if the trip to the last stage and back takes `more` extra seconds.
-    fn saved(&self, stages: &[StageRuns], saved: &[f64], more: f64) -> f64 {
+    fn saved(&self, stages: &[StageRuns], saved: &impl Fn(usize) -> f64, more: f64) -> f64 {
         let of_stage =
-            |StageRuns { stage, runs }: &StageRuns| runs.f * saved[*stage] * (self.seconds[*stage] + more).max(0.0);
+            |StageRuns { stage, runs }: &StageRuns| runs.f * saved(*stage) * (self.seconds[*stage] + more).max(0.0);
         stages.iter().map(of_stage).sum::<f64>() / self.within
     }
 }
@@ -316,17 +316,18 @@ pub(super) fn least_of_ranks(seconds: &[PerSection], hops: &[f64], schedule: &Sc
 
 impl RankBound {
     /// Lower bound on the peak bytes of saved activations of rank number `rank`: from the number of micro-batches that the
-    /// schedule kind has in flight, and from the lifetimes of activations. `more` is as in [`ActivationLifetime::saved`].
+    /// schedule kind has in flight, and from the lifetimes of activations. A forward of stage `s` saves `saved(s)` bytes; `more` is as in
+    /// [`ActivationLifetime::saved`].
     pub(super) fn least_saved(
         &self,
         rank: u32,
-        saved: &[f64],
+        saved: &impl Fn(usize) -> f64,
         schedule: &ScheduledPipeline,
         lifetime: &ActivationLifetime,
         more: f64,
     ) -> f64 {
         let ScheduledPipeline { kind, ref pipeline } = *schedule;
-        let each = || self.stages.iter().map(|it| saved[it.stage] / f64::from(pipeline.slices));
+        let each = || self.stages.iter().map(|it| saved(it.stage) / f64::from(pipeline.slices));
         let all = f64::from(kind.min_in_flight(rank, pipeline)) * each().fold(f64::INFINITY, f64::min);
         each().fold(all, f64::max).max(lifetime.saved(&self.stages, saved, more))
     }
@@ -346,7 +347,7 @@ pub(super) fn least(
     let timeline = |(rank, bound): (u32, &RankBound)| {
         let saved_at_end =
             bound.stages.last().map_or(0.0, |own| saved[own.stage] / f64::from(schedule.pipeline.slices));
-        let saved = bound.least_saved(rank, saved, schedule, &lifetime, 0.0);
+        let saved = bound.least_saved(rank, &|stage| saved[stage], schedule, &lifetime, 0.0);
         let idle = Idle { dependency: bound.before, ..Idle::default() };
         let (stages, end) = (bound.stages.clone(), bound.before + bound.work);
         Rank { stages, end, idle, saved, saved_at_end, ..Rank::default() }

@@ -10,7 +10,7 @@ use super::ordered_stages::OrderedStages;
 use super::pipeline::{ActivationLifetime, PipelineTimeline, RankBound, ScheduledPipeline, least, least_of_ranks};
 use super::quantities::{PerSection, TpReductions};
 use super::replicas::Replicas;
-use super::stages::{StageCost, StageCounts, counts, loads, memory_loads, run_loads, seconds};
+use super::stages::{StageCost, StageKinds, loads, memory_loads, run_loads, seconds};
 use super::step::LeastAfter;
 use cost::{Elements, Passes, Platform};
 use ir::options::ParallelConfig;
@@ -51,8 +51,7 @@ pub(super) struct Stages<'a> {
 pub(super) struct RecomputeBound {
     /// Lower bounds of each rank over all orders.
     ranks: Vec<RankBound>,
-    /// Block instances of each stage.
-    counts: Vec<StageCounts>,
+    kinds: StageKinds,
     /// Lower bounds on the time after the last backwards.
     after: LeastAfter,
     /// Fixed seconds of a step.
@@ -64,9 +63,10 @@ pub(super) struct RecomputeBound {
 impl RecomputeBound {
     /// Lower bound on the seconds of a step, if the backward of an instance of block `b` takes `more(b)` extra seconds.
     pub(super) fn seconds(&self, more: impl Fn(usize) -> f64) -> f64 {
-        let stages: Vec<f64> = self.counts.iter().map(|runs| sum(runs, |run| more(run.block))).collect();
+        let stages = self.kinds.each(|runs| sum(runs, |run| more(run.block)));
         let LeastAfter { reduce, update } = &self.after;
-        let summed = |(least, own): (&RankBound, &f64)| least.summed(*own, reduce[0]) + least.longer(|at| stages[at]);
+        let summed =
+            |(least, own): (&RankBound, &f64)| least.summed(*own, reduce[0]) + least.longer(|at| *stages.at(at));
         let summed = self.ranks.iter().zip(reduce).map(summed).fold(0.0, f64::max);
         (summed + update + self.fixed) * self.stragglers * (1.0 - ROUNDING)
     }
@@ -176,7 +176,7 @@ impl<'a> Relaxation<'a> {
         let (starts, replicas) = (staged.starts(), Replicas::new(self.parallel, self.microbatches, self.platform));
         RecomputeBound {
             ranks: self.least_of_ranks(&starts, schedule),
-            counts: counts(self.fast, &starts),
+            kinds: StageKinds::of(self.fast, &starts),
             after: self.ordered(&staged.flow, &staged.loads, &replicas).least_after(),
             fixed: self.platform.fixed(),
             stragglers: self.platform.stragglers(self.parallel.devices()),
@@ -286,8 +286,8 @@ impl<'a> Relaxation<'a> {
         let lifetime = ActivationLifetime::of(&alone, &vec![0.0; alone.len()], schedule, query.within);
         let LeastAfter { reduce, update } = after;
         let starts: SmallVec<[usize; 32]> = staged.loads.iter().map(|load| load.runs.start).collect();
-        let counts = counts(self.fast, &starts);
-        let saved = counts.iter().map(|runs| sum(runs, |run| self.fast.profiles[run.block].saved)).collect();
+        let kinds = StageKinds::of(self.fast, &starts);
+        let saved: SmallVec<[f64; 8]> = self.fast.profiles.iter().map(|profile| profile.saved).collect();
         let reserve = self.platform.stack.facts.reserve;
         let ranks = (bounds.iter().zip(reduce))
             .zip(staged.device.iter().zip(&staged.flow.ranks))
@@ -300,7 +300,7 @@ impl<'a> Relaxation<'a> {
                 saved_bytes: rank.saved,
             })
             .collect();
-        let fit = MemoryFit { schedule, counts, saved, ranks, path, lifetime, reserve };
+        let fit = MemoryFit { schedule, kinds: &kinds, saved: &saved, ranks, path, lifetime, reserve };
         (fit.seconds(query.options, query.choices, query.budget) + update + self.platform.fixed())
             * self.platform.stragglers(self.parallel.devices())
     }

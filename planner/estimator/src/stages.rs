@@ -228,6 +228,7 @@ pub(super) fn run_loads(blocks: &Blocks, parallel: &ParallelConfig, replicas: &R
 }
 
 /// Instances of one block on a stage.
+#[derive(Clone, Copy, PartialEq)]
 pub(super) struct Count {
     pub(super) block: usize,
     /// Number of instances.
@@ -239,16 +240,65 @@ pub(super) struct Count {
 /// Block instances of a stage. Most stages have instances of one or two blocks.
 pub(super) type StageCounts = SmallVec<[Count; 3]>;
 
-/// Block instances of each stage.
-pub(super) fn counts(blocks: &Blocks, starts: &[usize]) -> Vec<StageCounts> {
-    let of_stage = |runs: Range<usize>| {
+/// Kinds of stages by their block instances: most stages of a pipeline are alike.
+pub(super) struct StageKinds {
+    kinds: SmallVec<[StageCounts; 6]>,
+    /// The kind of each stage.
+    of: SmallVec<[usize; 64]>,
+}
+
+impl StageKinds {
+    /// The kinds of the stages that begin at `starts`.
+    pub(super) fn of(blocks: &Blocks, starts: &[usize]) -> StageKinds {
+        let mut all = StageKinds { kinds: SmallVec::new(), of: SmallVec::with_capacity(starts.len()) };
+        for runs in stage_runs(starts, blocks.outline.runs.len()) {
+            let counts = StageKinds::counts(blocks, &runs);
+            let kind = all.kinds.iter().rposition(|kind| *kind == counts).unwrap_or(all.kinds.len());
+            if kind == all.kinds.len() {
+                all.kinds.push(counts);
+            }
+            all.of.push(kind);
+        }
+        all
+    }
+
+    /// Block instances of a stage with these runs.
+    fn counts(blocks: &Blocks, runs: &Range<usize>) -> StageCounts {
         let of_span = |span: &Span| {
-            let times = span.within(&runs);
+            let times = span.within(runs);
             (times > 0).then_some(Count { block: span.block, times: times as f64, are_layers: span.are_layers })
         };
         blocks.outline.spans.iter().filter_map(of_span).collect()
-    };
-    stage_runs(starts, blocks.outline.runs.len()).into_iter().map(of_stage).collect()
+    }
+
+    /// Figures of all stages, computed once for each kind.
+    pub(super) fn each<T>(&self, figure: impl Fn(&[Count]) -> T) -> ByStage<'_, T> {
+        ByStage { figures: self.kinds.iter().map(|counts| figure(counts)).collect(), of: &self.of }
+    }
+}
+
+/// Figures of all stages, those of stages of one kind once.
+pub(super) struct ByStage<'a, T> {
+    figures: SmallVec<[T; 6]>,
+    /// The kind of each stage.
+    of: &'a [usize],
+}
+
+impl<T> ByStage<'_, T> {
+    /// The figure of a stage.
+    pub(super) fn at(&self, stage: usize) -> &T {
+        &self.figures[self.of[stage]]
+    }
+
+    /// Other figures that follow from these.
+    pub(super) fn map<U>(&self, figure: impl FnMut(&T) -> U) -> ByStage<'_, U> {
+        ByStage { figures: self.figures.iter().map(figure).collect(), of: self.of }
+    }
+
+    /// The figures of the stages, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.of.iter().map(|&kind| &self.figures[kind])
+    }
 }
 
 /// Cost of each stage if all layers that can be are recomputed, without gathers and scatters; used for memory.
