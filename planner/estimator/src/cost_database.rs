@@ -401,5 +401,6 @@ fn average_rank(database: &CostDatabase, config: &AverageRankConfig) -> Result<S
     let platform = database.platform(&cluster);
     let candidate = Candidate { parallel: config.parallel(), platform, microbatches, cores_each, budget: 0.0 };
     let blocks = database.block_costs(&candidate.block_config()?)?;
-    Ok(Relaxation::of(&candidate, &blocks).average_rank(config.slices, config.budget()))
+    let open = Relaxation::of(&candidate, &blocks);
+    Ok(open.average_rank(open.average_elements(), config.slices, config.budget()))
 }

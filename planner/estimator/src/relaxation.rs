@@ -86,7 +86,7 @@ impl<'a> Relaxation<'a> {
         Relaxation { parallel, platform, microbatches: *microbatches, fast, budget: *budget }
     }
 
-    /// Lower bound over all pipelines, from the average rank or from the rank with most layers.
+    /// Lower bound over all pipelines, from the average rank, which has these elements, or from the rank with most layers.
     ///
     /// - Some rank works at least as long as the average, and some rank's update has at least the average number of elements.
     /// - A partition into stages never hides more of ZeRO's gathers and scatters.
@@ -94,10 +94,9 @@ impl<'a> Relaxation<'a> {
     ///
     /// Idle time is not counted, except that a micro-batch, in at most `slices` slices, goes through all ranks. Saved
     /// activations are not counted. If the rest exceeds `budget`, or `budget` is `None`, no bound on seconds is given.
-    pub(super) fn average_rank(&self, slices: u32, budget: Option<f64>) -> StepCost {
+    pub(super) fn average_rank(&self, elements: Elements, slices: u32, budget: Option<f64>) -> StepCost {
         let (parallel, pp) = (self.parallel, self.parallel.pp as f64);
         let replicas = Replicas::new(parallel, self.microbatches, self.platform);
-        let elements = self.average_elements();
         let bytes = self.average_bytes(elements, None, &replicas);
         if !fits_budget(bytes, budget) {
             return StepCost { seconds: 0.0, bytes };

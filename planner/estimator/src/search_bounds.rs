@@ -97,7 +97,8 @@ impl Evaluator {
         Ok(Relaxation::of(&candidate, &blocks).least_bytes(&small, &starts, &schedule, shards))
     }
 
-    /// Lower bounds over all pipelines, for configurations whose micro-batches take a share of the work of a large one.
+    /// Lower bounds over all pipelines, for configurations whose micro-batches take a share of the work of a large one. They have the same
+    /// number of pipeline ranks.
     ///
     /// # Errors
     /// As [`Evaluator::cost`].
@@ -109,8 +110,13 @@ impl Evaluator {
         budget: Option<f64>,
     ) -> Result<Vec<StepCost>, Error> {
         let blocks = self.block_costs(large.config)?.part(large.share);
+        let mut elements = None;
         let bound = |parallel: &ParallelConfig| {
-            Relaxation::of(&self.candidate(parallel.clone()), &blocks).average_rank(slices, budget)
+            let candidate = self.candidate(parallel.clone());
+            let open = Relaxation::of(&candidate, &blocks);
+            // They do not depend on how states are sharded.
+            let elements = *elements.get_or_insert_with(|| open.average_elements());
+            open.average_rank(elements, slices, budget)
         };
         Ok(fast.iter().map(bound).collect())
     }
