@@ -7,7 +7,7 @@ use estimator::{
     BoundKind, BudgetSizes, Evaluator, FitLimits, LargeShare, MemoryChoices, ModelWork, OpenPipelines, ROUNDING,
     Sharding, StepCost, Undecided, fits_budget,
 };
-use ir::options::{Offload, ParallelConfig, Recompute};
+use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 use scheduler::schedules;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,6 +23,25 @@ pub(super) struct Costs<'a> {
     is_limited: bool,
     /// Options for sharding states by the degrees and the micro-batch that they depend on: dp, tp, pp, cp, ep, etp, mbs.
     shardings: Memo<[u64; 7], Vec<Sharding>>,
+    /// The average ranks of nodes with a decided micro-batch.
+    average_ranks: Memo<MicrobatchKey, Vec<AverageRank>>,
+}
+
+/// The fields of a node with a decided micro-batch that its average ranks depend on, and the bits of the memory budget.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct MicrobatchKey {
+    /// Degrees and micro-batch: dp, tp, pp, cp, ep, etp, mbs.
+    sizes: [u64; 7],
+    sp: bool,
+    cp_kind: CpKind,
+    tp_overlap: Option<bool>,
+    budget: Option<u64>,
+}
+
+/// An option for sharding states, with its lower bound from the average rank.
+struct AverageRank {
+    sharding: Sharding,
+    least: StepCost,
 }
 
 impl Oracle for Costs<'_> {
@@ -32,8 +51,7 @@ impl Oracle for Costs<'_> {
             return self.bound_within(node, known, limits);
         }
         let budget = self.evaluator.memory_budget(sizes(node));
-        let limits = Limits { bytes: limits.bytes.map(|bytes| bytes.min(budget)), ..limits };
-        let bound = self.bound_within(node, known, limits)?;
+        let bound = self.bound_within(node, known, self.own_limits(node, limits))?;
         let bytes = if fits_budget(bound.bytes, Some(budget)) { bound.bytes } else { f64::INFINITY };
         Some(Bound { bytes, ..bound })
     }
@@ -68,13 +86,22 @@ impl<'a> Costs<'a> {
         large: &'a LargeMicrobatches<'a>,
         is_limited: bool,
     ) -> Costs<'a> {
-        Costs { evaluator, work, space, large, is_limited, shardings: Memo::default() }
+        Costs { evaluator, work, space, large, is_limited, shardings: Memo::default(), average_ranks: Memo::default() }
     }
 
     /// Lower bounds on all configurations of the space: all devices compute at their full rate, and each state is stored once.
     pub(super) fn of_all(&self) -> StepCost {
         let all = self.space.on_devices(self.space.devices);
         self.of_degrees(&all, Limits { seconds: f64::INFINITY, bytes: None })
+    }
+
+    /// Limits of a node's members: they are within their memory budget, too, if that counts.
+    fn own_limits(&self, node: &SearchNode, limits: Limits) -> Limits {
+        if !self.is_limited {
+            return limits;
+        }
+        let budget = self.evaluator.memory_budget(sizes(node));
+        Limits { bytes: limits.bytes.map(|bytes| bytes.min(budget)), ..limits }
     }
 
     /// Lower bound of a search node within these limits. For degrees alone it is FLOPs / peak; from the micro-batch level on,
@@ -97,7 +124,7 @@ impl<'a> Costs<'a> {
                 let seconds = self.evaluator.any_stages(&self.fastest(node), &node.schedules).ok()?;
                 StepCost { seconds, ..known }
             }
-            Level::Stages => StepCost { seconds: self.any_shards(node, limits.seconds, budget)?, ..known },
+            Level::Stages => StepCost { seconds: self.any_shards(node, limits, budget)?, ..known },
             Level::Shards => {
                 let average = self.average_rank(node, limits)?;
                 if self.is_ruled_out(average, limits) {
@@ -116,9 +143,13 @@ impl<'a> Costs<'a> {
     }
 
     /// Lower bound on the seconds of a node whose options for sharding states are open.
-    fn any_shards(&self, node: &SearchNode, enough: f64, budget: f64) -> Option<f64> {
-        let limits = FitLimits { enough, budget, choices: &self.memory_choices(node) };
-        self.evaluator.any_shards(&self.fastest(node), &self.shardings(node), &limits).ok()
+    fn any_shards(&self, node: &SearchNode, limits: Limits, budget: f64) -> Option<f64> {
+        let shards = self.promising_shardings(node, limits);
+        if shards.is_empty() {
+            return Some(f64::INFINITY);
+        }
+        let limits = FitLimits { enough: limits.seconds, budget, choices: &self.memory_choices(node) };
+        self.evaluator.any_shards(&self.fastest(node), &shards, &limits).ok()
     }
 
     /// Returns `false` if, by bounds, a node with open options for sharding states has no configurations within the limits.
@@ -128,7 +159,9 @@ impl<'a> Costs<'a> {
             let is_fast = |bound: &Bound| bound.seconds * (1.0 - ROUNDING) <= limits.seconds;
             bound.filter(is_fast).is_some_and(|bound| fits_budget(bound.bytes, limits.bytes))
         };
-        is_within(node) && self.shards(node).iter().any(is_within)
+        let part = |sharding: Sharding| node.part(sharding.on(node.parallel.clone()), Level::Shards);
+        let shards = || self.promising_shardings(node, self.own_limits(node, limits));
+        is_within(node) && shards().into_iter().map(part).any(|part| is_within(&part))
     }
 
     /// A configuration that none of a search node's is faster than. Recomputed values are not offloaded: offloading has its
@@ -268,9 +301,9 @@ impl<'a> Costs<'a> {
         if self.is_ruled_out(floor, limits) {
             return Some(floor);
         }
-        let shards = self.shards(node);
         if self.has_large() {
-            let fast: Vec<ParallelConfig> = shards.iter().map(|part| self.fastest(part)).collect();
+            let fast = self.fastest(node);
+            let fast: Vec<ParallelConfig> = self.shardings(node).iter().map(|it| it.on(fast.clone())).collect();
             let bound = |large: LargeShare<'_>| {
                 let bounds = self.evaluator.average_ranks_by(large, &fast, self.space.slices, limits.bytes);
                 least(bounds.ok()?, limits)
@@ -281,7 +314,7 @@ impl<'a> Costs<'a> {
                 return Some(average);
             }
         }
-        let average = least(shards.into_iter().filter_map(|part| self.average_rank(&part, limits)), limits)?;
+        let average = least(self.average_ranks(node, limits).iter().map(|rank| rank.least), limits)?;
         if self.is_ruled_out(average, limits) {
             return Some(average);
         }
@@ -318,10 +351,36 @@ impl<'a> Costs<'a> {
 
     /// These options, those that shard most first. With overlap, a stack takes no longer than if told not to overlap.
     fn shardings(&self, node: &SearchNode) -> Arc<Vec<Sharding>> {
-        let ParallelConfig { dp, tp, pp, cp, ep, etp, mbs, .. } = node.parallel;
         let make = || Ok::<_, Infallible>(self.new_shardings(node));
-        let Ok(all) = self.shardings.get(&[dp, tp, pp, cp, ep, etp, mbs], make);
+        let Ok(all) = self.shardings.get(&sizes_of(&node.parallel), make);
         all
+    }
+
+    /// Those of these options whose average rank keeps a node's limits.
+    fn promising_shardings(&self, node: &SearchNode, limits: Limits) -> Vec<Sharding> {
+        let keeps = |rank: &&AverageRank| {
+            let seconds = rank.least.seconds * (1.0 - ROUNDING);
+            !self.is_ruled_out(StepCost { seconds, ..rank.least }, limits)
+        };
+        self.average_ranks(node, limits).iter().filter(keeps).map(|rank| rank.sharding).collect()
+    }
+
+    /// The average rank under each of these options that the model allows.
+    fn average_ranks(&self, node: &SearchNode, limits: Limits) -> Arc<Vec<AverageRank>> {
+        let ParallelConfig { sp, cp_kind, tp_overlap, .. } = node.parallel;
+        let (sizes, budget) = (sizes_of(&node.parallel), limits.bytes.map(f64::to_bits));
+        let key = MicrobatchKey { sizes, sp, cp_kind, tp_overlap, budget };
+        let make = || Ok::<_, Infallible>(self.new_average_ranks(node, limits));
+        let Ok(all) = self.average_ranks.get(&key, make);
+        all
+    }
+
+    fn new_average_ranks(&self, node: &SearchNode, limits: Limits) -> Vec<AverageRank> {
+        let of = |&sharding: &Sharding| {
+            let part = node.part(sharding.on(node.parallel.clone()), Level::Shards);
+            self.average_rank(&part, limits).map(|least| AverageRank { sharding, least })
+        };
+        self.shardings(node).iter().filter_map(of).collect()
     }
 
     fn new_shardings(&self, node: &SearchNode) -> Vec<Sharding> {
@@ -365,6 +424,12 @@ impl<'a> Costs<'a> {
         parallel.recompute = if is_given { given.clone() } else { Recompute::Full(None) };
         parallel
     }
+}
+
+/// The degrees and the micro-batch of a configuration: dp, tp, pp, cp, ep, etp, mbs.
+fn sizes_of(parallel: &ParallelConfig) -> [u64; 7] {
+    let ParallelConfig { dp, tp, pp, cp, ep, etp, mbs, .. } = *parallel;
+    [dp, tp, pp, cp, ep, etp, mbs]
 }
 
 /// Lower bound over several nodes: seconds of those within the memory budget, if there are any.
