@@ -19,8 +19,8 @@ const SLOWER: u64 = if cfg!(debug_assertions) { 4 } else { 1 };
 const PATIENCE: u64 = 6 * SECONDS * SLOWER;
 /// Bytes of memory that a request may take.
 const MEMORY: u64 = 2 << 30;
-/// Kibibytes of addresses, so that a request without a bound harms nobody.
-const ADDRESSES: u64 = 16 << 20;
+/// Kibibytes of addresses: a request without a bound ends by itself.
+const ADDRESSES: u64 = 2 << 20;
 
 /// A folder that is removed when it is dropped, unless it is retained.
 pub(crate) struct Folder(PathBuf);
