@@ -255,6 +255,20 @@ mod tests {
     }
 
     #[test]
+    fn programs_are_compared_first() {
+        let facts = settings(&TrainRequest::default());
+        let mut other = facts.clone();
+        other[0].value = "0.0.9 without features".to_string();
+        other[1].value = "tcp".to_string();
+        let message = compare(&world(&["a", "b"]), &[Ok(facts.clone()), Ok(other)]).unwrap_err().message();
+        let first =
+            format!("the processes were started differently: the program is {PROGRAM} in process 0 on a, but 0.0.9");
+        assert!(message.starts_with(&first), "{message}");
+        // A later version may state more or less.
+        assert!(compare(&world(&["a", "b"]), &[Ok(facts.clone()), Ok(facts[..5].to_vec())]).is_err());
+    }
+
+    #[test]
     fn every_field_is_compared_or_left_out_on_purpose() {
         let shown = format!("{:#?}", TrainRequest::default());
         // Fields of the request itself are one level deep.

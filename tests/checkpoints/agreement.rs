@@ -4,6 +4,7 @@ use super::faults::{CONFIG, ended, folder};
 use super::launched::team;
 use super::runs::{Folder, text};
 use std::fs;
+use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -171,4 +172,38 @@ fn who_cannot_take_part_says_why_to_all() {
             assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         }
     }
+}
+
+/// The text of all files below a folder.
+fn texts(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let text = |path: std::path::PathBuf| match path.is_dir() {
+        true => texts(&path),
+        false => String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned(),
+    };
+    entries.map(text).collect()
+}
+
+#[test]
+fn a_secret_stands_in_nothing_that_is_written() {
+    let folder = folder();
+    let secret = "what only members know";
+    // The log is longer than a pipe.
+    let before = format!("exec 2> log.$RANK; export MESHWRIGHT_SECRET='{secret}' MESHWRIGHT_LOG=trace");
+    let train = format!("{BASE} {FILES} --out a --trace trace.json --save-every 1");
+    // A run that goes well, and one whose second step fails.
+    for more in ["", "--steps 9 --resume a --silence 2 --timeout 2 --inject stuck=5:1"] {
+        let words = if more.is_empty() { train.clone() } else { train.replace("--steps 3", more) };
+        let children = team(&folder, &[(&before, &words), (&before, &words)]);
+        let arguments =
+            children.iter().map(|child| fs::read(format!("/proc/{}/cmdline", child.id())).unwrap_or_default());
+        let arguments: Vec<String> = arguments.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).collect();
+        let told: Vec<_> = children.into_iter().map(ended).collect();
+        assert!(told.iter().all(|(status, _)| *status == Some(if more.is_empty() { 0 } else { 5 })), "{told:?}");
+        // A shell that has not yet become the program has it among its words.
+        assert!(arguments.iter().all(|words| words.starts_with("sh\0") || !words.contains(secret)));
+        let written = texts(&folder.path(""));
+        assert!(written.len() > 1000 && !written.contains(secret));
+    }
+    assert!(folder.path("a/faults").is_dir() && folder.path("trace.json").is_file());
 }

@@ -69,8 +69,8 @@ impl Profile {
                 });
                 kernel.calls += calls;
                 kernel.seconds += seconds;
-                kernel.flops += calls * site.flops;
-                kernel.bytes += calls * site.bytes;
+                kernel.flops = kernel.flops.saturating_add(calls.saturating_mul(site.flops));
+                kernel.bytes = kernel.bytes.saturating_add(calls.saturating_mul(site.bytes));
             }
         }
         for (name, seconds) in seconds_by_share(trace) {
