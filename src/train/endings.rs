@@ -24,6 +24,13 @@ pub(super) fn without_data(why: DataError, step: u64, request: &TrainRequest) ->
     }
 }
 
+/// Error that ends a run on data that another process cannot read any more.
+pub(super) fn without_data_elsewhere(step: u64, request: &TrainRequest) -> Error {
+    let message = format!("another process cannot read its data; the run ended after step {step} of {}", request.steps);
+    let help = format!("its own message names the file; mend it, then {}", go_on(&request.out));
+    Error::Hopeless { code: Code::TokensDamaged, message, help }
+}
+
 /// Error that ends a run on a signal.
 pub(super) fn ended(signal: Signal, step: u64, request: &TrainRequest) -> Error {
     Error::Ended {

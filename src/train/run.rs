@@ -5,7 +5,7 @@ use super::backend::{Place, no_gpu};
 use super::checkpoint::{is_in, refused};
 use super::comm::{Comm, decline, join_by_nccl, kernel_threads, sums};
 use super::data::Samples;
-use super::endings::{cancelled, ended, no_valid_loss, not_finite, without_data};
+use super::endings::{cancelled, ended, no_valid_loss, not_finite, without_data, without_data_elsewhere};
 use super::faults::recorded;
 use super::feed::Feed;
 use super::first_weights::{FirstWeights, origin, unknown_keys};
@@ -41,6 +41,7 @@ use runtime::loss_scale::LossScale;
 use runtime::memory::run_has_begun;
 use runtime::metrics::{EvalRecord, MetricsWriter, StepRecord, losses};
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io;
 use std::thread;
@@ -154,7 +155,7 @@ fn run_on<P: Platform>(
         fixed,
         origin,
         samples: consumed,
-        ahead: None,
+        ahead: VecDeque::new(),
         skipped,
         loss_scale,
         saving: Saving::after(saved),
@@ -197,8 +198,8 @@ struct TrainingRun<'a, P: Platform> {
     origin: Option<Origin>,
     /// Number of samples consumed.
     samples: u64,
-    /// The first sample of the coming step and its input, which was read during the last one.
-    ahead: Option<(u64, Result<StepInput, DataError>)>,
+    /// The inputs of the coming steps, which were read during the last ones.
+    ahead: VecDeque<Result<StepInput, DataError>>,
     /// Steps so far whose update was skipped.
     skipped: u64,
     /// The loss scale of the next step, in f16.
@@ -228,7 +229,7 @@ impl<P: Platform> TrainingRun<'_, P> {
         // A checkpoint is saved before the validation of its step, so that a resumed run begins with that.
         for step in done..=steps {
             if step > done {
-                self.executor.give_word(reason_to_end(progress), self.saving.is_busy());
+                self.executor.give_word(self.reason_to_end(progress), self.saving.is_busy());
                 self.faults.before(step, &mut self.executor)?;
                 let record = self.step(step, progress)?;
                 self.faults.after(step, &mut self.executor)?;
@@ -286,9 +287,8 @@ impl<P: Platform> TrainingRun<'_, P> {
     fn step(&mut self, step: u64, progress: &mut dyn Progress) -> Result<StepRecord, Error> {
         let clock = Instant::now();
         let lr = self.header.learning_rate.at(step - 1);
-        let ahead = self.ahead.take().filter(|(first, _)| *first == self.samples);
         let read = || self.feed.step(&self.data.train, self.samples, self.microbatches, u64::MAX);
-        let input = ahead.map_or_else(read, |(_, input)| input);
+        let input = self.ahead.pop_front().unwrap_or_else(read);
         let mut input = input.map_err(|why| self.without_data(why, step - 1, progress))?;
         self.samples += self.request.global_batch;
         (input.lr, input.step, input.update) = (lr as f32, step, step - self.skipped);
@@ -333,18 +333,31 @@ impl<P: Platform> TrainingRun<'_, P> {
         Ok(record)
     }
 
-    /// Runs a step on the devices, and reads the input of the next one meanwhile.
+    /// Runs a step on the devices, and reads the inputs of the next ones meanwhile.
     fn compute(&mut self, step: u64, input: StepInput) -> Result<StepOutput, Error> {
-        let TrainingRun { feed, data, executor, samples, microbatches, .. } = self;
-        let (first, is_last) = (*samples, step == self.request.steps);
-        let read = || feed.step(&data.train, first, *microbatches, u64::MAX);
+        let TrainingRun { feed, data, executor, samples, microbatches, ahead, .. } = self;
+        let wanted = AHEAD.min((self.request.steps - step) as usize);
+        let (batch, first) = (self.request.global_batch, *samples);
+        let missing = ahead.len() as u64..wanted as u64;
+        let read = move || {
+            let read = |place| feed.step(&data.train, first + place * batch, *microbatches, u64::MAX);
+            missing.map(read).collect::<Vec<_>>()
+        };
         let (output, next) = thread::scope(|scope| {
             // Where the system has no more threads, the next step reads its input itself.
-            let reader = if is_last { None } else { thread::Builder::new().spawn_scoped(scope, read).ok() };
+            let reader = thread::Builder::new().spawn_scoped(scope, read).ok();
             (executor.step(input), reader.and_then(|reader| reader.join().ok()))
         });
-        self.ahead = next.map(|next| (first, next));
+        ahead.extend(next.unwrap_or_default());
         output.map_err(executor_error)
+    }
+
+    /// The reason of this process to end the run after the coming step, of which the input is there: 0 for none.
+    fn reason_to_end(&self, progress: &dyn Progress) -> u8 {
+        match (reason_to_end(progress), self.ahead.get(1)) {
+            (0, Some(Err(_))) => NO_DATA,
+            (reason, _) => reason,
+        }
     }
 
     /// Begins to save the checkpoint of a step. If that fails before the last step, the next step that saves tries again.
@@ -404,7 +417,19 @@ impl<P: Platform> TrainingRun<'_, P> {
         if self.saving.last().is_none_or(|(saved, _)| *saved != step) {
             self.save(step, progress)?;
         }
-        Err(signal.map_or_else(|| cancelled(step, &self.request), |signal| ended(signal, step, &self.request)))
+        Err(match (signal, reason) {
+            (Some(signal), _) => ended(signal, step, &self.request),
+            (None, NO_DATA) => self.lacking_data(step),
+            (None, _) => cancelled(step, &self.request),
+        })
+    }
+
+    /// The error of a run that ends since the data of the next step cannot be read, here or in another process.
+    fn lacking_data(&mut self, step: u64) -> Error {
+        match self.ahead.pop_front() {
+            Some(Err(why)) => without_data(why, step, &self.request),
+            _ => without_data_elsewhere(step, &self.request),
+        }
     }
 
     /// Ends the run after a step because its data cannot be read. A run in one process saves that step first.
@@ -473,6 +498,12 @@ impl<P: Platform> TrainingRun<'_, P> {
 
 /// The reason of a caller that cancels a run, which is the number of no signal.
 const CANCELLED: u8 = u8::MAX;
+
+/// The reason of a process that cannot read its data.
+const NO_DATA: u8 = u8::MAX - 1;
+
+/// Steps whose input is read ahead: processes that cannot read that of a step agree during the one before to save it and to end.
+const AHEAD: usize = 2;
 
 /// The reason to end a run early: the number of a signal, or `CANCELLED`; 0 for nothing.
 fn reason_to_end(progress: &dyn Progress) -> u8 {

@@ -19,6 +19,35 @@ fn losses(out: &Path) -> Vec<f64> {
 }
 
 #[test]
+fn processes_whose_tokens_are_cut_short_save_a_step_together() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let whole = fs::read(at("narrow.bin")).unwrap();
+    let train = SHORT.replace("--steps 4", "--lr-schedule constant --data narrow --parallel dp=2 --mbs 1");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
+    command
+        .args("launch -n 2 --".split(' '))
+        .args(train.split_whitespace())
+        .args(["--steps", "1000000", "--out", "run"]);
+    let mut child = command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    while losses(&at("run")).len() < 3 {
+        assert!(began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none(), "no step is done");
+        sleep(Duration::from_millis(5));
+    }
+    fs::OpenOptions::new().write(true).open(at("narrow.bin")).unwrap().set_len(100).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(6), "{stderr}");
+    let done = losses(&at("run")).len();
+    let help = format!("meshwright train --resume run resumes after step {done}");
+    assert!(stderr.contains("[0] error[MW0711]") && stderr.contains(&help), "{stderr}");
+    fs::write(at("narrow.bin"), &whole).unwrap();
+    report(folder.path(), &format!("train --resume run --steps {} --format json", done + 2));
+    assert_eq!(losses(&at("run")).len(), done + 2);
+}
+
+#[test]
 fn a_run_whose_tokens_are_cut_short_saves_its_last_step_and_says_so() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
