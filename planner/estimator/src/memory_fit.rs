@@ -234,7 +234,7 @@ impl RecomputeOptions {
     }
 }
 
-/// What a stage holds of a micro-batch, in bytes, if some of its savings are taken.
+/// Everything that a stage holds of a micro-batch, in bytes, if some of its savings are taken.
 struct Held {
     /// Bytes without savings.
     before: f64,
@@ -443,7 +443,7 @@ impl MemoryFit<'_> {
         self.share(rank, &held, options.kinds[kind].len(), budget).unwrap_or(0.0)
     }
 
-    /// What stages hold with some savings, in addition to the `rest` that they already save.
+    /// The bytes that stages hold with some savings, in addition to the `rest` that they already save.
     fn held(&self, savings: &[Saving], rest: impl Fn(&[Count]) -> f64) -> ByStage<'_, Held> {
         self.kinds.each(|runs| {
             let saved = sum(runs, |run| self.saved[run.block]);
