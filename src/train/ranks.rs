@@ -67,7 +67,7 @@ pub fn ranks(request: &TrainRequest) -> Result<RankReport, Error> {
     let Prepared { request, compiled, .. } = prepare(request, None).inspect_err(|why| decline(request, why))?;
     let mesh = &compiled.model.mesh;
     let comm = Comm::parse(&request.comm)?;
-    comm.check(mesh.devices(), &request)?;
+    comm.check(mesh.devices(), &request).inspect_err(|why| decline(&request, why))?;
     let (threads, _) = comm.place(mesh.devices() as usize, &request)?;
     let ranks = gather(&threads, own(&threads, mesh))?;
     let axes = mesh.axes.iter().map(|(id, axis)| AxisSpread::of(mesh, &Axes::one(id), &axis.name, &ranks)).collect();

@@ -79,7 +79,7 @@ pub fn train_source(
 fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
     let devices = prepared.compiled.model.mesh.devices() as usize;
     let comm = Comm::parse(&prepared.request.comm)?;
-    comm.check(devices as u64, &prepared.request)?;
+    comm.check(devices as u64, &prepared.request).inspect_err(|why| decline(&prepared.request, why))?;
     if comm == Comm::Nccl {
         let (gpu, place) = join_by_nccl(devices, &prepared.request)?;
         return run_on(prepared, progress, gpu, place);

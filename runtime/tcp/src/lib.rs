@@ -58,7 +58,9 @@ struct Tcp {
 /// The processes do not divide the ranks, do not all come within `patience`, or do not belong together.
 pub fn open(member: &Member, ranks: usize, patience: Duration) -> Result<(World, Box<dyn Wire>), String> {
     if !ranks.is_multiple_of(member.count) {
-        return Err(format!("{} processes do not divide the {ranks} devices", member.count));
+        let why = format!("{} processes do not divide the {ranks} devices", member.count);
+        decline(member, &why);
+        return Err(why);
     }
     open_as(member, ranks, &host(), patience)
 }
