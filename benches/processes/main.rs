@@ -112,7 +112,7 @@ fn open(kind: &str) -> (World, Box<dyn Wire>) {
         return mpi::open(2).unwrap();
     }
     assert_eq!(kind, "tcp");
-    tcp::open(&tcp::Member::from_env(tcp::Network::Open).unwrap(), 2, tcp::PATIENCE).unwrap()
+    tcp::open(&tcp::Member::from_env(tcp::Network::Open).unwrap(), 2, tcp::PATIENCE, &mut |_| ()).unwrap()
 }
 
 /// The median seconds of sums over both processes, in each size.

@@ -215,9 +215,14 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
 /// Parses the command line, runs the subcommand and prints its answer.
 fn print(words: impl IntoIterator<Item = OsString>) -> Result<u8, Error> {
     log::install()?;
-    let cli = match parsed(words) {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let cli = match parsed(words.clone()) {
         Ok(cli) => cli,
-        Err(told) if told.use_stderr() && told.kind() != MISSING => return Err(Error::Usage(usage(&told))),
+        Err(told) if told.use_stderr() && told.kind() != MISSING => {
+            let refused = Error::Usage(usage(&told));
+            train::decline_usage(&words, &refused);
+            return Err(refused);
+        }
         // Help and version are answers. Clap prints them in color where the terminal has it.
         Err(told) => told.exit(),
     };

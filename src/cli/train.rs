@@ -15,6 +15,7 @@ use compiler::parallel;
 use ir::catalogue::Code;
 use runtime::checkpoint::run_of;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -260,6 +261,9 @@ struct Flags {
 const SPEAKS_LATER: Duration = Duration::from_secs(1);
 const SPEAKS_AFTER_MPI: Duration = Duration::from_secs(5);
 
+/// Times that later by which the last process speaks, however many there are.
+const LATEST: usize = 3;
+
 impl Train {
     /// The run that flags and files ask for.
     pub(super) fn request(&self) -> Result<TrainRequest, Error> {
@@ -310,7 +314,7 @@ impl Train {
             let done = if self.print_ranks { ranks(&request).map(drop) } else { train_silently(&request) };
             return done.map(|()| String::new()).inspect_err(|_| {
                 let later = if request.comm == "mpi" { SPEAKS_AFTER_MPI } else { SPEAKS_LATER };
-                thread::sleep(later.saturating_mul(number as u32));
+                thread::sleep(later.saturating_mul(number.min(LATEST) as u32));
             });
         }
         if self.print_ranks {
@@ -322,6 +326,17 @@ impl Train {
         }
         let report = train(&request, &mut Watch::new(json))?;
         if json { super::json(&report) } else { Ok(format!("\n{report}")) }
+    }
+}
+
+/// Says to the other processes of a run, if the words are those of one, that they are not understood.
+pub(super) fn decline_usage(words: &[OsString], why: &Error) {
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    let comm = words.iter().position(|word| word == "--comm").and_then(|at| words.get(at + 1));
+    let comm = comm.map(|word| word.as_ref()).or_else(|| words.iter().find_map(|word| word.strip_prefix("--comm=")));
+    if let (Some("train"), Some(comm)) = (words.get(1).map(|word| word.as_ref()), comm) {
+        let trusted_network = words.iter().any(|word| word.starts_with("--trusted-network"));
+        decline(&TrainRequest { comm: comm.to_string(), trusted_network, ..TrainRequest::default() }, why);
     }
 }
 

@@ -68,7 +68,9 @@ fn of_job(request: &TrainRequest) -> Vec<Fact> {
         Fact::new("--steps", request.steps),
         Fact::new("--seed", request.seed),
         Fact::new("--init-from", given(&request.init_from)),
+        Fact::new("the place of --init-from", place_text(&request.init_from)).of_host(),
         Fact::new("--resume", given(&request.resume)),
+        Fact::new("the place of --resume", place_text(&request.resume)).of_host(),
         Fact::new("--eos", text(&request.eos)),
         Fact::new("--valid", given(&request.valid)),
         Fact::new("--valid-fraction", request.valid_fraction),
@@ -125,6 +127,11 @@ fn of_processes(request: &TrainRequest) -> Vec<Fact> {
         Fact::new("--poison", request.poison),
         Fact::new("--inject", text(&request.inject)),
     ]
+}
+
+/// The place of a folder that is given.
+fn place_text(folder: &Option<PathBuf>) -> String {
+    folder.as_ref().map_or("not given".to_string(), |folder| place_of(folder).display().to_string())
 }
 
 /// The place of a folder, which may not be there yet: a part of it that is there has one name alone.

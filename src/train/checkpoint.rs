@@ -10,6 +10,7 @@ use compiler::model_source::ModelSource;
 use ir::catalogue::Code;
 use ir::diag::Coded;
 use runtime::checkpoint::{self, Checkpoint, list, run_of};
+use runtime::comm::wire::World;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -47,12 +48,35 @@ pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -
     Ok(fixed)
 }
 
-/// Finds the checkpoint to resume from, compares its options with the run's and, if this process `verifies`, its files with their
+/// The part of a process in verifying the files of a checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verifier {
+    /// It verifies them.
+    First,
+    /// It verifies them if they may be others than those that the first process sees: outside of the folder of the run.
+    FirstOfHost,
+    /// Another process on its host does so.
+    Other,
+}
+
+impl Verifier {
+    /// That of this process.
+    pub(super) fn of(world: Option<&World>) -> Verifier {
+        let Some(World { me, processes }) = world else { return Verifier::First };
+        match *me {
+            0 => Verifier::First,
+            me if processes[..me].iter().all(|other| other.host != processes[me].host) => Verifier::FirstOfHost,
+            _ => Verifier::Other,
+        }
+    }
+}
+
+/// Finds the checkpoint to resume from, compares its options with the run's and, if that is this process's part, its files with their
 /// checksums. Returns `None` for a run that is not resumed.
 ///
 /// # Errors
 /// The checkpoint is missing, damaged or of another run, or the output folder has checkpoints of another run.
-pub(super) fn find(request: &TrainRequest, fixed: &Value, verifies: bool) -> Result<Option<Checkpoint>, Error> {
+pub(super) fn find(request: &TrainRequest, fixed: &Value, verifier: Verifier) -> Result<Option<Checkpoint>, Error> {
     let Some(path) = &request.resume else { return alone(&request.out).map(|()| None) };
     let path = if path.as_os_str().is_empty() { &request.out } else { path };
     let checkpoint = Checkpoint::open(path).map_err(refused)?;
@@ -69,7 +93,8 @@ pub(super) fn find(request: &TrainRequest, fixed: &Value, verifies: bool) -> Res
         return Err(Error::input(Code::BadOption, message)
             .help("--steps counts from the start of the run: give a larger number"));
     }
-    if verifies {
+    let is_of_all = is_in(&checkpoint, &request.out);
+    if verifier == Verifier::First || verifier == Verifier::FirstOfHost && !is_of_all {
         checkpoint.verify().map_err(refused)?;
     }
     if let Some(why) = checkpoint.manifest.position.fault(request.global_batch) {

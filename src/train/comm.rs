@@ -1,6 +1,7 @@
 //! Choice of the processes that the ranks of a run are in, and of what joins them.
 
 use super::backend::{Place, no_gpu};
+use super::report::Progress;
 use super::request::TrainRequest;
 use crate::error::Error;
 use ir::catalogue::Code;
@@ -136,7 +137,12 @@ impl Comm {
     ///
     /// # Errors
     /// This program has no MPI, or the processes cannot be joined.
-    pub(super) fn place(self, devices: usize, request: &TrainRequest) -> Result<(Threads, Place), Error> {
+    pub(super) fn place(
+        self,
+        devices: usize,
+        request: &TrainRequest,
+        progress: &mut dyn Progress,
+    ) -> Result<(Threads, Place), Error> {
         let threads = || Threads::new(devices, kernel_threads(devices), None);
         let alone = || Place::threads("threads of this process".to_string(), None);
         match self {
@@ -148,14 +154,19 @@ impl Comm {
             }
             Comm::Mpi => join_by_mpi(devices),
             Comm::Tcp | Comm::Nccl => {
-                meet(devices, "P divides the number of devices", request).map(|met| joined(met, "TCP"))
+                meet(devices, "P divides the number of devices", request, progress).map(|met| joined(met, "TCP"))
             }
         }
     }
 }
 
 /// Meets the other processes of a run, which has as many of them as `wants` says.
-fn meet(devices: usize, wants: &str, request: &TrainRequest) -> Result<(World, Box<dyn Wire>), Error> {
+fn meet(
+    devices: usize,
+    wants: &str,
+    request: &TrainRequest,
+    progress: &mut dyn Progress,
+) -> Result<(World, Box<dyn Wire>), Error> {
     let member = tcp::Member::from_env(network(request)).map_err(|why| {
         let help = match &why {
             NotAMember::Secret(_) => {
@@ -167,7 +178,7 @@ fn meet(devices: usize, wants: &str, request: &TrainRequest) -> Result<(World, B
         };
         unjoined(&why.to_string()).help(help)
     })?;
-    tcp::open(&member, devices, tcp::PATIENCE).map_err(|why| {
+    tcp::open(&member, devices, tcp::PATIENCE, &mut |note| progress.noted(note)).map_err(|why| {
         unjoined(&why)
             .help(format!("start P processes, where {wants}, with one program, one secret and the same options"))
     })
@@ -190,8 +201,12 @@ fn network(request: &TrainRequest) -> tcp::Network {
 ///
 /// # Errors
 /// The processes cannot be joined, there is no GPU for each, or not one rank in each.
-pub(super) fn join_by_nccl(devices: usize, request: &TrainRequest) -> Result<(JoinedGpu, Place), Error> {
-    let met = meet(devices, "P is the number of devices", request)?;
+pub(super) fn join_by_nccl(
+    devices: usize,
+    request: &TrainRequest,
+    progress: &mut dyn Progress,
+) -> Result<(JoinedGpu, Place), Error> {
+    let met = meet(devices, "P is the number of devices", request, progress)?;
     let (world, _) = &met;
     let processes = world.processes.len();
     if processes != devices {

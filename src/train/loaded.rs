@@ -2,7 +2,7 @@
 
 use super::agreement::{Fact, settings};
 use super::backend::Place;
-use super::checkpoint::{find, fixed};
+use super::checkpoint::{Verifier, find, fixed};
 use super::data::Data;
 use super::lock::Lock;
 use super::memory::{self, FreeMemory};
@@ -10,6 +10,7 @@ use super::prepare::Prepared;
 use crate::error::Error;
 use ir::text::File;
 use runtime::checkpoint::Checkpoint;
+use runtime::comm::wire::World;
 use runtime::data::tokens::Extent;
 use serde_json::Value;
 
@@ -26,19 +27,18 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// Reads the data and finds the checkpoint of a run. Of several processes the first one alone locks the folder, and verifies what it
-    /// resumes from.
+    /// Reads the data and finds the checkpoint of a run. Of several processes the first one alone locks the folder.
     ///
     /// # Errors
     /// There is too little memory, the data or the checkpoint cannot be read, or another run is in the folder.
-    pub(super) fn read(prepared: &mut Prepared, place: &Place, is_first: bool) -> Result<Loaded, Error> {
+    pub(super) fn read(prepared: &mut Prepared, place: &Place, world: Option<&World>) -> Result<Loaded, Error> {
         let memory = check_memory(&prepared.compiled, place)?;
         let (tokens, request) = (prepared.tokens.take(), &prepared.request);
         let data = Data::load(request, tokens, memory.left)?;
         data.samples((prepared.feed.seq as usize, prepared.feed.vocabulary), request.seed)?;
         let fixed = fixed(request, &prepared.source, &data)?;
-        let lock = is_first.then(|| Lock::take(&request.out)).transpose()?;
-        let from = find(request, &fixed, is_first)?;
+        let lock = world.is_none_or(|world| world.me == 0).then(|| Lock::take(&request.out)).transpose()?;
+        let from = find(request, &fixed, Verifier::of(world))?;
         Ok(Loaded { memory, data, fixed, lock, from })
     }
 
@@ -50,7 +50,7 @@ impl Loaded {
         let Prepared { request, compiled, weights, .. } = prepared;
         let extent = if request.compare_data { Extent::Whole } else { Extent::Sampled };
         let data = &self.data;
-        let weights = weights.as_ref().map(|weights| weights.fingerprint()).transpose()?;
+        let weights = weights.as_ref().map(|weights| weights.fingerprint(request.compare_data)).transpose()?;
         let weights = weights.map_or("none".to_string(), |sum| format!("{sum:08x}"));
         let step = self.from.as_ref().map(|from| from.manifest.position.step);
         let mut facts = settings(request);

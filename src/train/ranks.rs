@@ -2,6 +2,7 @@
 
 use super::comm::{Comm, decline};
 use super::prepare::{Prepared, prepare};
+use super::report::Quiet;
 use super::request::TrainRequest;
 use super::run::executor_error;
 use crate::error::Error;
@@ -68,7 +69,7 @@ pub fn ranks(request: &TrainRequest) -> Result<RankReport, Error> {
     let mesh = &compiled.model.mesh;
     let comm = Comm::parse(&request.comm)?;
     comm.check(mesh.devices(), &request).inspect_err(|why| decline(&request, why))?;
-    let (threads, _) = comm.place(mesh.devices() as usize, &request)?;
+    let (threads, _) = comm.place(mesh.devices() as usize, &request, &mut Quiet)?;
     let ranks = gather(&threads, own(&threads, mesh))?;
     let axes = mesh.axes.iter().map(|(id, axis)| AxisSpread::of(mesh, &Axes::one(id), &axis.name, &ranks)).collect();
     Ok(RankReport { schema: SCHEMA, axes, ranks })

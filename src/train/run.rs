@@ -81,7 +81,7 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
     let comm = Comm::parse(&prepared.request.comm)?;
     comm.check(devices as u64, &prepared.request).inspect_err(|why| decline(&prepared.request, why))?;
     if comm == Comm::Nccl {
-        let (gpu, place) = join_by_nccl(devices, &prepared.request)?;
+        let (gpu, place) = join_by_nccl(devices, &prepared.request, progress)?;
         return run_on(prepared, progress, gpu, place);
     }
     if prepared.request.backend == "cuda" {
@@ -92,7 +92,7 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
         return run_on(prepared, progress, gpu, place);
     }
     let limits = Limits { silence: Duration::from_secs_f64(prepared.request.silence) };
-    let (threads, place) = comm.place(devices, &prepared.request)?;
+    let (threads, place) = comm.place(devices, &prepared.request, progress)?;
     let threads = threads.limits(limits).sums(sums(prepared.request.sums.as_deref())?.unwrap_or_default());
     run_on(prepared, progress, threads, place)
 }
@@ -106,7 +106,7 @@ fn run_on<P: Platform>(
 ) -> Result<TrainReport, Error> {
     let is_first = platform.is_first();
     platform.start().map_err(executor_error)?;
-    let loaded = Loaded::read(&mut prepared, &place, is_first);
+    let loaded = Loaded::read(&mut prepared, &place, platform.world());
     let Loaded { memory, data, fixed, lock, from } =
         agree(&platform, loaded, |loaded| loaded.facts(&prepared)).inspect_err(|_| platform.finish())?;
     let Prepared { request, source, parallel, compiled, feed, microbatches, weights, note, .. } = prepared;

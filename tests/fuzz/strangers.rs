@@ -19,7 +19,7 @@ const TRAIN: &str =
     "train ../config.json --data ../text.txt --seq 8 --global-batch 2 --steps 2 --parallel dp=2 --comm tcp --out ../a";
 
 /// Words of somebody who knows the form of a meeting and not its secret; each number of a nonce and a proof is a zero.
-const HELLO: &str = r#"{"text":"{\"protocol\":2,\"run\":\"\",\"number\":1,\"count\":2,\"host\":\"x\",\"port\":1,\"nonce\":ZEROS,\"failure\":null}","proof":ZEROS}"#;
+const HELLO: &str = r#"{"text":"{\"protocol\":2,\"run\":\"\",\"number\":1,\"count\":2,\"host\":\"x\",\"port\":1,\"nonce\":ZEROS,\"has_secret\":true,\"failure\":null}","proof":ZEROS}"#;
 
 #[test]
 fn strangers() {

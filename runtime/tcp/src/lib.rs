@@ -5,7 +5,7 @@
 //! // Started with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, one of four: the processes of a run of eight ranks, and the wire
 //! // that joins this one with the others.
 //! let member = meshwright_tcp::Member::from_env(meshwright_tcp::Network::Open).map_err(|why| why.to_string())?;
-//! let (world, wire) = meshwright_tcp::open(&member, 8, meshwright_tcp::PATIENCE)?;
+//! let (world, wire) = meshwright_tcp::open(&member, 8, meshwright_tcp::PATIENCE, &mut |note| println!("{note}"))?;
 //! assert_eq!((world.processes.len(), world.ranks().len()), (4, 2));
 //! # drop(wire);
 //! # Ok::<(), String>(())
@@ -52,21 +52,32 @@ struct Tcp {
 }
 
 /// Meets the other processes of a run, and deals `ranks` ranks out to them: those of a host one after the other, each with as many
-/// consecutive ranks.
+/// consecutive ranks. While process 0 waits, it notes who is missing and who was turned away.
 ///
 /// # Errors
 /// The processes do not divide the ranks, do not all come within `patience`, or do not belong together.
-pub fn open(member: &Member, ranks: usize, patience: Duration) -> Result<(World, Box<dyn Wire>), String> {
+pub fn open(
+    member: &Member,
+    ranks: usize,
+    patience: Duration,
+    note: &mut dyn FnMut(&str),
+) -> Result<(World, Box<dyn Wire>), String> {
     if !ranks.is_multiple_of(member.count) {
         let why = format!("{} processes do not divide the {ranks} devices", member.count);
         decline(member, &why);
         return Err(why);
     }
-    open_as(member, ranks, &host(), patience)
+    open_as(member, ranks, &host(), patience, note)
 }
 
-fn open_as(member: &Member, ranks: usize, host: &str, patience: Duration) -> Result<(World, Box<dyn Wire>), String> {
-    let Met { hosts, mut streams } = meet(member, host, patience)?;
+fn open_as(
+    member: &Member,
+    ranks: usize,
+    host: &str,
+    patience: Duration,
+    note: &mut dyn FnMut(&str),
+) -> Result<(World, Box<dyn Wire>), String> {
+    let Met { hosts, mut streams } = meet(member, host, patience, note)?;
     let (world, numbers) = by_host(member.number, &hosts, ranks);
     let mut link = |number: usize| streams[number].take().map(Link::new).transpose();
     let links = numbers.iter().map(|&number| link(number)).collect::<io::Result<_>>();

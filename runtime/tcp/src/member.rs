@@ -67,11 +67,15 @@ impl Member {
     /// # Errors
     /// One is missing or out of its range, or an open network needs a secret and there is none.
     pub fn from_env(network: Network) -> Result<Member, NotAMember> {
-        Member::read(network, |name| env::var(name).ok().filter(|text| !text.is_empty()))
+        let secret = Secret::from_env().map_err(NotAMember::Secret)?;
+        Member::read(network, secret, |name| env::var(name).ok().filter(|text| !text.is_empty()))
     }
 
-    fn read(network: Network, get: impl Fn(&str) -> Option<String>) -> Result<Member, NotAMember> {
-        let secret = Secret::read(&get).map_err(NotAMember::Secret)?;
+    fn read(
+        network: Network,
+        secret: Option<Secret>,
+        get: impl Fn(&str) -> Option<String>,
+    ) -> Result<Member, NotAMember> {
         let member = Member { secret, ..Member::placed(get).map_err(NotAMember::Unplaced)? };
         if member.secret.is_none() && network == Network::Open && member.count > 1 && !member.is_local() {
             return Err(NotAMember::Secret(format!(
@@ -122,7 +126,8 @@ mod tests {
 
     fn read_in(network: Network, variables: &[(&str, &str)]) -> Result<Member, String> {
         let get = |name: &str| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| value.to_string());
-        Member::read(network, get).map_err(|why| why.to_string())
+        let secret = get(SECRET).map(|text| Secret::of(&text, SECRET)).transpose()?;
+        Member::read(network, secret, get).map_err(|why| why.to_string())
     }
 
     const PLACE: [(&str, &str); 2] = [("MASTER_ADDR", "node1"), ("MASTER_PORT", "29500")];

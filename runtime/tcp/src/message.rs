@@ -37,6 +37,7 @@ pub(crate) struct Hello {
     /// The port at which it listens.
     pub(crate) port: u16,
     pub(crate) nonce: Nonce,
+    pub(crate) has_secret: bool,
     /// The cause why it does not take part; none if it does.
     pub(crate) failure: Option<String>,
 }

@@ -144,10 +144,16 @@ impl Guest {
     fn greet(&self, secret: Option<&Secret>) -> io::Result<Greeted> {
         let Sealed { text, proof } = value_of(&self.said[LENGTH..])?;
         let hello: Hello = value_of(text.as_bytes())?;
+        let hello = Hello { host: plain(&hello.host), failure: hello.failure.as_deref().map(plain), ..hello };
         let nonces = Nonces { guest: hello.nonce, host: self.nonce };
         let is_proved = is_proved(secret, Side::Guest, &nonces, &text, &proof);
         Ok(Greeted { stream: self.stream.try_clone()?, hello, is_proved, nonces })
     }
+}
+
+/// Foreign text on one line, for messages.
+fn plain(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 impl Greeted {

@@ -22,7 +22,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The time in which processes that have all met process 0 connect with each other.
-const ROUND: Duration = Duration::from_secs(30);
+const ROUND: Duration = Duration::from_secs(8);
+
+/// The time between two notes about who is missing.
+const NOTED: Duration = Duration::from_secs(10);
 
 /// The time in which a process that does not take part says so.
 const DECLINE: Duration = Duration::from_secs(10);
@@ -39,12 +42,12 @@ pub(crate) struct Met {
 ///
 /// # Errors
 /// They do not all come in time, or do not belong together.
-pub(crate) fn meet(member: &Member, host: &str, patience: Duration) -> Result<Met, String> {
+pub(crate) fn meet(member: &Member, host: &str, patience: Duration, note: &mut dyn FnMut(&str)) -> Result<Met, String> {
     let until = Instant::now() + patience;
     if member.count == 1 {
         return Ok(Met { hosts: vec![host.to_string()], streams: vec![None] });
     }
-    if member.number == 0 { call_roll(member, host, until) } else { answer_roll(member, host, until) }
+    if member.number == 0 { call_roll(member, host, until, note) } else { answer_roll(member, host, until) }
 }
 
 /// Tells the others that this process does not take part, and why. Who cannot be reached learns nothing.
@@ -70,10 +73,10 @@ pub(crate) fn decline(member: &Member, host: &str, why: &str) {
 }
 
 /// Waits for all others, as process 0.
-fn call_roll(member: &Member, host: &str, until: Instant) -> Result<Met, String> {
+fn call_roll(member: &Member, host: &str, until: Instant, note: &mut dyn FnMut(&str)) -> Result<Met, String> {
     let reception = listen(member)?;
     let places = (0..member.count).map(|_| None).collect();
-    let mut call = Call { member, host, reception, places, absent: BTreeMap::new(), turned_away: None };
+    let mut call = Call { member, host, reception, places, absent: BTreeMap::new(), turned_away: None, note };
     let all = call.wait(until).and_then(|()| call.roll());
     let Call { places, .. } = call;
     let told = |greeted: &Greeted, answer: &Answer| greeted.answer(member.secret.as_ref(), answer);
@@ -105,6 +108,8 @@ struct Call<'a> {
     absent: BTreeMap<usize, Absence>,
     /// The last one that was turned away, in words.
     turned_away: Option<String>,
+    /// Notes for the user while the meeting goes on.
+    note: &'a mut dyn FnMut(&str),
 }
 
 /// Absence of a process.
@@ -116,6 +121,7 @@ struct Absence {
 impl Call<'_> {
     /// Waits until all have come.
     fn wait(&mut self, until: Instant) -> Result<(), String> {
+        let mut noted = Instant::now();
         loop {
             let greeted = self.reception.look().map_err(|why| format!("connections cannot be accepted: {why}"))?;
             self.note_who_left();
@@ -128,6 +134,10 @@ impl Call<'_> {
             let grace = if self.member.secret.is_some() { Duration::ZERO } else { GRACE };
             if let Some(absence) = self.absent.values().find(|absence| absence.since.elapsed() >= grace) {
                 return Err(absence.why.clone());
+            }
+            if noted.elapsed() >= NOTED {
+                noted = Instant::now();
+                (self.note)(&format!("waiting for processes {}", missing.join(", ")));
             }
             if Instant::now() >= until {
                 let last = self.turned_away.as_ref().map_or(String::new(), |why| format!("; turned away: {why}"));
@@ -155,6 +165,9 @@ impl Call<'_> {
         if let Some(refusal) = refusal {
             // Who is gone needs not be told.
             let _ = greeted.answer(secret, &Err(refusal.why.clone()));
+            if self.turned_away.as_ref() != Some(&refusal.why) && !refusal.ends {
+                (self.note)(&format!("turned away: {}", refusal.why));
+            }
             self.turned_away = Some(refusal.why.clone());
             return if refusal.ends { Err(refusal.why) } else { Ok(()) };
         }
@@ -174,8 +187,11 @@ impl Call<'_> {
         let Member { count, run, secret, .. } = self.member;
         let hello = &greeted.hello;
         let number = hello.number;
-        if !greeted.is_proved {
-            let why = format!("process {number} on {} has another secret than process 0, or none", hello.host);
+        if !greeted.is_proved || hello.has_secret != secret.is_some() {
+            let why = format!(
+                "process {number} on {} has another secret than process 0, or one of them has none",
+                hello.host
+            );
             return Some(Refusal { why, ends: false });
         }
         // Processes of another run wait for a process 0 of their own.
@@ -287,7 +303,8 @@ fn gather(
 
 fn hello(member: &Member, host: &str, port: u16, failure: Option<String>) -> Hello {
     let Member { number, count, run, .. } = member.clone();
-    Hello { protocol: PROTOCOL, run, number, count, host: host.to_string(), port, nonce: [0; 32], failure }
+    let (host, has_secret) = (host.to_string(), member.secret.is_some());
+    Hello { protocol: PROTOCOL, run, number, count, host, port, nonce: [0; 32], has_secret, failure }
 }
 
 /// The port of process 0.

@@ -73,8 +73,19 @@ impl Secret {
     /// The secret that the environment states, if it states one.
     ///
     /// # Errors
-    /// It is too short, stated twice, or others can read its file.
-    pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Option<Secret>, String> {
+    /// It is no text, too short, stated twice, or others can read its file.
+    pub(crate) fn from_env() -> Result<Option<Secret>, String> {
+        for name in [SECRET, SECRET_FILE] {
+            if std::env::var_os(name).is_some_and(|value| value.to_str().is_none()) {
+                return Err(format!(
+                    "{name} is no text in UTF-8; hexadecimal digits are, such as those of `openssl rand -hex 32`"
+                ));
+            }
+        }
+        Secret::read(|name| std::env::var(name).ok())
+    }
+
+    fn read(get: impl Fn(&str) -> Option<String>) -> Result<Option<Secret>, String> {
         match (get(SECRET), get(SECRET_FILE)) {
             (None, None) => Ok(None),
             (Some(text), None) => Secret::of(&text, SECRET).map(Some),
@@ -85,6 +96,9 @@ impl Secret {
 
     fn of_file(path: &Path) -> Result<Secret, String> {
         let failed = |why: io::Error| format!("{SECRET_FILE}: {} cannot be read: {why}", path.display());
+        if !fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(format!("{SECRET_FILE}: {} is no regular file", path.display()));
+        }
         let file = File::open(path).map_err(failed)?;
         check_private(path, &file.metadata().map_err(failed)?)?;
         let mut text = String::new();
@@ -194,6 +208,9 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         }
         assert!(read(&[(SECRET_FILE, &named)]).unwrap() == Secret::of("0123456789abcdef", "").ok());
+        let folder_itself = read(&[(SECRET_FILE, &folder.path().display().to_string())]).unwrap_err();
+        assert!(folder_itself.ends_with(" is no regular file"), "{folder_itself}");
+        assert_eq!(read(&[(SECRET, "")]), Err("MESHWRIGHT_SECRET has 0 bytes; a secret has 16 or more".to_string()));
         let twice = read(&[(SECRET, "0123456789abcdef"), (SECRET_FILE, &named)]).unwrap_err();
         assert!(twice.contains("both set"), "{twice}");
     }

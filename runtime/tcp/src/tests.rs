@@ -27,7 +27,7 @@ fn opened(members: &[Member], patience: Duration) -> Vec<Opened> {
         let open = |member: &Member| {
             let member = member.clone();
             let host = format!("host{}", member.number % 2);
-            scope.spawn(move || open_as(&member, member.count, &host, patience))
+            scope.spawn(move || open_as(&member, member.count, &host, patience, &mut |_| ()))
         };
         let all: Vec<_> = members.iter().map(open).collect();
         all.into_iter().map(|one| one.join().unwrap()).collect()

@@ -5,34 +5,51 @@ use crate::folder::FileTensor;
 use crate::import::Weights;
 use crc32fast::Hasher;
 
-/// The most tensors of which elements are looked at, and the bytes of each at its start, in its middle and at its end.
+/// The most tensors whose elements are looked at, the blocks of each, spread over it, and the bytes of a block.
 const SAMPLED: usize = 4096;
+const BLOCKS: usize = 16;
 const BLOCK: usize = 256;
 
+/// The most bytes that are read at a time.
+const PIECE: usize = 1 << 20;
+
 impl Weights {
-    /// The CRC-32 of the names, shapes and formats of all tensors, and of some elements of tensors spread over them.
+    /// The CRC-32 of the names, shapes and formats of all tensors, and of all their elements or of blocks spread over them.
     ///
     /// # Errors
     /// A file has become shorter, or cannot be read.
-    pub fn fingerprint(&self) -> Result<u32, Error> {
+    pub fn fingerprint(&self, is_whole: bool) -> Result<u32, Error> {
         let mut hasher = Hasher::new();
         let tensors = &self.folder.tensors;
         let step = tensors.len().div_ceil(SAMPLED).max(1);
         for (number, (name, tensor)) in tensors.iter().enumerate() {
             hasher.update(name.as_bytes());
             hasher.update(format!(" {:?} {:?}\n", tensor.format, tensor.shape).as_bytes());
-            if number % step == 0 {
-                self.hash_elements(tensor, &mut hasher)?;
+            match is_whole {
+                true => self.hash_all(tensor, &mut hasher)?,
+                false if number % step == 0 => self.hash_blocks(tensor, &mut hasher)?,
+                false => {}
             }
         }
         Ok(hasher.finalize())
     }
 
-    fn hash_elements(&self, tensor: &FileTensor, hasher: &mut Hasher) -> Result<(), Error> {
+    fn hash_all(&self, tensor: &FileTensor, hasher: &mut Hasher) -> Result<(), Error> {
+        for start in (0..tensor.length()).step_by(PIECE) {
+            let end = tensor.length().min(start + PIECE);
+            hasher.update(&self.folder.bytes(tensor, start..end)?);
+        }
+        Ok(())
+    }
+
+    fn hash_blocks(&self, tensor: &FileTensor, hasher: &mut Hasher) -> Result<(), Error> {
         let bytes = tensor.length();
-        let length = bytes.min(BLOCK);
-        for start in [0, (bytes - length) / 2, bytes - length] {
-            hasher.update(&self.folder.bytes(tensor, start..start + length)?);
+        if bytes <= BLOCKS * BLOCK {
+            return self.hash_all(tensor, hasher);
+        }
+        for block in 0..BLOCKS {
+            let start = block * (bytes - BLOCK) / (BLOCKS - 1);
+            hasher.update(&self.folder.bytes(tensor, start..start + BLOCK)?);
         }
         Ok(())
     }

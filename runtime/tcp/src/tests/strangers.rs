@@ -29,7 +29,7 @@ fn meet_beside(members: &[Member], other: impl FnOnce(u16) + Send) {
         let other = scope.spawn(move || other(port));
         let began = Instant::now();
         let first = members[0].clone();
-        let first = scope.spawn(move || open_as(&first, first.count, "a", WELL).map(drop));
+        let first = scope.spawn(move || open_as(&first, first.count, "a", WELL, &mut |_| ()).map(drop));
         other.join().unwrap();
         let late = opened(&members[1..], WELL);
         assert!(late.iter().all(Result::is_ok) && first.join().unwrap().is_ok());
@@ -81,10 +81,12 @@ fn who_lacks_the_secret_ends_no_meeting() {
         Member { run: "other".to_string(), ..members[1].clone() },
     ];
     let mut told = Vec::new();
-    meet_beside(&members, |_| told = strangers.iter().map(|one| why(open_as(one, one.count, "b", WELL))).collect());
+    meet_beside(&members, |_| {
+        told = strangers.iter().map(|one| why(open_as(one, one.count, "b", WELL, &mut |_| ()))).collect()
+    });
     assert_eq!(told[0], "process 0 is lost: it has another secret, or none");
-    assert_eq!(told[1], "process 1 on b has another secret than process 0, or none");
-    assert_eq!(told[3], "process 7 on b has another secret than process 0, or none");
+    assert_eq!(told[1], "process 1 on b has another secret than process 0, or one of them has none");
+    assert_eq!(told[3], "process 7 on b has another secret than process 0, or one of them has none");
     assert_eq!(told[4], "process 0 is of another run");
 }
 
@@ -101,7 +103,7 @@ fn who_knows_the_secret_and_does_not_fit_ends_the_meeting() {
     assert!(lost.starts_with("process 0 does not answer at 127.0.0.1:"), "{lost}");
     let all = members(3);
     let told = thread::scope(|scope| {
-        let others: Vec<_> = all.iter().map(|member| scope.spawn(|| why(open(member, 4, WELL)))).collect();
+        let others: Vec<_> = all.iter().map(|member| scope.spawn(|| why(open(member, 4, WELL, &mut |_| ())))).collect();
         others.into_iter().map(|other| other.join().unwrap()).collect::<Vec<_>>()
     });
     assert!(told.iter().all(|why| why == "3 processes do not divide the 4 devices"), "{told:?}");
@@ -116,14 +118,14 @@ fn without_a_secret_who_does_not_fit_is_turned_away() {
     let open: Vec<Member> = members(2).into_iter().map(|member| Member { secret: None, ..member }).collect();
     let other = Member { count: 3, ..open[1].clone() };
     let mut told = String::new();
-    meet_beside(&open, |_| told = why(open_as(&other, 3, "b", WELL)));
+    meet_beside(&open, |_| told = why(open_as(&other, 3, "b", WELL, &mut |_| ())));
     assert_eq!(told, "process 1 is one of 3, and process 0 one of 2");
     let [zero, _] = members(2).try_into().unwrap();
     let zero = Member { secret: None, ..zero };
     let other = Member { count: 3, number: 2, port: zero.port, ..other };
     let found = thread::scope(|scope| {
-        let found = scope.spawn(|| why(open_as(&zero, 2, "a", Duration::from_millis(500))));
-        let _ = open_as(&other, 3, "b", WELL);
+        let found = scope.spawn(|| why(open_as(&zero, 2, "a", Duration::from_millis(500), &mut |_| ())));
+        let _ = open_as(&other, 3, "b", WELL, &mut |_| ());
         found.join().unwrap()
     });
     assert_eq!(found, "processes 1 have not come; turned away: process 2 is one of 3, and process 0 one of 2");
@@ -136,7 +138,7 @@ fn who_does_not_take_part_says_so() {
         thread::scope(|scope| {
             let took = |member: &Member| {
                 let member = member.clone();
-                scope.spawn(move || why(open_as(&member, 3, "b", WELL)))
+                scope.spawn(move || why(open_as(&member, 3, "b", WELL, &mut |_| ())))
             };
             let others: Vec<_> = members.iter().filter(|member| member.number != number).map(took).collect();
             decline(&members[number], "c", "no such file");
@@ -158,8 +160,8 @@ fn who_does_not_take_part_says_so() {
 fn who_is_gone_before_all_have_come_is_named() {
     let members = members(3);
     let why = thread::scope(|scope| {
-        let first = scope.spawn(|| why(open_as(&members[0], 3, "a", WELL)));
-        let gone = open_as(&members[1], 3, "b", Duration::from_millis(300)).map(drop);
+        let first = scope.spawn(|| why(open_as(&members[0], 3, "a", WELL, &mut |_| ())));
+        let gone = open_as(&members[1], 3, "b", Duration::from_millis(300), &mut |_| ()).map(drop);
         assert!(gone.unwrap_err().starts_with("process 0 is lost: "));
         first.join().unwrap()
     });
