@@ -44,6 +44,9 @@ pub const SAVED: [(&str, &str); 13] = [
 /// The name in [`SAVED`] of dropout's mask.
 pub(super) const MASK: &str = "dropout";
 
+/// The name of a recomputation that a list of saved ops decides.
+pub(super) const OPS: &str = "op";
+
 /// The name in [`SAVED`] of the inputs of a gated unit.
 pub(super) const GATED: &str = "gated";
 
@@ -104,10 +107,14 @@ impl Keep {
 
     /// Saved activations of a layer that drops the values of these names. They alone count as saved without recomputation.
     pub(super) fn selective(site: &Site<'_>, names: &[String]) -> Keep {
-        let dropped = dropped(site, names);
+        Keep::without(site, dropped(site, names), names.iter().any(|name| name == OPS))
+    }
+
+    /// Saved activations of a layer that drops these values; `has_ops` if a list of saved ops decides some of them.
+    pub(super) fn without(site: &Site<'_>, dropped: Dropped, has_ops: bool) -> Keep {
         let made = dropped.values.clone();
         let mut keep = Keep::of_dropped(site, dropped);
-        if site.saved("unread", 0.0) > 0.0 && names.iter().any(|name| name == "op") {
+        if site.saved("unread", 0.0) > 0.0 && has_ops {
             keep.bytes += unread(site, &made, &keep.values);
         }
         keep

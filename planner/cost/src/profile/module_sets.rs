@@ -2,8 +2,8 @@
 //! no framework chooses it by kind of layer.
 
 use super::frontier::{Frontier, Kind, RecomputeChoice};
-use super::keep::Keep;
-use super::modules::Dropped;
+use super::keep::{Keep, OPS};
+use super::modules::{Dropped, dropped};
 use super::site::Site;
 use super::tensors::RecomputeTimes;
 use crate::block_options::BlockOptions;
@@ -11,8 +11,8 @@ use crate::platform::Platform;
 use crate::quantities::RecomputeCost;
 use ir::entity::EntityRef;
 use ir::graph::Model;
-use ir::ids::BlockId;
-use std::collections::HashMap;
+use ir::ids::{BlockId, Value};
+use std::collections::{BTreeSet, HashMap};
 use transforms::recompute::is_layer;
 
 /// The layers of a kind, with the cost of an instance under each set of modules that changes this cost.
@@ -93,19 +93,19 @@ fn of_sets(layers: &[Layers], sets: &[(usize, RecomputeCost)], modules: &[&str])
 
 impl Layers {
     fn of(block: BlockId, runs: f64, site: &Site<'_>, modules: &[&str]) -> Layers {
-        let times = RecomputeTimes::of(site);
-        let none = cost_under(0, site, &times, modules);
+        let mut priced = PricedSets::of(site, modules);
+        let none = priced.cost(0);
         let mut costs = HashMap::from([(0, none)]);
         let mut changes = 0;
         for set in (0..modules.len()).map(|at| 1 << at) {
-            let alone = cost_under(set, site, &times, modules);
+            let alone = priced.cost(set);
             if alone != none {
                 changes |= set;
                 costs.insert(set, alone);
             }
         }
         for set in (0..1usize << modules.len()).filter(|set| set & !changes == 0) {
-            costs.entry(set).or_insert_with(|| cost_under(set, site, &times, modules));
+            costs.entry(set).or_insert_with(|| priced.cost(set));
         }
         Layers { block, runs, costs, changes }
     }
@@ -115,12 +115,65 @@ impl Layers {
     }
 }
 
-/// Cost of a layer that recomputes a set of these modules.
-fn cost_under(set: usize, site: &Site<'_>, times: &RecomputeTimes<'_, '_>, modules: &[&str]) -> RecomputeCost {
-    let names = modules.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
-    let names: Vec<String> = names.map(|(_, module)| module.to_string()).collect();
-    // An empty list of names means the core of attention.
-    let keep =
-        if names.is_empty() { Keep::of_dropped(site, Dropped::default()) } else { Keep::selective(site, &names) };
-    RecomputeCost { bytes: keep.bytes, seconds: times.of_stmts(&keep.recomputed(site)) }
+/// Costs of a layer under sets of modules. Sets that drop the same are priced once: modules may contain others.
+struct PricedSets<'s, 'a> {
+    site: &'s Site<'a>,
+    times: RecomputeTimes<'s, 'a>,
+    /// What each module drops.
+    modules: Vec<DroppedModule>,
+    /// Costs by what is dropped.
+    known: HashMap<DroppedSet, RecomputeCost>,
+}
+
+/// What a module drops.
+struct DroppedModule {
+    values: Vec<Value>,
+    recomputed: Vec<usize>,
+    /// True if the module is all ops that a list of saved ones lacks.
+    is_ops: bool,
+}
+
+/// What a set of modules drops.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+struct DroppedSet {
+    values: BTreeSet<Value>,
+    recomputed: BTreeSet<usize>,
+    has_ops: bool,
+}
+
+impl<'s, 'a> PricedSets<'s, 'a> {
+    fn of(site: &'s Site<'a>, modules: &[&str]) -> PricedSets<'s, 'a> {
+        let dropped = |module: &&str| {
+            let Dropped { values, recomputed } = dropped(site, &[module.to_string()]);
+            let (values, recomputed) = (values.iter().collect(), recomputed.into_iter().collect());
+            DroppedModule { values, recomputed, is_ops: *module == OPS }
+        };
+        let (times, modules) = (RecomputeTimes::of(site), modules.iter().map(dropped).collect());
+        PricedSets { site, times, modules, known: HashMap::new() }
+    }
+
+    /// Cost of the layer if it recomputes a set of the modules.
+    fn cost(&mut self, set: usize) -> RecomputeCost {
+        let dropped = self.dropped(set);
+        if let Some(cost) = self.known.get(&dropped) {
+            return *cost;
+        }
+        let values = ir::saved::set(dropped.values.iter().copied());
+        let all = Dropped { values, recomputed: dropped.recomputed.clone() };
+        let keep = Keep::without(self.site, all, dropped.has_ops);
+        let cost = RecomputeCost { bytes: keep.bytes, seconds: self.times.of_stmts(&keep.recomputed(self.site)) };
+        self.known.insert(dropped, cost);
+        cost
+    }
+
+    fn dropped(&self, set: usize) -> DroppedSet {
+        let mut all = DroppedSet::default();
+        let modules = self.modules.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+        for (_, DroppedModule { values, recomputed, is_ops }) in modules {
+            all.values.extend(values);
+            all.recomputed.extend(recomputed);
+            all.has_ops |= is_ops;
+        }
+        all
+    }
 }
