@@ -65,17 +65,17 @@ impl ParallelConfig {
 
     fn cut(&self, axis: &str, degree: u64, left: &mut [(Role, u64)]) -> Result<Vec<(Role, u64)>, Unfolded> {
         let (mut parts, mut rest) = (Vec::new(), degree);
+        let mut push = |role: Role, size: u64| parts.extend((size > 1).then_some((role, size)));
         for (role, left) in left {
             let size = rest.min(*left);
             if size == 0 || !rest.is_multiple_of(size) || !left.is_multiple_of(size) {
                 let why = format!("of {axis} {rest} ranks are left, but {left} would be taken");
                 return Err(self.unfolded(why));
             }
-            parts.push((*role, size));
+            push(*role, size);
             (rest, *left) = (rest / size, *left / size);
         }
-        parts.push((Role::Copies, rest));
-        parts.retain(|(_, size)| *size > 1);
+        push(Role::Copies, rest);
         Ok(parts)
     }
 
@@ -96,19 +96,17 @@ impl ParallelConfig {
     /// # Errors
     /// As [`ParallelConfig::fold`].
     pub fn together(&self) -> Result<ParallelConfig, Unfolded> {
-        let folded = self.fold()?;
-        let within = folded.iter().filter(|(axis, _)| *axis == "dp").flat_map(|(_, parts)| parts);
-        let dp = within.filter(|(role, _)| *role != Role::Copies).map(|(_, size)| size).product();
-        Ok(ParallelConfig {
-            dp,
-            pp: 1,
-            zero: 0,
-            shard: None,
-            stages: Vec::new(),
-            vp: None,
-            group: None,
-            ..self.clone()
-        })
+        let (dp, stages) = (self.dp_together()?, Vec::new());
+        Ok(ParallelConfig { dp, pp: 1, zero: 0, shard: None, stages, vp: None, group: None, ..self.clone() })
+    }
+
+    /// The data-parallel ranks among those that compute one block together: they hold different experts.
+    ///
+    /// # Errors
+    /// As [`ParallelConfig::fold`].
+    pub fn dp_together(&self) -> Result<u64, Unfolded> {
+        let [.., (_, parts)] = self.fold()?;
+        Ok(parts.iter().filter(|(role, _)| *role != Role::Copies).map(|(_, size)| size).product())
     }
 }
 

@@ -148,7 +148,7 @@ impl BlockConfig {
             slices: _,
             stages: _,
         } = *parallel;
-        let dp = if ep * etp == 1 { 1 } else { together(parallel)?.dp };
+        let dp = if ep * etp == 1 { 1 } else { parallel.dp_together()? };
         let options = BlockOptions::of(parallel, dp);
         let plan = PlanConfig { dp, tp, cp, ep, etp, mbs, sp, rank_order: Arc::clone(rank_order) };
         Ok(BlockConfig { plan, options, cores_each })
@@ -356,14 +356,6 @@ impl AverageRankConfig {
             ..ParallelConfig::default()
         }
     }
-}
-
-/// The axes below pp of a configuration.
-///
-/// # Errors
-/// The degrees of the experts do not divide those of the other blocks.
-pub(super) fn together(parallel: &ParallelConfig) -> Result<ParallelConfig, Error> {
-    Ok(parallel.together()?)
 }
 
 #[cfg(test)]
