@@ -146,7 +146,7 @@ impl CostDatabase {
     /// As [`CostDatabase::planned`].
     pub(super) fn shared_plan(&self, config: &BlockConfig) -> Answer<Plan> {
         let part = if self.dense_of(config)?.is_some() { Part::Experts } else { Part::All };
-        Ok(self.plans.of_shape(&self.plan_key(&config.plan), part)?.0)
+        Ok(Arc::clone(&self.plans.of_shape(&self.plan_key(&config.plan), part)?.plan))
     }
 
     /// Costs of the blocks under a configuration.

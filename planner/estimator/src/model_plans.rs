@@ -57,15 +57,25 @@ pub(super) struct ModelPlans {
     dims: Query<ModelPlans, Unplanned, Result<Arc<DimSizes>, Error>>,
     /// One template of each shape class.
     templates: Memo<(DType, ShapeClass, Part), Template>,
+    /// Plans and sizes of configurations.
+    shaped: Query<ModelPlans, (PlanKey, Part), Result<Arc<Shaped>, Error>>,
     /// Reshard paths of all models.
     paths: Arc<ReshardCache>,
+}
+
+/// The plan of a configuration, and its sizes.
+pub(super) struct Shaped {
+    /// The plan, of any sizes with the same statements.
+    pub(super) plan: Arc<Plan>,
+    sizes: Sizes,
 }
 
 impl ModelPlans {
     /// A model without plans.
     pub(super) fn new(source: ModelSource, paths: Arc<ReshardCache>) -> ModelPlans {
         let dims = |plans: &ModelPlans, unplanned: &Unplanned| unplanned.dims(&plans.source).map(Arc::new);
-        ModelPlans { source, planned: Query::new(plan), dims: Query::new(dims), templates: Memo::default(), paths }
+        let (planned, dims, shaped) = (Query::new(plan), Query::new(dims), Query::new(of_shape));
+        ModelPlans { source, planned, dims, templates: Memo::default(), shaped, paths }
     }
 
     /// The model planned for one micro-batch of the ranks that compute a block together. A `.ir` file has the batch that it
@@ -97,8 +107,8 @@ impl ModelPlans {
         part: Part,
         then: impl FnOnce(&Model, &Arc<Outline>) -> T,
     ) -> Result<T, Error> {
-        let (plan, sizes) = self.of_shape(key, part)?;
-        Ok(plan.in_sizes(&sizes, then))
+        let Shaped { plan, sizes } = &*self.of_shape(key, part)?;
+        Ok(plan.in_sizes(sizes, then))
     }
 
     /// Plan and sizes of a configuration. Configurations share the plan if they have the same statements, collectives of
@@ -106,14 +116,18 @@ impl ModelPlans {
     ///
     /// # Errors
     /// As [`ModelPlans::planned`].
-    pub(super) fn of_shape(&self, key: &PlanKey, part: Part) -> Result<(Arc<Plan>, Sizes), Error> {
-        let parallel = key.config.parallel();
-        let unplanned = Unplanned::of(&parallel, key.seq, key.dtype);
-        let sizes = Sizes::of(&parallel, self.dims.get(self, &unplanned)?)?;
-        let shape = (key.dtype, sizes.shape(&parallel, self.source.is_built()), part);
-        let template = self.templates.get(&shape, || Template::of(&self.source, &parallel, unplanned, part))?;
-        Ok((template.plan(&parallel, &sizes, &self.paths)?, sizes))
+    pub(super) fn of_shape(&self, key: &PlanKey, part: Part) -> Result<Arc<Shaped>, Error> {
+        self.shaped.get(self, &(key.clone(), part))
     }
+}
+
+fn of_shape(plans: &ModelPlans, (key, part): &(PlanKey, Part)) -> Result<Arc<Shaped>, Error> {
+    let parallel = key.config.parallel();
+    let unplanned = Unplanned::of(&parallel, key.seq, key.dtype);
+    let sizes = Sizes::of(&parallel, plans.dims.get(plans, &unplanned)?)?;
+    let shape = (key.dtype, sizes.shape(&parallel, plans.source.is_built()), *part);
+    let template = plans.templates.get(&shape, || Template::of(&plans.source, &parallel, unplanned, *part))?;
+    Ok(Arc::new(Shaped { plan: template.plan(&parallel, &sizes, &plans.paths)?, sizes }))
 }
 
 fn plan(plans: &ModelPlans, key: &PlanKey) -> Result<Arc<Planned>, Error> {
