@@ -119,13 +119,13 @@ impl Layers {
 struct PricedSets<'s, 'a> {
     site: &'s Site<'a>,
     times: RecomputeTimes<'s, 'a>,
-    /// What each module drops.
+    /// The values that each module drops.
     modules: Vec<DroppedModule>,
     /// Costs by what is dropped.
     known: HashMap<DroppedSet, RecomputeCost>,
 }
 
-/// What a module drops.
+/// The values that a module drops.
 struct DroppedModule {
     values: Vec<Value>,
     recomputed: Vec<usize>,
@@ -133,7 +133,7 @@ struct DroppedModule {
     is_ops: bool,
 }
 
-/// What a set of modules drops.
+/// The values that a set of modules drops.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 struct DroppedSet {
     values: BTreeSet<Value>,
