@@ -61,7 +61,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "runtime", folder: "runtime", imports: &["support", "ir", "transforms", "kernels", "trace"] },
     Layer { name: "tokenize", folder: "runtime/tokenize", imports: &["support", "ir", "runtime"] },
     Layer { name: "mpi", folder: "runtime/mpi", imports: &["runtime"] },
-    Layer { name: "tcp", folder: "runtime/tcp", imports: &["runtime"] },
+    Layer { name: "tcp", folder: "runtime/tcp", imports: &["support", "runtime"] },
     Layer { name: "weights", folder: "runtime/weights", imports: &["support", "ir", "pt2", "kernels", "runtime"] },
     Layer {
         name: "meshwright",

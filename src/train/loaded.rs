@@ -35,6 +35,7 @@ impl Loaded {
         let memory = check_memory(&prepared.compiled, place)?;
         let (tokens, request) = (prepared.tokens.take(), &prepared.request);
         let data = Data::load(request, tokens, memory.left)?;
+        // Data that is too little for a sample is found before the processes compare what they have.
         data.samples((prepared.feed.seq as usize, prepared.feed.vocabulary), request.seed)?;
         let fixed = fixed(request, &prepared.source, &data)?;
         let lock = world.is_none_or(|world| world.me == 0).then(|| Lock::take(&request.out)).transpose()?;
@@ -50,7 +51,7 @@ impl Loaded {
         let Prepared { request, compiled, weights, .. } = prepared;
         let extent = if request.compare_data { Extent::Whole } else { Extent::Sampled };
         let data = &self.data;
-        let weights = weights.as_ref().map(|weights| weights.fingerprint(request.compare_data)).transpose()?;
+        let weights = weights.as_ref().map(|weights| weights.fingerprint(extent)).transpose()?;
         let weights = weights.map_or("none".to_string(), |sum| format!("{sum:08x}"));
         let step = self.from.as_ref().map(|from| from.manifest.position.step);
         let mut facts = settings(request);

@@ -100,6 +100,18 @@ pub(crate) fn start(folder: &Path, args: &[String], env: &[(&str, String)]) -> S
     Started { child, folder: folder.into(), began: Instant::now(), may_be_long }
 }
 
+/// Starts one of two processes of a run, as by hand, in a folder of its own below `folder`.
+pub(crate) fn start_rank(folder: &Path, number: usize, args: &[String], port: u16, secret: Option<&str>) -> Started {
+    let number = number.to_string();
+    let place = [("RANK", number.as_str()), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")];
+    let mut env: Vec<_> = place.iter().map(|(name, value)| (*name, value.to_string())).collect();
+    env.push(("MASTER_PORT", port.to_string()));
+    env.extend(secret.map(|secret| ("MESHWRIGHT_SECRET", secret.to_string())));
+    let own = folder.join(number);
+    fs::create_dir(&own).unwrap();
+    start(&own, args, &env)
+}
+
 impl Started {
     /// Sends a signal to the process, by the signal's name.
     pub(crate) fn signal(&self, name: &str) {

@@ -3,7 +3,7 @@
 
 use crate::cases::{Cases, Failure};
 use crate::models;
-use crate::process::{Ended, Folder, start};
+use crate::process::{Ended, Folder, start_rank};
 use crate::random::Random;
 use crate::seeds::{TEXT, text, words};
 use std::fs;
@@ -81,7 +81,6 @@ fn prepare(folder: &Path) {
     fs::write(folder.join("config.json"), models::all()[1].to_string()).unwrap();
     fs::write(folder.join(TEXT), text()).unwrap();
     fs::write(folder.join("other.txt"), text().replace('e', "i")).unwrap();
-    ["0", "1"].iter().for_each(|number| fs::create_dir(folder.join(number)).unwrap());
 }
 
 /// Up to a number of flags with values.
@@ -112,19 +111,8 @@ fn command(both: &[(&str, &str)], own: &[(&str, &str)]) -> Vec<String> {
 
 /// Runs both processes, each in a folder of its own.
 fn run_both(folder: &Path, args: [&[String]; 2], has_secret: bool) -> [Ended; 2] {
-    let port = tcp::free_port().unwrap().to_string();
-    let begin = |number: usize| {
-        let number_text = number.to_string();
-        let mut env = vec![
-            ("RANK", number_text.clone()),
-            ("WORLD_SIZE", "2".to_string()),
-            ("MASTER_ADDR", "127.0.0.1".to_string()),
-            ("MASTER_PORT", port.clone()),
-        ];
-        env.extend(has_secret.then(|| ("MESHWRIGHT_SECRET", "what both processes know".to_string())));
-        start(&folder.join(number_text), args[number], &env)
-    };
-    let started = [begin(0), begin(1)];
+    let (port, secret) = (tcp::free_port().unwrap(), has_secret.then_some("what both processes know"));
+    let started = [0, 1].map(|number| start_rank(folder, number, args[number], port, secret));
     started.map(|process| process.end())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cases::{Cases, Failure};
 use crate::models;
-use crate::process::{Folder, start};
+use crate::process::{Folder, start_rank};
 use crate::random::Random;
 use crate::seeds::{TEXT, text, words};
 use crate::spoil::spoil;
@@ -28,22 +28,16 @@ fn strangers() {
         let folder = Folder::new(&format!("fuzz-strangers-{case}"));
         fs::write(folder.path().join("config.json"), models::all()[1].to_string()).unwrap();
         fs::write(folder.path().join(TEXT), text()).unwrap();
-        ["0", "1"].iter().for_each(|number| fs::create_dir(folder.path().join(number)).unwrap());
         let port = tcp::free_port().unwrap();
         let is_over = AtomicBool::new(false);
         let late = Duration::from_millis(random.below(400) as u64);
         let (ended, said) = thread::scope(|scope| {
             let stranger = scope.spawn(|| disturb(&mut random, port, &is_over));
-            let begin = |number: &str| {
-                let env = [("RANK", number), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")];
-                let mut env: Vec<_> = env.iter().map(|(name, value)| (*name, (*value).to_string())).collect();
-                env.push(("MASTER_PORT", port.to_string()));
-                env.push(("MESHWRIGHT_SECRET", "what both processes know".to_string()));
-                start(&folder.path().join(number), &words(TRAIN), &env)
-            };
-            let first = begin("0");
+            let begin =
+                |number| start_rank(folder.path(), number, &words(TRAIN), port, Some("what both processes know"));
+            let first = begin(0);
             thread::sleep(late);
-            let ended = [first, begin("1")].map(|process| process.end());
+            let ended = [first, begin(1)].map(|process| process.end());
             is_over.store(true, Ordering::Relaxed);
             (ended, stranger.join().unwrap())
         });

@@ -18,28 +18,30 @@ fn losses(out: &Path) -> Vec<f64> {
     records.filter_map(|record| record["loss"].as_f64()).collect()
 }
 
+/// A run of many steps whose tokens are cut short behind the third: its exit status and messages, and the steps that it has done.
+fn cut_while_running(folder: &Path, args: &str) -> (Option<i32>, String, usize) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
+    command.args(args.split_whitespace()).args(["--steps", "1000000", "--out", "run"]).current_dir(folder);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    while losses(&folder.join("run")).len() < 3 {
+        assert!(began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none(), "no step is done");
+        sleep(Duration::from_millis(5));
+    }
+    fs::OpenOptions::new().write(true).open(folder.join("narrow.bin")).unwrap().set_len(100).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), stderr, losses(&folder.join("run")).len())
+}
+
 #[test]
 fn processes_whose_tokens_are_cut_short_save_a_step_together() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     let whole = fs::read(at("narrow.bin")).unwrap();
     let train = SHORT.replace("--steps 4", "--lr-schedule constant --data narrow --parallel dp=2 --mbs 1");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
-    command
-        .args("launch -n 2 --".split(' '))
-        .args(train.split_whitespace())
-        .args(["--steps", "1000000", "--out", "run"]);
-    let mut child = command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let began = Instant::now();
-    while losses(&at("run")).len() < 3 {
-        assert!(began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none(), "no step is done");
-        sleep(Duration::from_millis(5));
-    }
-    fs::OpenOptions::new().write(true).open(at("narrow.bin")).unwrap().set_len(100).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(6), "{stderr}");
-    let done = losses(&at("run")).len();
+    let (status, stderr, done) = cut_while_running(folder.path(), &format!("launch -n 2 -- {train}"));
+    assert_eq!(status, Some(6), "{stderr}");
     let help = format!("meshwright train --resume run resumes after step {done}");
     assert!(stderr.contains("[0] error[MW0711]") && stderr.contains(&help), "{stderr}");
     fs::write(at("narrow.bin"), &whole).unwrap();
@@ -53,19 +55,8 @@ fn a_run_whose_tokens_are_cut_short_saves_its_last_step_and_says_so() {
     let at = |name: &str| folder.path().join(name);
     let whole = fs::read(at("narrow.bin")).unwrap();
     let train = SHORT.replace("--steps 4", "--lr-schedule constant --data narrow");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
-    command.args(train.split_whitespace()).args(["--steps", "1000000", "--out", "run"]).current_dir(folder.path());
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let began = Instant::now();
-    while losses(&at("run")).len() < 3 {
-        assert!(began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none(), "no step is done");
-        sleep(Duration::from_millis(5));
-    }
-    fs::OpenOptions::new().write(true).open(at("narrow.bin")).unwrap().set_len(100).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(6), "{stderr}");
-    let done = losses(&at("run")).len();
+    let (status, stderr, done) = cut_while_running(folder.path(), &train);
+    assert_eq!(status, Some(6), "{stderr}");
     let cut = format!("narrow.bin was cut short while it was in use: it has 100 bytes, and had {}", whole.len());
     let place = format!("the run ended after step {done} of 1000000");
     let help = format!("meshwright train --resume run resumes after step {done}");

@@ -165,7 +165,7 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> io::Res
     replace_at(&meant(path)?, write)
 }
 
-/// The same of a file of a folder. A link is refused, since it may lead out of the folder.
+/// Writes a file of a folder as [`replace`] does. A link is refused, since it may lead out of the folder.
 ///
 /// # Errors
 /// It cannot be written, or is a link. Then what was there is as before.

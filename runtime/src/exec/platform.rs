@@ -242,7 +242,7 @@ impl Platform for Threads {
 
     fn join(&self) -> Result<(), Error> {
         self.start()?;
-        // Who joins sums says nothing until all others do so too.
+        // A process that joins sums sends no beat until all others join, so all come here first.
         self.share(Vec::new())?;
         let fabrics = &self.fabrics.0;
         fabrics.iter().try_for_each(|fabric| fabric.join(&HostMemory::default())).map_err(Error::Resources)

@@ -71,7 +71,7 @@ pub(crate) fn value_of<T: DeserializeOwned>(json: &[u8]) -> io::Result<T> {
     Ok(serde_json::from_slice(json)?)
 }
 
-/// Reads a message of at most so many bytes, by a time, however slowly its bytes come.
+/// Reads a message of at most `most` bytes by a time, however slowly its bytes come.
 pub(crate) fn take<T: DeserializeOwned>(stream: &TcpStream, most: usize, until: Instant) -> io::Result<T> {
     let mut length = [0; LENGTH];
     fill(stream, &mut length, until)?;

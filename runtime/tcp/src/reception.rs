@@ -5,6 +5,7 @@ use super::secret::{Nonce, Nonces, Secret, Side, is_proved, nonce, prove};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use support::one_line::one_line;
 
 /// The time in which who comes says hello.
 const HELLO: Duration = Duration::from_secs(5);
@@ -86,10 +87,10 @@ impl Reception {
     }
 
     fn let_in(&mut self) -> io::Result<()> {
-        // Those of one call are few, so that the others have their turn.
+        // One call lets in few guests, so that those who are there have their turn.
         for _ in 0..MOST_GUESTS {
             match self.listener.accept() {
-                // Who cannot be told anything is gone.
+                // A guest that cannot be greeted is gone.
                 Ok((stream, _)) => self.guests.extend(Guest::welcome(stream).ok()),
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(why) if matches!(why.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
@@ -144,16 +145,12 @@ impl Guest {
     fn greet(&self, secret: Option<&Secret>) -> io::Result<Greeted> {
         let Sealed { text, proof } = value_of(&self.said[LENGTH..])?;
         let hello: Hello = value_of(text.as_bytes())?;
-        let hello = Hello { host: plain(&hello.host), failure: hello.failure.as_deref().map(plain), ..hello };
+        let failure = hello.failure.as_deref().map(|why| one_line(why).into_owned());
+        let hello = Hello { host: one_line(&hello.host).into_owned(), failure, ..hello };
         let nonces = Nonces { guest: hello.nonce, host: self.nonce };
         let is_proved = is_proved(secret, Side::Guest, &nonces, &text, &proof);
         Ok(Greeted { stream: self.stream.try_clone()?, hello, is_proved, nonces })
     }
-}
-
-/// Foreign text on one line, for messages.
-fn plain(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 impl Greeted {

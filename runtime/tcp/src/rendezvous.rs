@@ -1,8 +1,8 @@
 //! The meeting of the processes of a run. Process 0 listens; all others tell it who they are and at which port they listen themselves.
 //! When all have come, it tells each the addresses of all, and each connects to those of lower numbers.
 //!
-//! Who knows the secret of the run belongs to it, and ends the meeting if it does not fit. Who does not is turned away, and the meeting
-//! goes on. Without a secret nobody can tell a process of the run from a stranger, so that none ends the meeting at once.
+//! A guest that knows the secret of the run belongs to it, and ends the meeting if it does not fit. Any other is turned away, and the
+//! meeting goes on. Without a secret a process of the run looks like a stranger, so that none ends the meeting at once.
 
 use super::member::Member;
 use super::message::{Answer, Challenge, Hello, MOST_OF_ANSWER, MOST_UNPROVED, PROTOCOL, Roll, Sealed, put, take};
@@ -11,6 +11,7 @@ use super::secret::{Nonces, Side, is_proved, nonce, prove};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::ops::Range;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -126,22 +127,18 @@ impl Call<'_> {
             let greeted = self.reception.look().map_err(|why| format!("connections cannot be accepted: {why}"))?;
             self.note_who_left();
             greeted.into_iter().try_for_each(|greeted| self.seat(greeted))?;
-            let missing: Vec<String> =
-                (1..self.member.count).filter(|&at| self.places[at].is_none()).map(|at| at.to_string()).collect();
-            if missing.is_empty() {
-                return Ok(());
-            }
+            let Some(missing) = missing(1..self.member.count, &self.places) else { return Ok(()) };
             let grace = if self.member.secret.is_some() { Duration::ZERO } else { GRACE };
             if let Some(absence) = self.absent.values().find(|absence| absence.since.elapsed() >= grace) {
                 return Err(absence.why.clone());
             }
             if noted.elapsed() >= NOTED {
                 noted = Instant::now();
-                (self.note)(&format!("waiting for processes {}", missing.join(", ")));
+                (self.note)(&format!("waiting for processes {missing}"));
             }
             if Instant::now() >= until {
                 let last = self.turned_away.as_ref().map_or(String::new(), |why| format!("; turned away: {why}"));
-                return Err(format!("processes {} have not come{last}", missing.join(", ")));
+                return Err(format!("processes {missing} have not come{last}"));
             }
             sleep(PAUSE);
         }
@@ -291,12 +288,10 @@ fn gather(
                 streams[number] = Some(greeted.stream);
             }
         }
-        let missing: Vec<String> =
-            higher.clone().filter(|&at| streams[at].is_none()).map(|at| at.to_string()).collect();
-        match missing.as_slice() {
-            [] => return Ok(()),
-            _ if Instant::now() >= until => return Err(format!("processes {} have not come", missing.join(", "))),
-            _ => sleep(PAUSE),
+        match missing(higher.clone(), streams) {
+            None => return Ok(()),
+            Some(missing) if Instant::now() >= until => return Err(format!("processes {missing} have not come")),
+            Some(_) => sleep(PAUSE),
         }
     }
 }
@@ -322,6 +317,12 @@ fn listens(member: &Member, other: IpAddr) -> IpAddr {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     }
+}
+
+/// The numbers of a range that have no place yet, as a list; none if all have one.
+fn missing<T>(numbers: Range<usize>, places: &[Option<T>]) -> Option<String> {
+    let missing: Vec<String> = numbers.filter(|&at| places[at].is_none()).map(|at| at.to_string()).collect();
+    (!missing.is_empty()).then(|| missing.join(", "))
 }
 
 /// A connection with who listens, and its first words.

@@ -18,7 +18,7 @@ pub(crate) fn is_known(x: char) -> bool {
         || x.is_alphanumeric() && has(&SETTLED, x) && x.to_lowercase().count() == 1 && x.to_uppercase().count() == 1
 }
 
-/// True if a character may be the first one behind a cut: in all forms of Unicode it begins anew, since it joins nothing before it.
+/// True if a character may be the first one behind a cut: in all forms of Unicode it joins nothing before it.
 pub(crate) fn is_anchor(y: char) -> bool {
     matches!(y, ' ' | '\n' | '!'..='~' | '\u{2581}' | '\u{3001}' | '\u{3002}' | '\u{3400}'..='\u{4db5}' | '\u{4e00}'..='\u{9fcb}' | '\u{ff01}'..='\u{ff5e}')
 }

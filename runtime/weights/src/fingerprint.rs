@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::folder::FileTensor;
 use crate::import::Weights;
 use crc32fast::Hasher;
+use runtime::data::tokens::Extent;
 
 /// The most tensors whose elements are looked at, the blocks of each, spread over it, and the bytes of a block.
 const SAMPLED: usize = 4096;
@@ -18,17 +19,17 @@ impl Weights {
     ///
     /// # Errors
     /// A file has become shorter, or cannot be read.
-    pub fn fingerprint(&self, is_whole: bool) -> Result<u32, Error> {
+    pub fn fingerprint(&self, extent: Extent) -> Result<u32, Error> {
         let mut hasher = Hasher::new();
         let tensors = &self.folder.tensors;
         let step = tensors.len().div_ceil(SAMPLED).max(1);
         for (number, (name, tensor)) in tensors.iter().enumerate() {
             hasher.update(name.as_bytes());
             hasher.update(format!(" {:?} {:?}\n", tensor.format, tensor.shape).as_bytes());
-            match is_whole {
-                true => self.hash_all(tensor, &mut hasher)?,
-                false if number % step == 0 => self.hash_blocks(tensor, &mut hasher)?,
-                false => {}
+            match extent {
+                Extent::Whole => self.hash_all(tensor, &mut hasher)?,
+                Extent::Sampled if number % step == 0 => self.hash_blocks(tensor, &mut hasher)?,
+                Extent::Sampled => {}
             }
         }
         Ok(hasher.finalize())

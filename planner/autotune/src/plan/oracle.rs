@@ -356,7 +356,7 @@ impl<'a> Costs<'a> {
         all
     }
 
-    /// Those of these options whose average rank keeps a node's limits.
+    /// The sharding options of a node whose average rank keeps its limits.
     fn promising_shardings(&self, node: &SearchNode, limits: Limits) -> Vec<Sharding> {
         let keeps = |rank: &&AverageRank| {
             let seconds = rank.least.seconds * (1.0 - ROUNDING);

@@ -5,7 +5,7 @@ use super::part::{TokenData, TokenPart};
 use crc32fast::Hasher;
 use std::ops::Range;
 
-/// The part of all ids that a fingerprint covers.
+/// The part of all ids, or of all elements of weights, that a fingerprint covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
     /// Blocks spread over them, so that a large file is not read.
