@@ -110,7 +110,7 @@ fn run_on<P: Platform>(
     let Loaded { memory, data, fixed, lock, from } =
         agree(&platform, loaded, |loaded| loaded.facts(&prepared)).inspect_err(|_| platform.finish())?;
     let Prepared { request, source, parallel, compiled, feed, microbatches, weights, note, .. } = prepared;
-    let samples = data.samples((feed.seq as usize, feed.vocabulary), request.seed)?;
+    let samples = noted(&platform, data.samples((feed.seq as usize, feed.vocabulary), request.seed))?;
     run_has_begun();
     note.iter().filter(|_| is_first).for_each(|note| progress.noted(note));
     let memory = memory.arenas.saturating_add(memory.left.saturating_sub(data.bytes()));
@@ -118,9 +118,11 @@ fn run_on<P: Platform>(
     if let Some(why) = executor.platform().eager().filter(|_| is_first) {
         progress.noted(&format!("steps run kernel by kernel, not as CUDA graphs: {why}"));
     }
-    from.iter().try_for_each(|from| from.load(&mut executor)).map_err(refused)?;
-    weights.iter().try_for_each(|weights| weights.load(&mut executor))?;
-    let mut header = header(&request, parallel, &compiled, &data, &feed, microbatches)?;
+    let loaded = from.iter().try_for_each(|from| from.load(&mut executor)).map_err(refused);
+    let loaded = loaded.and_then(|()| Ok(weights.iter().try_for_each(|weights| weights.load(&mut executor))?));
+    noted(executor.platform(), loaded)?;
+    let header = header(&request, parallel, &compiled, &data, &feed, microbatches);
+    let mut header = noted(executor.platform(), header)?;
     header.place = place.text;
     header.done = from.as_ref().map_or(0, |from| from.manifest.position.step);
     let origin = origin(&request, &source);
@@ -129,7 +131,8 @@ fn run_on<P: Platform>(
     header.weights = weights.as_deref().map(FirstWeights::of);
     let saved_origin = from.as_ref().and_then(|from| from.manifest.origin.clone());
     let origin = saved_origin.or(origin);
-    let metrics = is_first.then(|| outputs(&request, header.parameters, from.as_ref())).transpose()?;
+    let metrics = is_first.then(|| outputs(&request, header.parameters, from.as_ref())).transpose();
+    let metrics = noted(executor.platform(), metrics)?;
     let consumed = from.as_ref().map_or(0, |from| from.manifest.position.consumed_samples);
     let skipped = from.as_ref().map_or(0, |from| from.manifest.position.skipped);
     let saved_scale = from.as_ref().and_then(|from| from.manifest.position.loss_scale);
@@ -171,7 +174,8 @@ fn run_on<P: Platform>(
             if run.is_alone() || why.code() == Some(Code::NotFinite) {
                 let _ = run.saving.finish(&mut run.executor);
             }
-            return Err(recorded(why, run.executor.platform(), &run.request.out));
+            let why = recorded(why, run.executor.platform(), &run.request.out);
+            return noted(run.executor.platform(), Err(why));
         }
         Ok(report) => report,
     };
@@ -179,6 +183,11 @@ fn run_on<P: Platform>(
     run.measure.as_mut().map_or(Ok(()), |measure| measure.write(&run.request.out))?;
     run.executor.finish();
     Ok(report)
+}
+
+/// Notes an error for the other processes, which then hear why this one ends.
+fn noted<T>(platform: &impl Platform, result: Result<T, Error>) -> Result<T, Error> {
+    result.inspect_err(|why| platform.note_cause(&why.message()))
 }
 
 /// A loaded run.
@@ -522,12 +531,13 @@ fn load<P: Platform>(
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
     };
-    let forward = forward_only(&compiled.model, staged, program, microbatches, !request.no_fusion)?;
+    let forward = forward_only(&compiled.model, staged, program, microbatches, !request.no_fusion);
+    let forward = noted(&platform, forward)?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let devices = compiled.model.mesh.devices() as usize;
     let threads = kernel_threads(devices);
     let (cores, is_first) = (cores.min(threads * devices), platform.is_first());
-    let measure = Measure::new(request, &compiled.model, program, (place, cores), is_first)?;
+    let measure = noted(&platform, Measure::new(request, &compiled.model, program, (place, cores), is_first))?;
     let record = measure.is_some();
     let TrainRequest { seed, poison, .. } = *request;
     let evaluation = Some(&forward);

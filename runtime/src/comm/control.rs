@@ -50,6 +50,11 @@ impl Control {
         self.courier.iter().for_each(|courier| courier.finish());
     }
 
+    /// Notes why this process ends too early, for the others.
+    pub(crate) fn note_cause(&self, why: &str) {
+        self.courier.iter().for_each(|courier| courier.note_cause(why));
+    }
+
     /// Ends the courier.
     pub(crate) fn close(&self) {
         self.courier.iter().for_each(|courier| courier.close());

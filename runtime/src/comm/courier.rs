@@ -109,6 +109,8 @@ pub(crate) struct Courier {
     closing: AtomicBool,
     /// True if this process has done all that it has to do.
     is_done: AtomicBool,
+    /// The cause why it ends before that, if it is known.
+    cause: Mutex<Option<String>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The courier's thread, to wake it.
     sleeper: Mutex<Option<Thread>>,
@@ -122,8 +124,8 @@ pub(crate) struct Courier {
 impl Courier {
     pub(super) fn new(world: World, lot: Arc<ParkingLot>) -> Arc<Courier> {
         lot.note_place(format!("process {} on {}", world.me, world.processes[world.me].host));
-        let (jobs, closing, is_done, thread, sleeper, sums, driver, record) = Default::default();
-        Arc::new(Courier { world, lot, jobs, closing, is_done, thread, sleeper, sums, driver, record })
+        let (jobs, closing, is_done, cause, thread, sleeper, sums, driver, record) = Default::default();
+        Arc::new(Courier { world, lot, jobs, closing, is_done, cause, thread, sleeper, sums, driver, record })
     }
 
     /// Starts its thread.
@@ -162,6 +164,20 @@ impl Courier {
     /// Notes that this process has done all that it has to do, and so have all others. A process that ends without has failed.
     pub(crate) fn finish(&self) {
         self.is_done.store(true, Ordering::Release);
+    }
+
+    /// Notes why this process ends before it has done all that it has to do. The others hear the first cause.
+    pub(crate) fn note_cause(&self, why: &str) {
+        locked(&self.cause).get_or_insert_with(|| why.to_string());
+    }
+
+    /// The last words of a process that ends too early.
+    fn last_words(&self) -> String {
+        let name = format!("process {} on {}", self.world.me, self.world.processes[self.world.me].host);
+        match &*locked(&self.cause) {
+            Some(why) => format!("{name} cannot go on: {why}"),
+            None => format!("{name} has ended"),
+        }
     }
 
     /// Ends its thread; messages that are under way are dropped.
@@ -263,13 +279,12 @@ impl<'a> Rounds<'a> {
                 self.tell(failure);
             }
             if self.courier.closing.load(Ordering::Acquire) {
-                let (world, is_done) = (&self.courier.world, self.courier.is_done.load(Ordering::Acquire));
+                let is_done = self.courier.is_done.load(Ordering::Acquire);
                 if is_done && failure.is_none() {
                     let _ = self.notify_all(&[BYE]);
                     return self.wire.end(true);
                 }
-                let why = format!("process {} on {} has ended", world.me, world.processes[world.me].host);
-                self.tell(&RankFailure::new(lot.ranks()[0], why));
+                self.tell(&RankFailure::new(lot.ranks()[0], self.courier.last_words()));
                 return self.wire.end(false);
             }
             let moved = if failure.is_some() { Ok(false) } else { self.look() };

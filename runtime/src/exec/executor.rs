@@ -191,7 +191,8 @@ impl<P: Platform> Executor<P> {
     pub fn load_on(platform: P, model: &Model, program: &Program, options: &Options<'_>) -> Result<Executor<P>, Error> {
         let devices = model.mesh.devices() as usize;
         let _span = debug_span!("load", devices).entered();
-        let (workers, views) = load_ranks(&platform, model, program, options)?;
+        let loaded = load_ranks(&platform, model, program, options);
+        let (workers, views) = loaded.inspect_err(|why| platform.note_cause(&why.to_string()))?;
         platform.join()?;
         let catalogue = agree(&platform, catalogue(&workers), program)?;
         let ranks: Vec<usize> = platform.ranks().to_vec();

@@ -98,6 +98,10 @@ impl Platform for JoinedGpu {
         self.joint.finish();
     }
 
+    fn note_cause(&self, why: &str) {
+        self.joint.control().note_cause(why);
+    }
+
     fn give_up(&self, rank: usize, why: &str) -> RankFailure {
         self.joint.control().give_up(rank, why)
     }

@@ -74,6 +74,9 @@ pub trait Platform {
     /// Notes that the drivers of all processes have done all that they have to do. A process that ends without has failed.
     fn finish(&self) {}
 
+    /// Notes why this process ends before that. The others hear the first cause.
+    fn note_cause(&self, _why: &str) {}
+
     /// Ends the connection with other processes after a failure, and gives the last events on the wires of this one.
     fn wire_records(&self) -> Vec<WireRecord> {
         Vec::new()
@@ -250,6 +253,10 @@ impl Platform for Threads {
 
     fn finish(&self) {
         self.fabrics.0.iter().filter_map(|fabric| fabric.courier()).for_each(|courier| courier.finish());
+    }
+
+    fn note_cause(&self, why: &str) {
+        self.fabrics.0.iter().filter_map(|fabric| fabric.courier()).for_each(|courier| courier.note_cause(why));
     }
 
     fn wire_records(&self) -> Vec<WireRecord> {

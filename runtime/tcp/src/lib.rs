@@ -11,12 +11,14 @@
 //! # Ok::<(), String>(())
 //! ```
 
+mod door;
 mod frame;
 mod link;
 mod member;
 mod message;
 mod reception;
 mod rendezvous;
+mod roll_call;
 mod secret;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Version of these messages and of frames.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 
 /// The most bytes of a message of somebody who has proved nothing yet.
 pub(crate) const MOST_UNPROVED: usize = 1 << 13;
@@ -42,8 +42,12 @@ pub(crate) struct Hello {
     pub(crate) failure: Option<String>,
 }
 
-/// The answer to a hello: of process 0 all addresses once all have come, or why there is no meeting.
+/// The answer to a hello: of process 0 all addresses once all have come, or why there is no meeting. It answers once more, without
+/// addresses, when all have connected.
 pub(crate) type Answer = Result<Option<Roll>, String>;
+
+/// The word of a process to process 0 once it has connected with all others, or why it has not.
+pub(crate) type Word = Result<(), String>;
 
 /// The hosts and addresses of all processes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -82,6 +86,13 @@ pub(crate) fn take<T: DeserializeOwned>(stream: &TcpStream, most: usize, until: 
     let mut json = vec![0; length];
     fill(stream, &mut json, until)?;
     value_of(&json)
+}
+
+/// True if bytes have come that are not read yet, or the other side is gone. It does not wait.
+pub(crate) fn has_spoken(stream: &TcpStream) -> bool {
+    let looked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+    let _ = stream.set_nonblocking(false);
+    !looked.is_err_and(|why| matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted))
 }
 
 /// Writes a message by a time.

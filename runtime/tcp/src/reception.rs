@@ -1,6 +1,8 @@
 //! The place where a process listens: all who come are heard at the same time, so that none keeps others waiting.
 
-use super::message::{Answer, Challenge, Hello, LENGTH, MOST_UNPROVED, PROTOCOL, Sealed, bytes_of, put, value_of};
+use super::message::{
+    Answer, Challenge, Hello, LENGTH, MOST_UNPROVED, PROTOCOL, Sealed, Word, bytes_of, has_spoken, put, take, value_of,
+};
 use super::secret::{Nonce, Nonces, Secret, Side, is_proved, nonce, prove};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -163,6 +165,21 @@ impl Greeted {
         let proof = prove(secret, Side::Host, &self.nonces, &text);
         self.stream.set_nonblocking(false)?;
         put(&self.stream, &Sealed { text, proof }, Instant::now() + ANSWER)
+    }
+
+    /// The word about its connections with the others, once it has said it. It does not wait.
+    ///
+    /// # Errors
+    /// It is gone, or says something else.
+    pub(crate) fn word(&self, secret: Option<&Secret>) -> io::Result<Option<Word>> {
+        if !has_spoken(&self.stream) {
+            return Ok(None);
+        }
+        let Sealed { text, proof } = take(&self.stream, MOST_UNPROVED, Instant::now() + ANSWER)?;
+        if !is_proved(secret, Side::Guest, &self.nonces, &text, &proof) {
+            return Err(io::Error::other("it has another secret, or none"));
+        }
+        Ok(Some(serde_json::from_str(&text)?))
     }
 
     /// True if it has closed its connection. It says nothing before it is answered.

@@ -170,6 +170,24 @@ fn who_waits_for_a_process_that_has_ended_fails() {
 }
 
 #[test]
+fn who_cannot_go_on_says_why() {
+    let outcomes = drivers(vec![vec![0], vec![1], vec![2]], 0, |me, threads| {
+        threads.start().unwrap();
+        threads.share(Vec::new()).unwrap();
+        if me == 1 {
+            threads.note_cause("no space left");
+            threads.note_cause("what follows from it");
+            return Ok(());
+        }
+        threads.share(Vec::new()).map(drop).map_err(|failure| failure.why)
+    });
+    for me in [0, 2] {
+        let why = outcomes[me].as_ref().unwrap_err();
+        assert!(why.ends_with("process 1 on looped-1 cannot go on: no space left"), "{why}");
+    }
+}
+
+#[test]
 fn what_processes_share_comes_in_parts() {
     // One byte more than two parts.
     let long = 2 * (1 << 26) + 1;

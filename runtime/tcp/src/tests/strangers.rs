@@ -1,7 +1,8 @@
 //! Meetings to which others come than those who belong there.
 
 use super::{Opened, WELL, members, opened};
-use crate::rendezvous::decline;
+use crate::reception::Reception;
+use crate::rendezvous::{decline, hello, reach_first};
 use crate::{Member, Secret, open, open_as};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -166,4 +167,35 @@ fn who_is_gone_before_all_have_come_is_named() {
         first.join().unwrap()
     });
     assert_eq!(why, "process 1 on b is gone before all have come");
+}
+
+/// Meets process 0 as one of a run, and does nothing more until all others have given up.
+fn stop_after_hello(member: &Member) {
+    let reception = Reception::open("127.0.0.1:0".parse().unwrap(), member.secret.clone()).unwrap();
+    let hello = hello(member, "c", reception.port().unwrap(), None);
+    let until = Instant::now() + 4 * WELL;
+    let (zero, answer) = reach_first(member, until).unwrap().introduce(member, hello, until).unwrap();
+    assert!(answer.unwrap().is_some());
+    assert!(zero.hear(member.secret.as_ref(), until).unwrap().is_err());
+}
+
+#[test]
+fn who_is_stopped_in_the_middle_is_named_by_all() {
+    let found = |stopped: usize| {
+        let members = members(4);
+        thread::scope(|scope| {
+            scope.spawn(|| stop_after_hello(&members[stopped]));
+            let others = [&members[..stopped], &members[stopped + 1..]].concat();
+            opened(&others, WELL).into_iter().map(why).collect::<Vec<_>>()
+        })
+    };
+    thread::scope(|scope| {
+        let stopped: Vec<_> = [1, 2, 3].map(|number| (number, scope.spawn(move || found(number)))).into();
+        for (number, found) in stopped {
+            let words = [format!("process {number} is lost: "), format!("processes {number} have not come")];
+            let all: Vec<String> = found.join().unwrap();
+            let is_named = |why: &String| words.iter().any(|word| why.contains(word));
+            assert!(all.iter().all(is_named), "process {number} is stopped: {all:#?}");
+        }
+    });
 }
