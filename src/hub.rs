@@ -2,11 +2,9 @@
 
 use crate::error::Error;
 use compiler::model_source::ModelSource;
-use compiler::text_files::read_settings;
 use ir::catalogue::Code;
 use ir::models::preset;
 use serde_json::{Map, Value};
-use std::path::Path;
 use weights::{Description, described};
 
 /// The keys of a model's `config.json`: those of its file, or keys that read as the preset.
@@ -19,13 +17,10 @@ pub(crate) fn config_keys(name: &str) -> Result<Map<String, Value>, Error> {
         Error::input(Code::NotExportable, format!("{} has no class in transformers", source.name()))
             .help("name a preset, or a config.json")
     };
-    let ModelSource::Config { config, from, .. } = &source else { return Err(none()) };
-    if name.starts_with('{') {
-        return Ok(Description::read(name)?.raw);
-    }
-    match read_settings(Path::new(from)) {
-        Ok(text) => Ok(Description::read(&text)?.raw),
-        Err(_) => described(config, context(name)).ok_or_else(none),
+    let ModelSource::Config { config, text, .. } = &source else { return Err(none()) };
+    match text {
+        Some(text) => Ok(Description::read(text)?.raw),
+        None => described(config, context(name)).ok_or_else(none),
     }
 }
 

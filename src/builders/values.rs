@@ -227,7 +227,8 @@ impl From<ModelSource> for ModelInput {
 impl From<ModelConfig> for ModelInput {
     fn from(config: ModelConfig) -> ModelInput {
         let config = Box::new(config);
-        ModelSource::Config { from: "the configuration".to_string(), config, unknown: Vec::new(), context: None }.into()
+        let from = "the configuration".to_string();
+        ModelSource::Config { from, text: None, config, unknown: Vec::new(), context: None }.into()
     }
 }
 

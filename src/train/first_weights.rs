@@ -3,7 +3,6 @@
 use super::request::TrainRequest;
 use crate::error::Error;
 use compiler::model_source::ModelSource;
-use compiler::text_files::read_settings;
 use ir::graph::{Model, is_record};
 use ir::models::LlamaConfig;
 use runtime::checkpoint::Origin;
@@ -11,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use weights::{Description, Weights, described, lacks_further, leave_out_further};
 
@@ -60,9 +59,10 @@ pub(super) fn open(request: &TrainRequest, source: &ModelSource) -> Result<Optio
 pub(super) fn without_absent_layers(request: &mut TrainRequest) -> Result<Option<String>, Error> {
     let Some(folder) = request.init_from.clone().filter(|_| request.resume.is_none()) else { return Ok(None) };
     let source = ModelSource::open(&request.model)?;
-    let ModelSource::Config { config, from, .. } = source.base() else { return Ok(None) };
+    let ModelSource::Config { from, text, config, .. } = source.base() else { return Ok(None) };
     let ir::models::ModelConfig::Llama(LlamaConfig { mtp: Some(mtp), .. }) = &**config else { return Ok(None) };
-    let Some(mut keys) = stated(request, from, config).filter(|_| folder.is_dir()) else { return Ok(None) };
+    let keys = text.as_ref().filter(|_| folder.is_dir()).and_then(|text| stated(text, config));
+    let Some(mut keys) = keys else { return Ok(None) };
     if !lacks_further(&folder)? {
         return Ok(None);
     }
@@ -93,19 +93,15 @@ pub(super) fn unknown_keys(source: &ModelSource, weights: Option<&Weights>) -> V
 
 /// The form of the run's model on the hub: its `config.json`, or one that reads as the same model. None if no class has it.
 pub(super) fn origin(request: &TrainRequest, source: &ModelSource) -> Option<Origin> {
-    let ModelSource::Config { config, from, .. } = source.base() else { return None };
-    let config = stated(request, from, config).or_else(|| described(config, request.seq))?;
+    let ModelSource::Config { config, text, .. } = source.base() else { return None };
+    let stated = text.as_ref().and_then(|text| stated(text, config));
+    let config = stated.or_else(|| described(config, request.seq))?;
     let folder = request.init_from.as_deref().map(weights::snapshot);
     Some(Origin { config, folder: folder.map(|folder| fs::canonicalize(&folder).unwrap_or(folder)) })
 }
 
-/// The keys of the file that the model was read from, if it still says the same.
-fn stated(request: &TrainRequest, from: &str, config: &ir::models::ModelConfig) -> Option<Map<String, Value>> {
-    let (model, _) = ModelSource::split(&request.model);
-    let text = match model.starts_with('{') {
-        true => model.to_string(),
-        false => read_settings(Path::new(from)).ok()?,
-    };
-    let description = Description::read(&text).ok()?;
+/// The keys of the text that a model was read from, if it says the model as it is.
+fn stated(text: &str, config: &ir::models::ModelConfig) -> Option<Map<String, Value>> {
+    let description = Description::read(text).ok()?;
     (description.config == *config).then_some(description.raw)
 }

@@ -21,6 +21,8 @@ pub enum ModelSource {
     Config {
         /// Its origin: a preset's name or a path.
         from: String,
+        /// The text that it was read from; none of a preset or a value.
+        text: Option<String>,
         /// The configuration.
         config: Box<ModelConfig>,
         /// Keys of its file that are ignored.
@@ -70,7 +72,8 @@ impl ModelSource {
         }
         if let Some(preset) = preset(name) {
             let (from, config) = (name.to_string(), Box::new(preset.config.clone()));
-            return Ok(ModelSource::Config { from, config, unknown: Vec::new(), context: Some(preset.context) });
+            let (text, unknown, context) = (None, Vec::new(), Some(preset.context));
+            return Ok(ModelSource::Config { from, text, config, unknown, context });
         }
         if name.starts_with('{') {
             return ModelSource::of_config("the configuration".into(), name);
@@ -91,7 +94,8 @@ impl ModelSource {
     /// The model of a text of `config.json`; `from` is its name in messages.
     fn of_config(from: String, text: &str) -> Result<ModelSource, Error> {
         let (config, unknown) = read_config(text)?;
-        Ok(ModelSource::Config { from, config: Box::new(config), unknown, context: context_of(text) })
+        let (config, context) = (Box::new(config), context_of(text));
+        Ok(ModelSource::Config { from, text: Some(text.to_string()), config, unknown, context })
     }
 
     /// A model's name without its adapters, and these if there are any: what is behind `+lora=`.
@@ -154,8 +158,9 @@ impl ModelSource {
     #[must_use]
     pub fn routed_in(&self, groups: u64, seq: u64) -> ModelSource {
         match self {
-            ModelSource::Config { from, config, unknown, context } => ModelSource::Config {
+            ModelSource::Config { from, text, config, unknown, context } => ModelSource::Config {
                 from: from.clone(),
+                text: text.clone(),
                 config: Box::new(config.routed_in(groups, seq)),
                 unknown: unknown.clone(),
                 context: *context,
