@@ -11,7 +11,7 @@ use ir::catalogue::Code;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::models::{Clamp, Experts, LlamaConfig, ModelConfig};
-use ir::ops::{Collective, KernelOp, Op, OpDef, Reshape, Unary, UnaryKind};
+use ir::ops::{Collective, KernelOp, Op, Reshape, Unary, UnaryKind};
 use ir::program::Program;
 use ir::text::File;
 use ir::verify;
@@ -159,7 +159,7 @@ fn every_exchange_of_rows_is_ragged_and_counts_go_once() {
     assert_eq!([SectionKind::F, SectionKind::I, SectionKind::W].map(|kind| all(block, kind)), [3, 2, 0]);
     assert_eq!([SectionKind::F, SectionKind::I].map(|kind| ragged(block, kind).len()), [2, 2]);
     let sections = block.sections.iter().flat_map(|section| &section.stmts);
-    let counted = sections.filter(|stmt| stmt.op.def().is_some_and(|def: &dyn OpDef| def.counts().is_some())).count();
+    let counted = sections.filter(|stmt| stmt.op.facts().counts.is_some()).count();
     // Three products of an expert, with two gradients each.
     assert_eq!(counted, 9);
 }
@@ -241,7 +241,7 @@ fn numbers_of_nothing(block: &mut Block) {
 
 /// A product of shifted rows: those that are not filled are no zeros.
 fn product_of_others(block: &mut Block) {
-    let is_product = |stmt: &Stmt| stmt.op.def().is_some_and(|def| def.counts().is_some());
+    let is_product = |stmt: &Stmt| stmt.op.facts().counts.is_some();
     between(block, is_product, 0, Unary(UnaryKind::Shift(1.0)));
 }
 

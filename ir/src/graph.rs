@@ -8,7 +8,7 @@
 use crate::dim_role::DimRole;
 use crate::ids::{BlockId, ModelValue, ParamId, Value};
 use crate::mesh::{Axes, Mesh};
-use crate::ops::{Op, OpDef};
+use crate::ops::Op;
 use crate::types::{DimName, Dims, Type};
 use cranelift_entity::PrimaryMap;
 use std::ops::{Index, IndexMut, Range};
@@ -51,8 +51,7 @@ pub struct Stmt {
 impl Stmt {
     /// True if each result that the op updates is the operand itself.
     pub fn updates_in_place(&self) -> bool {
-        let updates = self.op.def().map_or(&[][..], OpDef::updates);
-        self.results.iter().zip(updates).all(|(result, &operand)| self.operands[operand] == *result)
+        self.results.iter().zip(self.op.facts().updates).all(|(result, &operand)| self.operands[operand] == *result)
     }
 }
 

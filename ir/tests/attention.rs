@@ -19,7 +19,7 @@ fn causal() -> AttentionSettings {
 fn a_window_leaves_fewer_pairs() {
     let operands = operands();
     let operands: Vec<&Type> = operands.iter().collect();
-    let flops = |window, piece| Attention(AttentionSettings { window, piece, ..causal() }).flops(&operands, &[]);
+    let flops = |window, piece| Attention(AttentionSettings { window, piece, ..causal() }).work(&operands, &[]).flops;
     let queries = 2 * 4 * 2 * 3;
     assert_eq!(flops(Some(4), None), queries * (2 * 4 * 6 - 4 * 4) / (2 * 6) * 2 * (8 + 10));
     assert_eq!([flops(Some(6), None), flops(Some(u64::MAX), None)], [flops(None, None); 2]);
@@ -32,7 +32,7 @@ fn a_window_leaves_fewer_pairs() {
 fn chunks_leave_fewer_pairs() {
     let operands = operands();
     let operands: Vec<&Type> = operands.iter().collect();
-    let flops = |chunk, piece| Attention(AttentionSettings { chunk, piece, ..causal() }).flops(&operands, &[]);
+    let flops = |chunk, piece| Attention(AttentionSettings { chunk, piece, ..causal() }).work(&operands, &[]).flops;
     let queries = 2 * 4 * 2 * 3;
     assert_eq!(flops(Some(4), None), queries * (4 * 4 + 2 * 2) / (2 * 6) * 2 * (8 + 10));
     assert_eq!([flops(Some(6), None), flops(Some(u64::MAX), None)], [flops(None, None); 2]);

@@ -362,7 +362,7 @@ fn rules_fit_and_linear_operands_exist() {
         let shapes = |types: &[Type]| types.iter().map(Type::rank).collect::<Vec<_>>();
         assert_eq!(instance.operands.iter().map(Vec::len).collect::<Vec<_>>(), shapes(&case.operands));
         assert_eq!(instance.results.iter().map(Vec::len).collect::<Vec<_>>(), shapes(&case.results));
-        let linear = case.op.def().unwrap().linear(case.operands.len());
+        let linear = case.op.facts().linear.groups(case.operands.len());
         assert!(linear.iter().flatten().all(|&operand| operand < case.operands.len()), "{}", case.op.name());
     }
 }
@@ -559,22 +559,22 @@ fn shards_have_whole_blocks_or_parts_of_one() {
 
 #[test]
 fn flops_of_contractions_are_exact() {
-    let flops = |op: Op, operands: &[Type], results: &[Type]| op.def().unwrap().flops(&refs(operands), &refs(results));
+    let work = |op: Op, operands: &[Type], results: &[Type]| op.def().unwrap().work(&refs(operands), &refs(results));
     let einsum = Einsum::new("b m k, b k n -> b m n").unwrap();
-    assert_eq!(flops(einsum.into(), &[f(&[2, 3, 4]), f(&[2, 4, 5])], &[f(&[2, 3, 5])]), 2 * 2 * 3 * 4 * 5);
+    assert_eq!(work(einsum.into(), &[f(&[2, 3, 4]), f(&[2, 4, 5])], &[f(&[2, 3, 5])]).flops, 2 * 2 * 3 * 4 * 5);
     let pairs = 2 * 4 * 6 * 2 * 3;
-    let flops_of = |case: &Case| flops(case.op.clone(), &case.operands, &case.results);
+    let flops_of = |case: &Case| work(case.op.clone(), &case.operands, &case.results).flops;
     let heads = heads();
     assert_eq!(flops_of(&heads[2]), 2 * (pairs / 2) * (8 + 10));
     assert_eq!(flops_of(&heads[3]), 2 * pairs * (3 * 8 + 2 * 10));
     // Behind the two of six keys that come before the slice, causal attention has half.
-    let on_piece = heads[2].op.def().unwrap().on_piece(Piece { origin: 2, whole: 9 }).unwrap();
-    assert_eq!(flops(on_piece, &heads[2].operands, &heads[2].results), 2 * (pairs * (2 + 6) / 2 / 6) * (8 + 10));
+    let on_piece = heads[2].op.extras().positioned.unwrap().on_piece(Piece { origin: 2, whole: 9 });
+    assert_eq!(work(on_piece, &heads[2].operands, &heads[2].results).flops, 2 * (pairs * (2 + 6) / 2 / 6) * (8 + 10));
 }
 
 #[test]
 fn slices_lie_within_their_sequence() {
-    let placed = |case: &Case, piece| case.op.def().unwrap().on_piece(piece).unwrap().infer(&refs(&case.operands));
+    let placed = |case: &Case, piece| case.op.extras().positioned.unwrap().on_piece(piece).infer(&refs(&case.operands));
     let attention = &heads()[2];
     // Four queries, six keys.
     for (origin, whole, fits) in [(0, 6, true), (2, 6, true), (3, 6, false), (0, 5, false), (u64::MAX, 6, false)] {

@@ -224,7 +224,7 @@ impl Assignment {
 /// Returns whether decomposition can handle a sharded `!` factor of the op.
 pub(crate) fn is_expandable(op: &Op) -> bool {
     match op {
-        Op::Kernel(op) => op.def().expands_when_sharded(),
+        Op::Kernel(op) => op.def().facts().expands_when_sharded,
         Op::Made(_) => true,
         Op::Collective(_) | Op::Reshard => false,
     }

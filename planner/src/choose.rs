@@ -190,7 +190,7 @@ pub(crate) fn choose(
     // A sum or product of equally partial values can stay partial and is reduced once, at its reader. An op that does
     // more work than its operand's size would make every rank compute on the full partial tensor. A view computes
     // nothing.
-    if !instance.pointwise && !op.is_view() {
+    if !instance.pointwise && !op.facts().is_view {
         wishes(&mut choice);
     }
     let storage = pointwise_storage(instance, &operand_types, results, &choice.taken);
@@ -230,7 +230,7 @@ fn choose_passing(
         _ => Axes::none(),
     };
     let grown = results.iter().map(|ty| ty.elements()).sum::<u64>();
-    for group in op.def().map(|def| def.linear(operands.len())).unwrap_or_default() {
+    for group in op.facts().linear.groups(operands.len()) {
         let axes = match group.as_slice() {
             // Reducing one more scalar costs nothing extra: if one scalar is partial, all are.
             _ if group.len() > 1 && grown == 1 => {

@@ -7,7 +7,7 @@ use crate::passes::collectives::buckets;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Mesh;
-use ir::ops::{Op, OpDef};
+use ir::ops::Op;
 use std::collections::{HashMap, HashSet};
 use transforms::renumber::renumber;
 
@@ -75,10 +75,10 @@ fn moving(block: &Block) -> HashSet<Value> {
     moving
 }
 
-/// True if a statement gives the same in every micro-batch of a step: it reads parameters alone. An op with another form in
-/// evaluations draws numbers.
+/// True if a statement gives the same in every micro-batch of a step: it reads parameters alone, and draws no
+/// numbers.
 fn is_of_params(stmt: &Stmt, of_params: &HashSet<Value>) -> bool {
-    let draws = stmt.op.def().and_then(OpDef::in_evaluation).is_some();
+    let draws = stmt.op.extras().random.is_some();
     let reads_params = !stmt.operands.is_empty() && stmt.operands.iter().all(|value| of_params.contains(value));
     reads_params && !stmt.accumulate && !draws
 }

@@ -91,7 +91,7 @@ pub(crate) fn divisors(size: u64) -> Vec<u64> {
 }
 
 fn attends(stmt: &Stmt) -> bool {
-    stmt.op.class() == OpClass::Attention
+    stmt.op.facts().class == OpClass::Attention
 }
 
 fn attentions(block: &Block) -> Vec<Stmt> {

@@ -88,7 +88,7 @@ fn recover_passing(def: &dyn OpDef, operands: &[&Type], partial: &Partial, left:
         return None;
     }
     let brings = |index: &usize| operands[*index].partial.as_ref().is_some_and(|d| d.kind == PartialKind::Sum);
-    let group = def.linear(operands.len()).into_iter().find(|group| group.iter().any(brings))?;
+    let group = def.facts().linear.groups(operands.len()).into_iter().find(|group| group.iter().any(brings))?;
     let axes = if group.len() == 1 { left.intersection(&operands[group[0]].partial_axes()) } else { left.clone() };
     *left = left.without(&axes);
     (!axes.is_empty())

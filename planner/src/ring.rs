@@ -1,7 +1,7 @@
 //! Rings (Liu, Zaharia and Abbeel 2023, Ring Attention): keys and values go round the ranks that share a sequence, and each rank works on a block
 //! of them at a time, instead of gathering all blocks.
 //!
-//! An op says how it goes in rounds ([`OpDef::rounds`]). The first round has the blocks as they are, and before each further one a shift moves
+//! An op says how it goes in rounds ([`InRounds::rounds`]). The first round has the blocks as they are, and before each further one a shift moves
 //! them to the next rank. Results of rounds are joined, or added. The gradients of a block's keys travel with the block: each rank adds its
 //! own, and a last shift brings them to the rank that has the block.
 //!
@@ -11,7 +11,7 @@ use crate::PlanError;
 use ir::graph::{Block, Model, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::mesh::{Axes, Mesh};
-use ir::ops::{Binary, BinaryKind, Builder, Collective, Op, OpDef, RoundResult, Rounds, Unary, UnaryKind};
+use ir::ops::{Binary, BinaryKind, Builder, Collective, InRounds, Op, RoundResult, Rounds, Unary, UnaryKind};
 use ir::options::{CpKind, ParallelConfig};
 use ir::types::{DType, Type};
 use transforms::renumber::renumber;
@@ -50,9 +50,9 @@ fn section(mesh: &Mesh, block: &mut Block, kind: SectionKind, made: &mut Vec<Val
             number += 1;
             continue;
         };
-        let def = stmt.op.def().ok_or("an op in rounds has a definition")?;
+        let op = stmt.op.extras().in_rounds.ok_or("a ring has an op in rounds")?;
         let mut emit = Emit { block, stmts: Vec::new() };
-        emit.rounds(&ring, def, &stmt)?;
+        emit.rounds(&ring, op, &stmt)?;
         let rounds = emit.stmts;
         made.extend(rounds.iter().flat_map(|stmt| &stmt.results));
         let after = number + rounds.len();
@@ -106,7 +106,7 @@ impl Ring {
         let sequence = |value: Value| block.ty(value).dims.get(SEQUENCE);
         let (over, size) = sequence(*stmt.operands.first()?).map(|dim| (dim.axes.clone(), dim.size))?;
         let (ranks, length) = (mesh.size(&over), size / mesh.size(&over).max(1));
-        let rounds = stmt.op.def()?.rounds(length).filter(|_| ranks > 1 && mesh.is_even(size, &over))?;
+        let rounds = stmt.op.extras().in_rounds?.rounds(length).filter(|_| ranks > 1 && mesh.is_even(size, &over))?;
         let gather = Op::Collective(Collective::AllGather { dim: Some(SEQUENCE), over: over.clone() });
         let own = |place: &usize| {
             let made = |one: &&Stmt| one.results == [stmt.operands[*place]];
@@ -183,7 +183,7 @@ impl Emit<'_> {
     }
 
     /// All rounds, and the results of the statement.
-    fn rounds(&mut self, ring: &Ring, def: &dyn OpDef, stmt: &Stmt) -> Result<(), String> {
+    fn rounds(&mut self, ring: &Ring, op: &dyn InRounds, stmt: &Stmt) -> Result<(), String> {
         let ends = stmt.results.iter().zip(&ring.ends).map(|(&result, end)| end.unwrap_or(result)).collect::<Vec<_>>();
         let types = self.types(&ends);
         let (mut own, mut so_far) = (ring.own.clone(), None);
@@ -202,7 +202,7 @@ impl Emit<'_> {
             }
             so_far = Some(match so_far {
                 None => next,
-                Some(before) => self.together(ring, def, before, &next)?,
+                Some(before) => self.together(ring, op, before, &next)?,
             });
         }
         self.end(ring, &so_far.ok_or("a ring without rounds")?, &ends);
@@ -213,13 +213,13 @@ impl Emit<'_> {
     fn together(
         &mut self,
         ring: &Ring,
-        def: &dyn OpDef,
+        op: &dyn InRounds,
         before: Vec<Value>,
         next: &[Value],
     ) -> Result<Vec<Value>, String> {
         let uses = ring.rounds.results;
         if uses.contains(&RoundResult::Joined) {
-            return self.joined(def, &before, next);
+            return self.joined(op, &before, next);
         }
         let travelling = |values: &[Value]| -> Vec<Value> {
             values.iter().zip(uses).filter(|(_, of)| **of == RoundResult::Travelling).map(|(&value, _)| value).collect()
@@ -235,10 +235,10 @@ impl Emit<'_> {
     }
 
     /// The results of two rounds as one. A value of the join is sharded as the result of its rank is.
-    fn joined(&mut self, def: &dyn OpDef, before: &[Value], next: &[Value]) -> Result<Vec<Value>, String> {
+    fn joined(&mut self, op: &dyn InRounds, before: &[Value], next: &[Value]) -> Result<Vec<Value>, String> {
         let types = self.types(before);
         let mut builder = Builder::new(self.block);
-        let made = def.join(&mut builder, before, next)?;
+        let made = op.join(&mut builder, before, next)?;
         let stmts = builder.stmts;
         for &value in stmts.iter().flat_map(|stmt| &stmt.results) {
             let like = types.iter().find(|ty| ty.rank() == self.block.ty(value).rank());

@@ -38,8 +38,7 @@ pub(crate) fn regroup(block: &Block, next: &mut [Stmt], uses: &FxHashMap<Value, 
 /// Leading statements that each add to the previous result, where no other statement reads the result and no pin
 /// constrains it.
 fn chain<'s>(block: &Block, next: &'s mut [Stmt], uses: &FxHashMap<Value, usize>) -> &'s mut [Stmt] {
-    let is_sum =
-        |stmt: &Stmt| !stmt.accumulate && stmt.operands.len() == 2 && stmt.op.def().is_some_and(|def| def.is_sum());
+    let is_sum = |stmt: &Stmt| !stmt.accumulate && stmt.operands.len() == 2 && stmt.op.facts().is_sum;
     let passes_on = |stmt: &Stmt, to: &Stmt| {
         let sum = stmt.results[0];
         let is_open = block.ty(sum).dims.iter().all(|dim| dim.open);

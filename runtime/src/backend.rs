@@ -339,5 +339,5 @@ pub trait Backend: Memory + Sized + Send {
 
 /// The operands whose elements an op changes into its results, one per result; none if its results are all new.
 pub fn updated(op: &KernelOp) -> &'static [usize] {
-    op.def().updates()
+    op.def().facts().updates
 }

@@ -195,7 +195,7 @@ fn copying_updates() -> Vec<Written> {
     let (mesh, tensor, scalar) = (Mesh::default(), Type::of(DType::F32, &[1000]), Type::scalar(DType::F32));
     let planned = |(op, tensors, to): (KernelOp, usize, DType)| {
         let (copy, cast) = (Type::of(to, &[1000]), KernelOp::Unary(ir::ops::Unary(UnaryKind::Cast(to))));
-        let (updated, scalars) = (op.def().updates(), if let KernelOp::AdamW(_) = op { 3 } else { 2 });
+        let (updated, scalars) = (op.def().facts().updates, if let KernelOp::AdamW(_) = op { 3 } else { 2 });
         let types = [vec![&tensor; tensors], vec![&scalar; scalars]].concat();
         let results = vec![&tensor; updated.len()];
         let value = |at: usize| updated.iter().position(|&of| of == at).map_or(Operand(at), Result);

@@ -11,8 +11,8 @@
 //! attention. With `origin=64, whole=128` the queries are a slice of a sequence of 128 positions, and the keys end where the slice ends.
 
 use super::{
-    Attr, Attrs, Binary, BinaryKind, Builder, Cotangents, Dropout, Op, OpClass, OpDef, Piece, Reduce, RoundResult,
-    Rounds, Shapes, Unary, UnaryKind, operands,
+    Attr, Attrs, Binary, BinaryKind, Builder, Cotangents, Dropout, Extras, InRounds, Op, OpClass, OpDef, OpFacts,
+    Piece, Positioned, Random, Reduce, RoundResult, Rounds, Shapes, Unary, UnaryKind, Work, operands,
 };
 use crate::ids::Value;
 use crate::types::{DType, Dim, PartialKind, Type};
@@ -214,8 +214,14 @@ impl OpDef for Attention {
         self.0.attrs()
     }
 
-    fn class(&self) -> OpClass {
-        OpClass::Attention
+    /// Keys, values and their indices are causal, unless the attention is in blocks, whose keys may be of any place.
+    fn facts(&self) -> OpFacts {
+        let is_prefix = self.0.causal && self.0.block.is_none();
+        OpFacts {
+            class: OpClass::Attention,
+            causal_operands: if is_prefix { &[1, 2, 4, 6] } else { &[] },
+            ..OpFacts::default()
+        }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -256,15 +262,23 @@ impl OpDef for Attention {
         Ok(cotangents)
     }
 
-    /// Keys, values and their indices, if the attention is causal and not in blocks, whose keys may be of any place.
-    fn causal_operands(&self) -> &'static [usize] {
-        if self.0.causal && self.0.block.is_none() { &[1, 2, 4, 6] } else { &[] }
+    /// `2 b s t g r (d + c)` for the scores and the weighted sum of values; half of it if causal, and less within a window or chunks.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        let (pairs, d, c) = self.0.pairs_and_heads(operands[0], operands[1], operands[2]);
+        Work::of(pairs.saturating_mul(2 * (d + c)), operands, results)
     }
 
-    fn on_piece(&self, piece: Piece) -> Option<Op> {
-        Some(Attention(AttentionSettings { piece: Some(piece), ..self.0.clone() }).into())
+    fn extras(&self) -> Extras<'_> {
+        Extras {
+            in_rounds: Some(self),
+            positioned: Some(self),
+            random: if self.0.dropout.is_some() { Some(self) } else { None },
+            ..Extras::default()
+        }
     }
+}
 
+impl InRounds for Attention {
     /// Keys, values and their indices travel. A sink counts once.
     fn rounds(&self, length: u64) -> Option<Rounds> {
         let op = Attention(self.0.of_round(length)?).into();
@@ -293,17 +307,18 @@ impl OpDef for Attention {
         let log = b.one(Unary(UnaryKind::Log), &[sum])?;
         Ok(vec![out, b.one(Binary::of(BinaryKind::Add), &[most, log])?])
     }
+}
 
-    /// Without dropout.
-    fn in_evaluation(&self) -> Option<Op> {
-        let settings = || AttentionSettings { dropout: None, ..self.0.clone() };
-        self.0.dropout.as_ref().map(|_| Attention(settings()).into())
+impl Positioned for Attention {
+    fn on_piece(&self, piece: Piece) -> Op {
+        Attention(AttentionSettings { piece: Some(piece), ..self.0.clone() }).into()
     }
+}
 
-    /// `2 b s t g r (d + c)` for the scores and the weighted sum of values; half of it if causal, and less within a window or chunks.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        let (pairs, d, c) = self.0.pairs_and_heads(operands[0], operands[1], operands[2]);
-        pairs.saturating_mul(2 * (d + c))
+impl Random for Attention {
+    /// Without dropout.
+    fn in_evaluation(&self) -> Op {
+        Attention(AttentionSettings { dropout: None, ..self.0.clone() }).into()
     }
 }
 
@@ -348,8 +363,8 @@ impl OpDef for AttentionGrad {
         self.0.attrs()
     }
 
-    fn class(&self) -> OpClass {
-        OpClass::Attention
+    fn facts(&self) -> OpFacts {
+        OpFacts { class: OpClass::Attention, ..OpFacts::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -363,13 +378,6 @@ impl OpDef for AttentionGrad {
         Ok(vec![q.logical(), k.logical(), v.logical()])
     }
 
-    /// Gradients of keys and values travel with them. Each round needs the result of the whole attention alone.
-    fn rounds(&self, length: u64) -> Option<Rounds> {
-        let op = AttentionGrad(self.0.of_round(length)?).into();
-        let results = &[RoundResult::Summed, RoundResult::Travelling, RoundResult::Travelling];
-        Some(Rounds { op, travelling: &[1, 2, 7, 9], once_from: 10, results })
-    }
-
     /// The factors of the forward: dk and dv are partial sums over s and r.
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         let [s, t] = self.0.sequences("+");
@@ -381,8 +389,21 @@ impl OpDef for AttentionGrad {
 
     /// Five products: recomputed scores, dq and dk by d, dv and the scores' cotangents by c: 2.5 times the forward where d
     /// = c.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
         let (pairs, d, c) = self.0.pairs_and_heads(operands[0], operands[1], operands[2]);
-        pairs.saturating_mul(2 * (3 * d + 2 * c))
+        Work::of(pairs.saturating_mul(2 * (3 * d + 2 * c)), operands, results)
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        Extras { in_rounds: Some(self), ..Extras::default() }
+    }
+}
+
+impl InRounds for AttentionGrad {
+    /// Gradients of keys and values travel with them. Each round needs the result of the whole attention alone.
+    fn rounds(&self, length: u64) -> Option<Rounds> {
+        let op = AttentionGrad(self.0.of_round(length)?).into();
+        let results = &[RoundResult::Summed, RoundResult::Travelling, RoundResult::Travelling];
+        Some(Rounds { op, travelling: &[1, 2, 7, 9], once_from: 10, results })
     }
 }

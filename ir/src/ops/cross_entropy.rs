@@ -1,8 +1,8 @@
 //! `cross_entropy(%logits, %labels)` over the last dim, and its gradient. Labels below 0 are ignored.
 
 use super::{
-    Attrs, Binary, BinaryKind, Builder, Cotangents, OpDef, Pick, Rows, Shapes, SumExp, TokenLoss, Unary, UnaryKind,
-    operands, rowwise::Rowwise,
+    Attrs, Binary, BinaryKind, Builder, Cotangents, OpDef, OpFacts, Pick, Rows, Shapes, SumExp, TokenLoss, Unary,
+    UnaryKind, Work, operands, rowwise::Rowwise,
 };
 use crate::ids::Value;
 use crate::types::{DType, PartialKind, Type};
@@ -37,6 +37,10 @@ impl OpDef for CrossEntropy {
         "cross_entropy"
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { expands_when_sharded: true, ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [logits, labels] = operands::take(operands, "logits, labels")?;
         let logits = logits.logical();
@@ -57,13 +61,9 @@ impl OpDef for CrossEntropy {
         Ok(vec![Some(b.one(CrossEntropyGrad, &operands)?), None])
     }
 
-    /// Four per logit: maximum, difference, exponential, sum.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        4 * operands[0].elements()
-    }
-
-    fn expands_when_sharded(&self) -> bool {
-        true
+    /// Four operations per logit: maximum, difference, exponential, sum.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(4 * operands[0].elements(), operands, results)
     }
 
     fn expand(&self, b: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
@@ -104,12 +104,12 @@ impl OpDef for CrossEntropyGrad {
         "*m v, *m, *m, () -> *m v".to_string()
     }
 
-    /// Three per logit: difference, exponential, product.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        3 * operands[0].elements()
-    }
-
     fn rows(&self, operands: &[&Type]) -> Option<Rows> {
         Some(Rows::last(operands, &[true, true, true, false]))
+    }
+
+    /// Three operations per logit: difference, exponential, product.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(3 * operands[0].elements(), operands, results)
     }
 }

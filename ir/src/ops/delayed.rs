@@ -3,7 +3,7 @@
 //! micro-batches; `ages` notes once a step how long ago each exponent was seen; `delayed_scale` reads the largest one of late.
 
 use super::quantise::eight_bits;
-use super::{Attr, Attrs, OpDef, Shapes, operands};
+use super::{Attr, Attrs, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::{DType, Dim, Type};
 
 /// The exponents of f32: 0 for numbers below the normal ones, 255 for what is not finite.
@@ -37,8 +37,8 @@ impl OpDef for Exponents {
         format!("*m+ -> {EXPONENTS}")
     }
 
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        operands[0].elements()
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(operands[0].elements(), operands, results)
     }
 }
 
@@ -61,6 +61,10 @@ impl OpDef for Ages {
         "ages"
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { updates: &[0], ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [ages, seen, clip] = operands::take(operands, "ages, seen, clip")?;
         operands::expect("ages", ages, DType::F32, &ages.dims)?;
@@ -71,10 +75,6 @@ impl OpDef for Ages {
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         "*, *, () -> *".to_string()
-    }
-
-    fn updates(&self) -> &'static [usize] {
-        &[0]
     }
 }
 

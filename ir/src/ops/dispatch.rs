@@ -4,7 +4,7 @@
 //! takes at most c tokens of a group. Choices are assigned to experts in the order of tokens, then of choices; a choice of a
 //! full expert is dropped (Lepikhin et al. 2020, GShard, algorithm 1). Both ops use the same assignment.
 
-use super::{Attrs, Builder, Cotangents, OpDef, Routed, RoutedRows, Shapes, operands};
+use super::{Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Routed, RoutedRows, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
@@ -60,6 +60,10 @@ impl OpDef for Dispatch {
         "dispatch"
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { routed: Some(Routed { choices: 1, rows: RoutedRows::Filled }), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let (x, index, weights) = with_weights(operands, "x, index")?;
         let x = x.logical();
@@ -91,19 +95,13 @@ impl OpDef for Dispatch {
         Ok(cotangents)
     }
 
-    fn routed(&self) -> Option<Routed> {
-        Some(Routed { choices: 1, rows: RoutedRows::Filled })
-    }
-
-    /// The product with the weights, if any.
-    fn flops(&self, operands: &[&Type], results: &[&Type]) -> u64 {
-        if operands.len() == 3 { results[0].elements() } else { 0 }
-    }
-
-    /// The choices, a row of x for each of the result, and the results.
-    fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
+    /// The product with the weights, if any. The choices, a row of x for each of the result, and the results.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
         let choices: u64 = operands[1..].iter().map(|ty| ty.bytes()).sum();
-        choices + 2 * results[0].bytes() + results[1].bytes()
+        Work {
+            flops: if operands.len() == 3 { results[0].elements() } else { 0 },
+            bytes: choices + 2 * results[0].bytes() + results[1].bytes(),
+        }
     }
 }
 
@@ -135,6 +133,14 @@ impl OpDef for Combine {
         "combine"
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts {
+            linear: Linear::Each(&[0, 2]),
+            routed: Some(Routed { choices: 1, rows: RoutedRows::Read(0) }),
+            ..OpFacts::default()
+        }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let (y, index, weights) = with_weights(operands, "y, index")?;
         let y = y.logical();
@@ -147,10 +153,6 @@ impl OpDef for Combine {
     fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
         let weights = if operands.len() == 3 { ", *g t! k!" } else { "" };
         format!("*g e+ c! h, *g t! k!{weights} -> *g t! h")
-    }
-
-    fn linear(&self, operands: usize) -> Vec<Vec<usize>> {
-        if operands == 3 { vec![vec![0], vec![2]] } else { vec![vec![0]] }
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
@@ -167,13 +169,9 @@ impl OpDef for Combine {
         Ok(cotangents)
     }
 
-    fn routed(&self) -> Option<Routed> {
-        Some(Routed { choices: 1, rows: RoutedRows::Read(0) })
-    }
-
     /// A sum of each element of y, and its product with a weight if there are any.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        (operands.len() as u64 - 1) * operands[0].elements()
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of((operands.len() as u64 - 1) * operands[0].elements(), operands, results)
     }
 }
 
@@ -196,6 +194,14 @@ impl OpDef for CombineDw {
         "combine_dw"
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts {
+            linear: Linear::Each(&[0, 1]),
+            routed: Some(Routed { choices: 2, rows: RoutedRows::Read(1) }),
+            ..OpFacts::default()
+        }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, y, index] = operands::take(operands, "x, y, index")?;
         let y = y.logical();
@@ -210,16 +216,8 @@ impl OpDef for CombineDw {
         "*g t! h+, *g e+ c! h+, *g t! k! -> *g t! k!".to_string()
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0], vec![1]]
-    }
-
-    fn routed(&self) -> Option<Routed> {
-        Some(Routed { choices: 2, rows: RoutedRows::Read(1) })
-    }
-
     /// A product and a sum of each element of y.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        2 * operands[1].elements()
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(2 * operands[1].elements(), operands, results)
     }
 }

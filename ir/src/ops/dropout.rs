@@ -1,6 +1,9 @@
 //! `dropout(%x, p=0.1, path="layer.attn")`: random zeros that do not depend on the sharding.
 
-use super::{Attr, Attrs, Builder, Cotangents, Op, OpDef, Piece, Rows, Shapes, operands};
+use super::{
+    Attr, Attrs, Builder, Cotangents, Extras, Linear, Op, OpDef, OpFacts, Piece, Positioned, Random, Rows, Shapes,
+    operands,
+};
 use crate::ids::Value;
 use crate::types::Type;
 
@@ -46,6 +49,10 @@ impl OpDef for Dropout {
         attrs
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), in_place: &[0], ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x] = operands::take(operands, "x")?;
         operands::float("x", x)?;
@@ -66,8 +73,9 @@ impl OpDef for Dropout {
         "b *m -> b *m".to_string()
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+        let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
+        Ok(vec![Some(b.one(self.clone(), &[dy])?)])
     }
 
     /// Rows along the last dim: coordinates give the numbers.
@@ -75,21 +83,20 @@ impl OpDef for Dropout {
         (operands[0].rank() > 1).then(|| Rows::last(operands, &[true]))
     }
 
-    fn in_place(&self) -> &'static [usize] {
-        &[0]
+    fn extras(&self) -> Extras<'_> {
+        Extras { positioned: Some(self), random: Some(self), ..Extras::default() }
     }
+}
 
-    fn on_piece(&self, piece: Piece) -> Option<Op> {
-        Some(Dropout { piece: Some(piece), ..self.clone() }.into())
+impl Positioned for Dropout {
+    fn on_piece(&self, piece: Piece) -> Op {
+        Dropout { piece: Some(piece), ..self.clone() }.into()
     }
+}
 
+impl Random for Dropout {
     /// Retains every element.
-    fn in_evaluation(&self) -> Option<Op> {
-        Some(Dropout { p: 0.0, ..self.clone() }.into())
-    }
-
-    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
-        let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
-        Ok(vec![Some(b.one(self.clone(), &[dy])?)])
+    fn in_evaluation(&self) -> Op {
+        Dropout { p: 0.0, ..self.clone() }.into()
     }
 }

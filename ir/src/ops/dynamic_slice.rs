@@ -2,7 +2,7 @@
 //! `dynamic_pad`, which puts the range back among zeros. A start out of bounds is clamped to the nearest valid one.
 
 use super::slice::{factors, resized, sliced_dim};
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
@@ -43,6 +43,10 @@ impl OpDef for DynamicSlice {
         vec![("dim", Attr::int(self.dim as u64)), ("length", Attr::int(self.length))]
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, start] = operands::take(operands, "x, start")?;
         operands::float("x", x)?;
@@ -55,23 +59,15 @@ impl OpDef for DynamicSlice {
         rule(operands[0].rank(), self.dim)
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None; 2]) };
         let whole = b.ty(call.operands[0]).logical().dims[self.dim].clone();
         Ok(vec![Some(b.one(DynamicPad { dim: self.dim, whole }, &[dy, call.operands[1]])?), None])
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
-    }
-
     /// Only the range is read.
-    fn bytes(&self, _: &[&Type], results: &[&Type]) -> u64 {
-        2 * results[0].bytes()
+    fn work(&self, _: &[&Type], results: &[&Type]) -> Work {
+        Work { flops: 0, bytes: 2 * results[0].bytes() }
     }
 }
 
@@ -105,6 +101,10 @@ impl OpDef for DynamicPad {
         vec![("dim", Attr::int(self.dim as u64))]
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [y, start] = operands::take(operands, "y, start")?;
         operands::float("y", y)?;
@@ -119,10 +119,6 @@ impl OpDef for DynamicPad {
         rule(operands[0].rank(), self.dim)
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dx), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None; 2]) };
         let (y, start) = (call.operands[0], call.operands[1]);
@@ -133,7 +129,7 @@ impl OpDef for DynamicPad {
         Ok(vec![Some(dy), None])
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(0, operands, results)
     }
 }

@@ -8,7 +8,10 @@
 
 use super::blocks::{Along, between};
 use super::equation::print_labels;
-use super::{Attr, Attrs, Builder, Cotangents, Equation, Op, OpClass, OpDef, Ragged, Rows, Shapes, operands};
+use super::{
+    Attr, Attrs, Builder, Contraction, Cotangents, Equation, Extras, Linear, Op, OpClass, OpDef, OpFacts, Ragged, Rows,
+    Shapes, Work, operands,
+};
 use crate::ids::Value;
 use crate::types::{DType, Type};
 use std::collections::BTreeMap;
@@ -147,6 +150,11 @@ impl Einsum {
         filled.map_or(elements, |ragged| ragged.mean_bytes(tensors[0], elements))
     }
 
+    /// True for two operands, all of whose elements count.
+    fn is_contraction(&self) -> bool {
+        self.scaled.is_none() && self.ragged.is_none() && self.equation.operands.len() == 2
+    }
+
     /// The equation of the cotangent of an operand: cotangent of the result times the other operand.
     fn transposed(&self, operand: usize) -> Equation {
         let mut operands = vec![self.equation.result.clone()];
@@ -167,8 +175,9 @@ impl OpDef for Einsum {
         [("eq", Attr::Str(self.equation.print()))].into_iter().chain(to).chain(ragged).collect()
     }
 
-    fn class(&self) -> OpClass {
-        OpClass::Product
+    fn facts(&self) -> OpFacts {
+        let factors = if self.scaled.is_some() { 0 } else { self.equation.operands.len() };
+        OpFacts { class: OpClass::Product, linear: Linear::First(factors), counts: self.ragged, ..OpFacts::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -192,41 +201,6 @@ impl OpDef for Einsum {
         let scaled = self.scaled.and_then(|_| self.scaled_rule(operands).ok());
         let ragged = || self.ragged.map(|ragged| self.ragged_rule(ragged.rows));
         scaled.or_else(ragged).unwrap_or_else(|| self.equation.rule("+"))
-    }
-
-    fn linear(&self, operands: usize) -> Vec<Vec<usize>> {
-        let operands = if self.scaled.is_some() { 0 } else { operands - usize::from(self.ragged.is_some()) };
-        (0..operands).map(|operand| vec![operand]).collect()
-    }
-
-    fn contraction(&self) -> Option<&Equation> {
-        let is_plain = self.scaled.is_none() && self.ragged.is_none() && self.equation.operands.len() == 2;
-        is_plain.then_some(&self.equation)
-    }
-
-    fn counts(&self) -> Option<Ragged> {
-        self.ragged
-    }
-
-    fn with_counts(&self, ragged: Ragged) -> Option<Op> {
-        let equation = self.contraction().filter(|equation| ragged.rows < equation.operands[0].len())?;
-        Some(Einsum { equation: equation.clone(), scaled: None, ragged: Some(ragged) }.into())
-    }
-
-    fn with_scales(&self, to: DType) -> Option<Op> {
-        self.contraction().map(|equation| Einsum { equation: equation.clone(), scaled: Some(to), ragged: None }.into())
-    }
-
-    /// A product of two matrices without batch: letters of the first operand, then letters of the second one.
-    fn rows(&self, _: &[&Type]) -> Option<Rows> {
-        let Equation { operands, result } = self.contraction()?;
-        let only = |at: usize| {
-            let other = &operands[1 - at];
-            operands[at].iter().filter(move |letter| !other.contains(letter) && result.contains(letter))
-        };
-        let rows = only(0).count();
-        let is_matrix = (1..result.len()).contains(&rows) && only(0).chain(only(1)).eq(result);
-        is_matrix.then(|| Rows::product(rows))
     }
 
     /// For `y = einsum(a, b)`: `da = einsum(dy, b)` and `db = einsum(a, dy)`, the transposed equations. A summed
@@ -258,21 +232,55 @@ impl OpDef for Einsum {
         Ok(cotangents)
     }
 
-    /// Two per multiply-add, over the product of all factors; of chunks, of the rows that are filled on average.
-    fn flops(&self, operands: &[&Type], results: &[&Type]) -> u64 {
-        let summed = self.equation.operands.iter().flatten().filter(|label| !self.equation.result.contains(label));
-        let mut labels: Vec<&String> = summed.collect();
-        labels.sort();
-        labels.dedup();
-        let sizes = labels.iter().filter_map(|l| self.equation.dim(l, operands)).map(|dim| dim.size);
-        let all = sizes.fold(results[0].elements().saturating_mul(2), u64::saturating_mul);
-        self.filled(&self.equation.operands[0], operands, all)
+    /// A product of two matrices without batch: letters of the first operand, then letters of the second one.
+    fn rows(&self, _: &[&Type]) -> Option<Rows> {
+        if !self.is_contraction() {
+            return None;
+        }
+        let Equation { operands, result } = &self.equation;
+        let only = |at: usize| {
+            let other = &operands[1 - at];
+            operands[at].iter().filter(move |letter| !other.contains(letter) && result.contains(letter))
+        };
+        let rows = only(0).count();
+        let is_matrix = (1..result.len()).contains(&rows) && only(0).chain(only(1)).eq(result);
+        is_matrix.then(|| Rows::product(rows))
     }
 
-    /// Every operand once and every result once; of chunks, the rows that are filled on average.
-    fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
-        let labels = self.equation.operands.iter().map(Vec::as_slice).chain([&[][..]; 2]);
-        let read = operands.iter().zip(labels).map(|(ty, labels)| self.filled(labels, operands, ty.bytes()));
-        read.sum::<u64>() + self.filled(&self.equation.result, operands, results[0].bytes())
+    /// Two operations per multiply-add, over the product of all factors. Every operand and every result once. Of chunks, the rows
+    /// that are filled on average.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        let Equation { operands: labels, result } = &self.equation;
+        let mut summed: Vec<&String> = labels.iter().flatten().filter(|label| !result.contains(label)).collect();
+        summed.sort();
+        summed.dedup();
+        let sizes = summed.iter().filter_map(|label| self.equation.dim(label, operands)).map(|dim| dim.size);
+        let flops = sizes.fold(results[0].elements().saturating_mul(2), u64::saturating_mul);
+        let labelled = operands.iter().zip(labels.iter().map(Vec::as_slice).chain([&[][..]; 2]));
+        let read: u64 = labelled.map(|(ty, labels)| self.filled(labels, operands, ty.bytes())).sum();
+        Work {
+            flops: self.filled(&labels[0], operands, flops),
+            bytes: read + self.filled(result, operands, results[0].bytes()),
+        }
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        let contraction: Option<&dyn Contraction> = if self.is_contraction() { Some(self) } else { None };
+        Extras { contraction, ..Extras::default() }
+    }
+}
+
+impl Contraction for Einsum {
+    fn equation(&self) -> &Equation {
+        &self.equation
+    }
+
+    fn with_scales(&self, to: DType) -> Op {
+        Einsum { equation: self.equation.clone(), scaled: Some(to), ragged: None }.into()
+    }
+
+    fn with_counts(&self, ragged: Ragged) -> Option<Op> {
+        let op = || Einsum { equation: self.equation.clone(), scaled: None, ragged: Some(ragged) };
+        (ragged.rows < self.equation.operands[0].len()).then(|| op().into())
     }
 }

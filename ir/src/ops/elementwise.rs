@@ -2,7 +2,7 @@
 //!
 //! There is no implicit broadcasting: two operands have the same dims, or the statement has `eq="b s h, h -> b s h"`.
 
-use super::{Attr, Attrs, Builder, Cotangents, Equation, OpClass, OpDef, Rows, Shapes};
+use super::{Attr, Attrs, Builder, Cotangents, Equation, Linear, OpClass, OpDef, OpFacts, Rows, Shapes};
 use crate::ids::Value;
 use crate::ops::{Compare, CompareKind, Reduce, Select};
 use crate::types::{DType, Type};
@@ -121,6 +121,28 @@ impl Unary {
     fn is_linear(&self) -> bool {
         matches!(self.0, UnaryKind::Neg | UnaryKind::Scale(_) | UnaryKind::Cast(_))
     }
+
+    /// True if the function is 0 at 0.
+    fn keeps_zeros(&self) -> bool {
+        match self.0 {
+            UnaryKind::Neg
+            | UnaryKind::Sqrt
+            | UnaryKind::Square
+            | UnaryKind::Tanh
+            | UnaryKind::Erf
+            | UnaryKind::Sin
+            | UnaryKind::Silu
+            | UnaryKind::Gelu
+            | UnaryKind::GeluErf
+            | UnaryKind::ReluSquared
+            | UnaryKind::Scale(_)
+            | UnaryKind::Floor
+            | UnaryKind::Cast(_) => true,
+            UnaryKind::AtMost(max) => max >= 0.0,
+            UnaryKind::AtLeast(min) => min <= 0.0,
+            _ => false,
+        }
+    }
 }
 
 impl OpDef for Unary {
@@ -162,8 +184,16 @@ impl OpDef for Unary {
         }
     }
 
-    fn class(&self) -> OpClass {
-        if let UnaryKind::Cast(_) = self.0 { OpClass::Other } else { OpClass::Activation }
+    /// A cast has a result of another element type, so it does not overwrite its operand.
+    fn facts(&self) -> OpFacts {
+        let is_cast = matches!(self.0, UnaryKind::Cast(_));
+        OpFacts {
+            class: if is_cast { OpClass::Other } else { OpClass::Activation },
+            linear: if self.is_linear() { Linear::Each(&[0]) } else { Linear::No },
+            in_place: if is_cast { &[] } else { &[0] },
+            keeps_zeros: if self.keeps_zeros() { &[&[0]] } else { &[] },
+            ..OpFacts::default()
+        }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -179,40 +209,6 @@ impl OpDef for Unary {
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         "* -> *".to_string()
-    }
-
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        if self.is_linear() { vec![vec![0]] } else { Vec::new() }
-    }
-
-    fn keeps_zeros(&self) -> &'static [&'static [usize]] {
-        match self.0 {
-            UnaryKind::Neg
-            | UnaryKind::Sqrt
-            | UnaryKind::Square
-            | UnaryKind::Tanh
-            | UnaryKind::Erf
-            | UnaryKind::Sin
-            | UnaryKind::Silu
-            | UnaryKind::Gelu
-            | UnaryKind::GeluErf
-            | UnaryKind::ReluSquared
-            | UnaryKind::Scale(_)
-            | UnaryKind::Floor
-            | UnaryKind::Cast(_) => &[&[0]],
-            UnaryKind::AtMost(max) if max >= 0.0 => &[&[0]],
-            UnaryKind::AtLeast(min) if min <= 0.0 => &[&[0]],
-            _ => &[],
-        }
-    }
-
-    /// Not a cast, whose result has elements of another type.
-    fn in_place(&self) -> &'static [usize] {
-        if let UnaryKind::Cast(_) = self.0 { &[] } else { &[0] }
-    }
-
-    fn rows(&self, _: &[&Type]) -> Option<Rows> {
-        Some(Rows::elements(1))
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
@@ -286,6 +282,10 @@ impl OpDef for Unary {
             }
         };
         Ok(vec![Some(dx)])
+    }
+
+    fn rows(&self, _: &[&Type]) -> Option<Rows> {
+        Some(Rows::elements(1))
     }
 }
 
@@ -419,10 +419,27 @@ impl OpDef for Binary {
         self.equation.iter().map(|equation| ("eq", Attr::Str(equation.print()))).collect()
     }
 
-    fn class(&self) -> OpClass {
-        match self.kind {
-            BinaryKind::Add | BinaryKind::Sub | BinaryKind::Div | BinaryKind::Max | BinaryKind::Min => OpClass::Other,
-            _ => OpClass::Activation,
+    /// A result overwrites an operand only without broadcasting.
+    fn facts(&self) -> OpFacts {
+        let (class, linear, keeps_zeros): (OpClass, Linear, &[&[usize]]) = match self.kind {
+            BinaryKind::Add | BinaryKind::Sub => (OpClass::Other, Linear::From(0), &[&[0, 1]]),
+            BinaryKind::Max | BinaryKind::Min => (OpClass::Other, Linear::No, &[&[0, 1]]),
+            BinaryKind::Div => (OpClass::Other, Linear::Each(&[0]), &[]),
+            BinaryKind::Mul => (OpClass::Activation, Linear::Each(&[0, 1]), &[&[0], &[1]]),
+            BinaryKind::SigmoidGrad
+            | BinaryKind::SiluGrad
+            | BinaryKind::GeluGrad
+            | BinaryKind::GeluErfGrad
+            | BinaryKind::ReluSquaredGrad => (OpClass::Activation, Linear::Each(&[1]), &[&[1]]),
+        };
+        let spreads = self.equation.is_some();
+        OpFacts {
+            class,
+            linear,
+            keeps_zeros,
+            is_sum: self.kind == BinaryKind::Add && !spreads,
+            in_place: if spreads { &[] } else { &[0, 1] },
+            ..OpFacts::default()
         }
     }
 
@@ -443,58 +460,6 @@ impl OpDef for Binary {
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         self.equation.as_ref().map_or_else(|| "*, * -> *".to_string(), |equation| equation.rule("+"))
-    }
-
-    fn is_sum(&self) -> bool {
-        self.kind == BinaryKind::Add && self.equation.is_none()
-    }
-
-    fn keeps_zeros(&self) -> &'static [&'static [usize]] {
-        match self.kind {
-            BinaryKind::Add | BinaryKind::Sub | BinaryKind::Max | BinaryKind::Min => &[&[0, 1]],
-            BinaryKind::Mul => &[&[0], &[1]],
-            BinaryKind::Div => &[],
-            BinaryKind::SigmoidGrad
-            | BinaryKind::SiluGrad
-            | BinaryKind::GeluGrad
-            | BinaryKind::GeluErfGrad
-            | BinaryKind::ReluSquaredGrad => &[&[1]],
-        }
-    }
-
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        match self.kind {
-            BinaryKind::Add | BinaryKind::Sub => vec![vec![0, 1]],
-            BinaryKind::Mul => vec![vec![0], vec![1]],
-            BinaryKind::Div => vec![vec![0]],
-            BinaryKind::SigmoidGrad
-            | BinaryKind::SiluGrad
-            | BinaryKind::GeluGrad
-            | BinaryKind::GeluErfGrad
-            | BinaryKind::ReluSquaredGrad => {
-                vec![vec![1]]
-            }
-            BinaryKind::Max | BinaryKind::Min => Vec::new(),
-        }
-    }
-
-    /// Only without broadcasting.
-    fn in_place(&self) -> &'static [usize] {
-        if self.equation.is_none() { &[0, 1] } else { &[] }
-    }
-
-    /// With broadcasting, rows of the most leading dims of the result that each operand has in front, or lacks.
-    fn rows(&self, _: &[&Type]) -> Option<Rows> {
-        let Some(Equation { operands, result }) = &self.equation else { return Some(Rows::elements(2)) };
-        let has = |operand: &Vec<String>, lead: &[String]| match operand.starts_with(lead) {
-            true => Some(true),
-            false => (!lead.iter().any(|letter| operand.contains(letter))).then_some(false),
-        };
-        let law = |dims: usize| {
-            let operands = operands.iter().map(|operand| has(operand, &result[..dims])).collect::<Option<_>>()?;
-            Some(Rows { dims: Some(dims), operands, sums: false, product: None })
-        };
-        (1..result.len()).rev().find_map(law)
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
@@ -545,5 +510,19 @@ impl OpDef for Binary {
             full.map(|full| self.gather(b, operand, full)).transpose()
         };
         Ok(vec![gathered(b, 0, dx)?, gathered(b, 1, dz)?])
+    }
+
+    /// With broadcasting, rows of the most leading dims of the result that each operand has in front, or lacks.
+    fn rows(&self, _: &[&Type]) -> Option<Rows> {
+        let Some(Equation { operands, result }) = &self.equation else { return Some(Rows::elements(2)) };
+        let has = |operand: &Vec<String>, lead: &[String]| match operand.starts_with(lead) {
+            true => Some(true),
+            false => (!lead.iter().any(|letter| operand.contains(letter))).then_some(false),
+        };
+        let law = |dims: usize| {
+            let operands = operands.iter().map(|operand| has(operand, &result[..dims])).collect::<Option<_>>()?;
+            Some(Rows { dims: Some(dims), operands, sums: false, product: None })
+        };
+        (1..result.len()).rev().find_map(law)
     }
 }

@@ -1,6 +1,6 @@
 //! `embedding(%ids, %table, pad=0)`: rows of a table, and the gradient that adds rows up.
 
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Rows, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Rows, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 use smallvec::SmallVec;
@@ -44,12 +44,6 @@ impl OpDef for Embedding {
         "*m, v+ h -> *m h".to_string()
     }
 
-    /// A row for each id; the table is read where ids say.
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        let dims = Some(operands[0].rank()).filter(|&dims| dims > 0)?;
-        Some(Rows { dims: Some(dims), operands: SmallVec::from_slice(&[true, false]), sums: false, product: None })
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[1]) else { return Ok(vec![None; 2]) };
         let (ids, table) = (call.operands[0], b.ty(call.operands[1]).logical());
@@ -57,13 +51,15 @@ impl OpDef for Embedding {
         Ok(vec![None, Some(b.one(EmbeddingGrad { rows: rows.clone(), pad: self.pad }, &[ids, dy])?)])
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    /// A row for each id; the table is read where ids say.
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        let dims = Some(operands[0].rank()).filter(|&dims| dims > 0)?;
+        Some(Rows { dims: Some(dims), operands: SmallVec::from_slice(&[true, false]), sums: false, product: None })
     }
 
     /// The ids, and of the table only the rows that are read.
-    fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
-        operands[0].bytes() + 2 * results[0].bytes()
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work { flops: 0, bytes: operands[0].bytes() + 2 * results[0].bytes() }
     }
 }
 
@@ -97,6 +93,10 @@ impl OpDef for EmbeddingGrad {
         self.pad.map(|pad| ("pad", Attr::int(pad))).into_iter().collect()
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[1]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [ids, dy] = operands::take(operands, "ids, dy")?;
         let dy = dy.logical();
@@ -110,17 +110,11 @@ impl OpDef for EmbeddingGrad {
         "*m+, *m+ h -> v h".to_string()
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![1]]
-    }
-
-    /// One sum per element of dy.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        operands[1].elements()
-    }
-
-    /// The ids, dy, the zeros of the table, and the rows that are read and written.
-    fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
-        operands[0].bytes() + 3 * operands[1].bytes() + results[0].bytes()
+    /// One sum per element of dy. The ids, dy, the zeros of the table, and the rows that are read and written.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work {
+            flops: operands[1].elements(),
+            bytes: operands[0].bytes() + 3 * operands[1].bytes() + results[0].bytes(),
+        }
     }
 }

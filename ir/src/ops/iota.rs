@@ -1,6 +1,6 @@
 //! `%i: i32[s, t] = iota(dim=1)`: the index along a dim.
 
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes};
+use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, Work};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
@@ -56,7 +56,7 @@ impl OpDef for Iota {
         Ok(Vec::new())
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(0, operands, results)
     }
 }

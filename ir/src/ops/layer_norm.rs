@@ -2,8 +2,8 @@
 //! f32.
 
 use super::{
-    Attr, Attrs, BinaryKind, Builder, Cotangents, Equation, OpClass, OpDef, Reduce, Rows, Shapes, UnaryKind, operands,
-    rowwise::Rowwise,
+    Attr, Attrs, BinaryKind, Builder, Cotangents, Equation, OpClass, OpDef, OpFacts, Reduce, Rows, Shapes, UnaryKind,
+    Work, operands, rowwise::Rowwise,
 };
 use crate::ids::Value;
 use crate::types::{DType, Type};
@@ -60,8 +60,8 @@ impl OpDef for LayerNorm {
         vec![("eps", Attr::Float(self.eps))]
     }
 
-    fn class(&self) -> OpClass {
-        OpClass::Norm
+    fn facts(&self) -> OpFacts {
+        OpFacts { class: OpClass::Norm, expands_when_sharded: true, ..OpFacts::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -77,10 +77,6 @@ impl OpDef for LayerNorm {
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         "*m h!, h!, h! -> *m h!, *m, *m".to_string()
-    }
-
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        Some(Rows::last(operands, &[true, false, false]))
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
@@ -101,13 +97,13 @@ impl OpDef for LayerNorm {
         Ok(cotangents)
     }
 
-    /// Seven per element: sum, difference, square, sum, products by rstd and gamma, sum with beta.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        7 * operands[0].elements()
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true, false, false]))
     }
 
-    fn expands_when_sharded(&self) -> bool {
-        true
+    /// Seven operations per element: sum, difference, square, sum, products by rstd and gamma, sum with beta.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(7 * operands[0].elements(), operands, results)
     }
 
     fn expand(&self, b: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
@@ -155,6 +151,10 @@ impl OpDef for LayerNormDx {
         "layer_norm_dx"
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { expands_when_sharded: true, ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, gamma, mean, rstd, dy] = operands::take(operands, "x, gamma, mean, rstd, dy")?;
         operands::norm_gradient(x, Some(gamma), &[("mean", mean), ("rstd", rstd)], dy)?;
@@ -165,22 +165,18 @@ impl OpDef for LayerNormDx {
         "*m h!, h!, *m, *m, *m h! -> *m h!".to_string()
     }
 
-    /// Ten per element: `n` two, `g` one, the means three, the rest four.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        10 * operands[0].elements()
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true, false, true, true, true]))
     }
 
-    fn expands_when_sharded(&self) -> bool {
-        true
+    /// Ten operations per element: `n` two, `g` one, the means three, the rest four.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(10 * operands[0].elements(), operands, results)
     }
 
     fn expand(&self, b: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
         let &[x, gamma, mean, rstd, dy] = operands else { return None };
         Some(self.graph(b, [x, gamma, mean, rstd, dy]))
-    }
-
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        Some(Rows::last(operands, &[true, false, true, true, true]))
     }
 }
 
@@ -202,10 +198,6 @@ impl OpDef for LayerNormDgamma {
         "layer_norm_dgamma"
     }
 
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        Some(Rows::sums(operands[0].rank() - 1, 4))
-    }
-
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, mean, rstd, dy] = operands::take(operands, "x, mean, rstd, dy")?;
         let (dtype, last) = operands::norm_gradient(x, None, &[("mean", mean), ("rstd", rstd)], dy)?;
@@ -216,8 +208,12 @@ impl OpDef for LayerNormDgamma {
         "*m+ h, *m+, *m+, *m+ h -> h".to_string()
     }
 
-    /// Four per element: difference, two products, sum.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        4 * operands[0].elements()
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::sums(operands[0].rank() - 1, 4))
+    }
+
+    /// Four operations per element: difference, two products, sum.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(4 * operands[0].elements(), operands, results)
     }
 }

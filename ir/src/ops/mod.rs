@@ -6,7 +6,6 @@
 mod attention;
 mod attr;
 mod blocks;
-mod class;
 mod clip_factor;
 mod collective;
 mod cross_entropy;
@@ -19,6 +18,8 @@ mod einsum;
 mod elementwise;
 mod embedding;
 mod equation;
+mod extras;
+mod facts;
 mod iota;
 mod layer_norm;
 mod operands;
@@ -40,14 +41,14 @@ mod top_k;
 mod update;
 mod vocabulary;
 mod windows;
+mod work;
 
 pub use attention::{Attention, AttentionGrad, AttentionSettings};
 pub use attr::{Attr, Attrs};
-pub use class::OpClass;
 pub use clip_factor::ClipFactor;
 pub use collective::Collective;
 pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
-pub use def::{Builder, Cotangents, OpDef, RoundResult, Rounds, Routed, RoutedRows, Rows, Shapes};
+pub use def::{Builder, Cotangents, OpDef, Rows, Shapes};
 pub use delayed::{Ages, DelayedScale, EXPONENTS, Exponents};
 pub use dispatch::{Combine, CombineDw, Dispatch};
 pub use dropout::Dropout;
@@ -56,6 +57,8 @@ pub use einsum::Einsum;
 pub use elementwise::{Binary, BinaryKind, Unary, UnaryKind};
 pub use embedding::{Embedding, EmbeddingGrad};
 pub use equation::Equation;
+pub use extras::{Contraction, Extras, InRounds, Positioned, Random, RoundResult, Rounds};
+pub use facts::{Linear, OpClass, OpFacts, Routed, RoutedRows};
 pub use iota::Iota;
 pub use layer_norm::{LayerNorm, LayerNormDgamma, LayerNormDx};
 pub use piece::Piece;
@@ -74,6 +77,7 @@ pub use top_k::{GroupLimit, TopK, TopKGrad};
 pub use update::{AdamW, Sgd, SumSquares};
 pub use vocabulary::{Pick, SumExp, TokenLoss};
 pub use windows::{Fold, Frame, Windows};
+pub use work::Work;
 
 use crate::types::Type;
 
@@ -88,14 +92,14 @@ macro_rules! ops {
         pub enum CompositeOp { $(#[doc = concat!("See [`", stringify!($made), "`].")] $made($made)),* }
 
         impl KernelOp {
-            /// The facts of the op.
+            /// The definition of the op.
             pub fn def(&self) -> &dyn OpDef {
                 match self { $(KernelOp::$kernel(op) => op),* }
             }
         }
 
         impl CompositeOp {
-            /// The facts of the op.
+            /// The definition of the op.
             pub fn def(&self) -> &dyn OpDef {
                 match self { $(CompositeOp::$made(op) => op),* }
             }
@@ -172,14 +176,14 @@ impl Op {
         }
     }
 
-    /// True if the result is a view of the operand: [`OpDef::is_view`].
-    pub fn is_view(&self) -> bool {
-        self.def().is_some_and(|def| def.is_view())
+    /// Its facts; those of collectives and reshards are the defaults.
+    pub fn facts(&self) -> OpFacts {
+        self.def().map_or_else(OpFacts::default, |def| def.facts())
     }
 
-    /// Its class; that of collectives is `Other`.
-    pub fn class(&self) -> OpClass {
-        self.def().map_or(OpClass::Other, |def| def.class())
+    /// Its abilities that few ops have; collectives and reshards have none.
+    pub fn extras(&self) -> Extras<'_> {
+        self.def().map_or_else(Extras::default, |def| def.extras())
     }
 
     /// The name in the text form.

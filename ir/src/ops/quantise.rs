@@ -3,7 +3,7 @@
 
 use super::blocks::{Along, between};
 use super::equation::print_labels;
-use super::{Attr, Attrs, OpDef, Shapes, operands};
+use super::{Attr, Attrs, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::{DType, Dim, Type};
 
 /// `absmax(%x, block="1 1 128")`: the largest size of an element in each block, in f32; 0 for a block without elements, and elements
@@ -62,8 +62,8 @@ impl OpDef for AbsMax {
         format!("{} -> {}", side(&along, |of, label| of.of_tensor(label, "", "+max")), side(&along, Along::of_scales))
     }
 
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        operands[0].elements()
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(operands[0].elements(), operands, results)
     }
 }
 
@@ -130,16 +130,16 @@ impl OpDef for Quantise {
         vec![("to", Attr::Word(self.to.name().to_string()))]
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { keeps_zeros: &[&[0]], ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, scale] = operands::take(operands, "x, scale")?;
         operands::float("x", x)?;
         operands::expect("scale", scale, DType::F32, &scale.dims)?;
         between("x", x, scale)?;
         Ok(vec![Type { dtype: self.to, ..x.logical() }])
-    }
-
-    fn keeps_zeros(&self) -> &'static [&'static [usize]] {
-        &[&[0]]
     }
 
     fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {

@@ -1,8 +1,8 @@
 //! `reduce_sum(%x, eq="b s h -> h")`, `reduce_max`: over the factors that the result lacks; and `broadcast`, its transpose.
 
 use super::{
-    Attr, Attrs, Binary, BinaryKind, Builder, Compare, CompareKind, Cotangents, Equation, OpDef, Rows, Select, Shapes,
-    Unary, UnaryKind,
+    Attr, Attrs, Binary, BinaryKind, Builder, Compare, CompareKind, Cotangents, Equation, Linear, OpDef, OpFacts, Rows,
+    Select, Shapes, Unary, UnaryKind, Work,
 };
 use crate::ids::Value;
 use crate::types::{Dim, PartialKind, Type};
@@ -55,6 +55,11 @@ impl OpDef for Reduce {
         vec![("eq", Attr::Str(self.equation.print()))]
     }
 
+    fn facts(&self) -> OpFacts {
+        let linear = if self.kind == PartialKind::Sum { Linear::Each(&[0]) } else { Linear::No };
+        OpFacts { linear, ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let dims = self.equation.result_dims(operands, &[])?;
         if !operands[0].dtype.is_float() {
@@ -65,17 +70,6 @@ impl OpDef for Reduce {
 
     fn rule(&self, _: &[&Type], _: &[&Type]) -> String {
         self.equation.rule(if self.kind == PartialKind::Sum { "+" } else { "+max" })
-    }
-
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        if self.kind == PartialKind::Sum { vec![vec![0]] } else { Vec::new() }
-    }
-
-    /// Sums over leading dims.
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        let (from, to) = (&self.equation.operands[0], &self.equation.result);
-        let is_sum = self.kind == PartialKind::Sum && !to.is_empty() && to.len() < from.len() && from.ends_with(to);
-        is_sum.then(|| Rows::sums(operands[0].rank() - to.len(), 1))
     }
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
@@ -97,8 +91,15 @@ impl OpDef for Reduce {
         Ok(vec![Some(b.one(Select { not: false }, &[is_max, share])?)])
     }
 
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        operands[0].elements()
+    /// Sums over leading dims.
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        let (from, to) = (&self.equation.operands[0], &self.equation.result);
+        let is_sum = self.kind == PartialKind::Sum && !to.is_empty() && to.len() < from.len() && from.ends_with(to);
+        is_sum.then(|| Rows::sums(operands[0].rank() - to.len(), 1))
+    }
+
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(operands[0].elements(), operands, results)
     }
 }
 
@@ -144,6 +145,10 @@ impl OpDef for Broadcast {
         vec![("eq", Attr::Str(self.equation.print()))]
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let dims = self.equation.result_dims(operands, &self.free)?;
         Ok(vec![Type::new(operands[0].dtype, dims)])
@@ -153,10 +158,6 @@ impl OpDef for Broadcast {
         self.equation.rule("+")
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         let equation =
@@ -164,7 +165,7 @@ impl OpDef for Broadcast {
         Ok(vec![Some(b.one(Reduce::sum(equation), &[dy])?)])
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(0, operands, results)
     }
 }

@@ -1,7 +1,7 @@
 //! `reverse(%x, dim=1)`: one dim from its end to its beginning.
 
 use super::slice::{factors, sliced_dim};
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::Type;
 
@@ -30,6 +30,10 @@ impl OpDef for Reverse {
         vec![("dim", Attr::int(self.dim as u64))]
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x] = operands::take(operands, "x")?;
         operands::float("x", x)?;
@@ -42,16 +46,12 @@ impl OpDef for Reverse {
         format!("{side} -> {side}")
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         Ok(vec![Some(b.one(self.clone(), &[dy])?)])
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(0, operands, results)
     }
 }

@@ -1,7 +1,8 @@
 //! `rms_norm(%x, %gamma, eps=1e-5)` over the last dim (Zhang and Sennrich 2019), and its gradients. `rstd` is f32.
 
 use super::{
-    Attr, Attrs, BinaryKind, Builder, Cotangents, OpClass, OpDef, Rows, Shapes, UnaryKind, operands, rowwise::Rowwise,
+    Attr, Attrs, BinaryKind, Builder, Cotangents, OpClass, OpDef, OpFacts, Rows, Shapes, UnaryKind, Work, operands,
+    rowwise::Rowwise,
 };
 use crate::ids::Value;
 use crate::types::{DType, Type};
@@ -45,8 +46,8 @@ impl OpDef for RmsNorm {
         vec![("eps", Attr::Float(self.eps))]
     }
 
-    fn class(&self) -> OpClass {
-        OpClass::Norm
+    fn facts(&self) -> OpFacts {
+        OpFacts { class: OpClass::Norm, expands_when_sharded: true, ..OpFacts::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -63,10 +64,6 @@ impl OpDef for RmsNorm {
         "*m h!, h! -> *m h!, *m".to_string()
     }
 
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        Some(Rows::last(operands, &[true, false]))
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         operands::no_cotangent("rstd", call.given[1])?;
         let Some(dy) = call.given[0] else { return Ok(vec![None; 2]) };
@@ -81,13 +78,13 @@ impl OpDef for RmsNorm {
         Ok(cotangents)
     }
 
-    /// Four per element: square, sum, and the products by rstd and gamma.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        4 * operands[0].elements()
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true, false]))
     }
 
-    fn expands_when_sharded(&self) -> bool {
-        true
+    /// Four operations per element: square, sum, and the products by rstd and gamma.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(4 * operands[0].elements(), operands, results)
     }
 
     fn expand(&self, b: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
@@ -130,6 +127,10 @@ impl OpDef for RmsNormDx {
         "rms_norm_dx"
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { expands_when_sharded: true, ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, gamma, rstd, dy] = operands::take(operands, "x, gamma, rstd, dy")?;
         operands::norm_gradient(x, Some(gamma), &[("rstd", rstd)], dy)?;
@@ -140,22 +141,18 @@ impl OpDef for RmsNormDx {
         "*m h!, h!, *m, *m h! -> *m h!".to_string()
     }
 
-    /// Seven per element: two products, the product and sum of the mean, and product, difference, product.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        7 * operands[0].elements()
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true, false, true, true]))
     }
 
-    fn expands_when_sharded(&self) -> bool {
-        true
+    /// Seven operations per element: two products, the product and sum of the mean, and product, difference, product.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(7 * operands[0].elements(), operands, results)
     }
 
     fn expand(&self, b: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
         let &[x, gamma, rstd, dy] = operands else { return None };
         Some(self.graph(b, [x, gamma, rstd, dy]))
-    }
-
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        Some(Rows::last(operands, &[true, false, true, true]))
     }
 }
 
@@ -177,10 +174,6 @@ impl OpDef for RmsNormDgamma {
         "rms_norm_dgamma"
     }
 
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        Some(Rows::sums(operands[0].rank() - 1, 3))
-    }
-
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, rstd, dy] = operands::take(operands, "x, rstd, dy")?;
         let (dtype, last) = operands::norm_gradient(x, None, &[("rstd", rstd)], dy)?;
@@ -191,8 +184,12 @@ impl OpDef for RmsNormDgamma {
         "*m+ h, *m+, *m+ h -> h".to_string()
     }
 
-    /// Three per element: two products and the sum.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        3 * operands[0].elements()
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::sums(operands[0].rank() - 1, 3))
+    }
+
+    /// Three operations per element: two products and the sum.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(3 * operands[0].elements(), operands, results)
     }
 }

@@ -5,7 +5,7 @@
 //! 4.5", long="2.0 4.0 8.0", context=4096)` has other numbers for the tokens of long sequences. With `turned=32` it turns the first 32
 //! elements of a head and leaves the others as they are; with `gain=1.2` what turns grows by that factor.
 
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Rows, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Rows, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{DType, Type};
 use serde::Serialize;
@@ -270,6 +270,10 @@ impl OpDef for Rope {
         attrs
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let by_length = self.scaling.as_ref().is_some_and(Scaling::reads_lengths);
         let (x, pos, len) = if by_length {
@@ -310,15 +314,6 @@ impl OpDef for Rope {
         format!("b s *n d!{} -> b s *n d!", ", b s".repeat(operands.len().saturating_sub(1)))
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        let operands = SmallVec::from_elem(true, operands.len());
-        Some(Rows { dims: Some(2), operands, sums: false, product: None })
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let mut gradients = vec![None; call.operands.len()];
         if let (Some(dy), true) = (call.given[0], call.needed[0]) {
@@ -328,9 +323,14 @@ impl OpDef for Rope {
         Ok(gradients)
     }
 
-    /// Three per element: two products and a sum. Those that do not turn count, too.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        3 * operands[0].elements()
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        let operands = SmallVec::from_elem(true, operands.len());
+        Some(Rows { dims: Some(2), operands, sums: false, product: None })
+    }
+
+    /// Three operations per element: two products and a sum. Those that do not turn count, too.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(3 * operands[0].elements(), operands, results)
     }
 }
 

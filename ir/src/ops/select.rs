@@ -1,6 +1,6 @@
 //! `less(%a, %b)` and its like, which give 1 or 0, and `select(%mask, %a, %b)`, which chooses element by element.
 
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Rows, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Rows, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{DType, Type};
 
@@ -76,6 +76,10 @@ impl OpDef for Select {
         self.not.then(|| ("not", Attr::flag(true))).into_iter().collect()
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::From(1), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let (mask, a, b) = match *operands {
             [mask, a] => (mask, a, None),
@@ -92,14 +96,6 @@ impl OpDef for Select {
         if operands.len() == 3 { "*, *, * -> *" } else { "*, * -> *" }.to_string()
     }
 
-    fn linear(&self, operands: usize) -> Vec<Vec<usize>> {
-        vec![(1..operands).collect()]
-    }
-
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        Some(Rows::elements(operands.len()))
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let mut cotangents = vec![None; call.operands.len()];
         let Some(dy) = call.given[0] else { return Ok(cotangents) };
@@ -111,7 +107,11 @@ impl OpDef for Select {
         Ok(cotangents)
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::elements(operands.len()))
+    }
+
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(0, operands, results)
     }
 }

@@ -1,7 +1,7 @@
 //! `permute` and `reshape`: the same elements under other dims.
 
 use super::regroup::{DimGroup, groups};
-use super::{Attr, Attrs, Builder, Cotangents, Equation, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Equation, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{Dim, Type};
 
@@ -43,6 +43,10 @@ impl OpDef for Permute {
         vec![("eq", Attr::Str(self.equation.print()))]
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let dims = self.equation.result_dims(operands, &[])?;
         Ok(vec![Type::new(operands[0].dtype, dims)])
@@ -52,10 +56,6 @@ impl OpDef for Permute {
         self.equation.rule("+")
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         let (from, to) = (&self.equation.result, &self.equation.operands[0]);
@@ -63,8 +63,8 @@ impl OpDef for Permute {
         Ok(vec![Some(b.one(Permute { equation }, &[dy])?)])
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(0, operands, results)
     }
 }
 
@@ -91,6 +91,10 @@ impl OpDef for Reshape {
         "reshape"
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), is_view: true, ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x] = operands::take(operands, "x")?;
         let (from, to) = (x.sizes(), Type::new(x.dtype, self.dims.clone()).sizes());
@@ -112,21 +116,13 @@ impl OpDef for Reshape {
         super::regroup::rule(&operands[0].sizes(), &results[0].sizes())
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
-    fn is_view(&self) -> bool {
-        true
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         let dims = b.ty(call.operands[0]).logical().dims;
         Ok(vec![Some(b.one(Reshape { dims }, &[dy])?)])
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(0, operands, results)
     }
 }

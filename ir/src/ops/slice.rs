@@ -1,6 +1,6 @@
 //! `slice`, `pad` and `concat`: parts of a tensor along one dim, which must be unsharded.
 
-use super::{Attr, Attrs, Builder, Cotangents, Op, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Linear, Op, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{Dim, Type};
 
@@ -64,6 +64,10 @@ impl OpDef for Slice {
         vec![("dim", Attr::int(dim)), ("start", Attr::int(start)), ("length", Attr::int(length))]
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x] = operands::take(operands, "x")?;
         let size = sliced_dim(x, self.dim)?.size;
@@ -79,10 +83,6 @@ impl OpDef for Slice {
         format!("{} -> {}", factors(rank, self.dim, "i"), factors(rank, self.dim, "j"))
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         let x = call.operands[0];
@@ -91,13 +91,9 @@ impl OpDef for Slice {
         Ok(vec![Some(cotangent(b, pad, dy, x)?)])
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
-    }
-
     /// Only the range is read.
-    fn bytes(&self, _: &[&Type], results: &[&Type]) -> u64 {
-        2 * results[0].bytes()
+    fn work(&self, _: &[&Type], results: &[&Type]) -> Work {
+        Work { flops: 0, bytes: 2 * results[0].bytes() }
     }
 }
 
@@ -131,6 +127,10 @@ impl OpDef for Pad {
         vec![("dim", Attr::int(dim)), ("before", Attr::int(before)), ("after", Attr::int(after))]
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x] = operands::take(operands, "x")?;
         let size = sliced_dim(x, self.dim)?.size.checked_add(self.before).and_then(|size| size.checked_add(self.after));
@@ -142,10 +142,6 @@ impl OpDef for Pad {
         format!("{} -> {}", factors(rank, self.dim, "i"), factors(rank, self.dim, "j"))
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         let x = call.operands[0];
@@ -153,8 +149,8 @@ impl OpDef for Pad {
         Ok(vec![Some(cotangent(b, slice, dy, x)?)])
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(0, operands, results)
     }
 }
 
@@ -183,6 +179,10 @@ impl OpDef for Concat {
         vec![("dim", Attr::int(self.dim as u64))]
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::From(0), is_recomputed: true, ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let first = operands.first().ok_or("takes one operand or more")?;
         let mut total: u64 = 0;
@@ -203,10 +203,6 @@ impl OpDef for Concat {
         format!("{} -> {}", sides.join(", "), factors(results[0].rank(), self.dim, "k"))
     }
 
-    fn linear(&self, operands: usize) -> Vec<Vec<usize>> {
-        vec![(0..operands).collect()]
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let Some(dy) = call.given[0] else { return Ok(vec![None; call.operands.len()]) };
         let mut start = 0;
@@ -220,11 +216,7 @@ impl OpDef for Concat {
         Ok(cotangents)
     }
 
-    fn is_recomputed(&self) -> bool {
-        true
-    }
-
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(0, operands, results)
     }
 }

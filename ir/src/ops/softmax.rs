@@ -1,6 +1,8 @@
 //! `softmax(%x)` over the last dim, and its gradient.
 
-use super::{Attrs, BinaryKind, Builder, Cotangents, OpDef, Rows, Shapes, UnaryKind, operands, rowwise::Rowwise};
+use super::{
+    Attrs, BinaryKind, Builder, Cotangents, OpDef, OpFacts, Rows, Shapes, UnaryKind, Work, operands, rowwise::Rowwise,
+};
 use crate::ids::Value;
 use crate::types::{DType, PartialKind, Type};
 
@@ -34,6 +36,10 @@ impl OpDef for Softmax {
         "softmax"
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { expands_when_sharded: true, ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x] = operands::take(operands, "x")?;
         operands::float("x", x)?;
@@ -45,22 +51,18 @@ impl OpDef for Softmax {
         "*m n! -> *m n!".to_string()
     }
 
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        Some(Rows::last(operands, &[true]))
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         Ok(vec![Some(b.one(SoftmaxGrad, &[call.results[0], dy])?)])
     }
 
-    /// Five per element: maximum, difference, exponential, sum, quotient.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        5 * operands[0].elements()
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true]))
     }
 
-    fn expands_when_sharded(&self) -> bool {
-        true
+    /// Five operations per element: maximum, difference, exponential, sum, quotient.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(5 * operands[0].elements(), operands, results)
     }
 
     fn expand(&self, b: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
@@ -98,6 +100,10 @@ impl OpDef for SoftmaxGrad {
         "softmax_grad"
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { expands_when_sharded: true, ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [y, dy] = operands::take(operands, "y, dy")?;
         let dtype = operands::float("y", y)?;
@@ -110,20 +116,16 @@ impl OpDef for SoftmaxGrad {
         "*m n!, *m n! -> *m n!".to_string()
     }
 
-    /// Four per element: product, sum, difference, product.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        4 * operands[0].elements()
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true; 2]))
     }
 
-    fn expands_when_sharded(&self) -> bool {
-        true
+    /// Four operations per element: product, sum, difference, product.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(4 * operands[0].elements(), operands, results)
     }
 
     fn expand(&self, b: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
         Some(self.graph(b, operands[0], operands[1]))
-    }
-
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        Some(Rows::last(operands, &[true; 2]))
     }
 }

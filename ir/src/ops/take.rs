@@ -1,6 +1,6 @@
 //! `take(%x, %index, dim=1)`: entries of one dim by index, and `scatter_add`, which adds them up at their indices.
 
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
@@ -76,6 +76,10 @@ impl OpDef for Take {
         self.at.attrs()
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x, index] = operands::take(operands, "x, index")?;
         let x = x.logical();
@@ -91,23 +95,15 @@ impl OpDef for Take {
         format!("{x}, {index} -> {y}")
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None; 2]) };
         let whole = b.ty(call.operands[0]).logical().dims[self.at.dim].clone();
         Ok(vec![Some(b.one(ScatterAdd { at: self.at, whole }, &[dy, call.operands[1]])?), None])
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
-    }
-
     /// The index, and of x only what is selected.
-    fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
-        operands[1].bytes() + 2 * results[0].bytes()
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work { flops: 0, bytes: operands[1].bytes() + 2 * results[0].bytes() }
     }
 }
 
@@ -142,6 +138,10 @@ impl OpDef for ScatterAdd {
         self.at.attrs()
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [y, index] = operands::take(operands, "y, index")?;
         let (y, Selected { dim, batch }) = (y.logical(), self.at);
@@ -161,22 +161,16 @@ impl OpDef for ScatterAdd {
         format!("{y}, {index} -> {x}")
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dx), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None; 2]) };
         Ok(vec![Some(b.one(Take { at: self.at }, &[dx, call.operands[1]])?), None])
     }
 
-    /// One sum per element of y.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        operands[0].elements()
-    }
-
-    /// The index, y, the zeros of the result, and what is read and written of it.
-    fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
-        operands[1].bytes() + 3 * operands[0].bytes() + results[0].bytes()
+    /// One sum per element of y. The index, y, the zeros of the result, and what is read and written of it.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work {
+            flops: operands[0].elements(),
+            bytes: operands[1].bytes() + 3 * operands[0].bytes() + results[0].bytes(),
+        }
     }
 }

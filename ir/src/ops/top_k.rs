@@ -1,6 +1,6 @@
 //! `top_k(%scores, %bias, k=8, groups=8, from=4, by=2)`: the experts that a token goes to, and its gradient.
 
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
@@ -94,8 +94,8 @@ impl OpDef for TopK {
     }
 
     /// A comparison of each score for each choice.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        self.k * operands[0].elements()
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(self.k * operands[0].elements(), operands, results)
     }
 }
 
@@ -123,6 +123,10 @@ impl OpDef for TopKGrad {
         "top_k_grad"
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[1]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [index, dvalues] = operands::take(operands, "index, dvalues")?;
         let dvalues = dvalues.logical();
@@ -136,11 +140,7 @@ impl OpDef for TopKGrad {
         "*m k!, *m k! -> *m e!".to_string()
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![1]]
-    }
-
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(0, operands, results)
     }
 }

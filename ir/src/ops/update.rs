@@ -3,7 +3,7 @@
 //!
 //! An update whose `clip` is not above 0 leaves all as it is: the norm was not finite, and the step is skipped.
 
-use super::{Attr, Attrs, OpDef, Rows, Shapes, operands};
+use super::{Attr, Attrs, OpDef, OpFacts, Rows, Shapes, Work, operands};
 use crate::types::{DType, Type};
 
 /// Checks an operand list of tensors with the sizes of the first, then scalars; all f32. Returns the tensor's type.
@@ -54,9 +54,9 @@ impl OpDef for SumSquares {
         "*+ -> ()".to_string()
     }
 
-    /// Two per element: square and sum.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        2 * operands[0].elements()
+    /// Two operations per element: square and sum.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(2 * operands[0].elements(), operands, results)
     }
 }
 
@@ -100,6 +100,10 @@ impl OpDef for AdamW {
         numbers.map(|(name, number)| (name, Attr::Float(number))).to_vec()
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { updates: &[0, 2, 3], ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let w = run_and_scalars(operands, &["w", "g", "m", "v"], &["clip", "lr", "step"])?;
         Ok(vec![w; 3])
@@ -109,18 +113,14 @@ impl OpDef for AdamW {
         "*, *, *, *, (), (), () -> *, *, *".to_string()
     }
 
-    /// Sixteen per element: clip one, mean three, mean square four, corrections two, root, eps and quotient three, decay one,
-    /// step two.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        16 * operands[0].elements()
-    }
-
-    fn updates(&self) -> &'static [usize] {
-        &[0, 2, 3]
-    }
-
     fn rows(&self, operands: &[&Type]) -> Option<Rows> {
         Some(rows(operands, 4))
+    }
+
+    /// Sixteen operations per element: clip one, mean three, mean square four, corrections two, root, eps and quotient three,
+    /// decay one, step two.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(16 * operands[0].elements(), operands, results)
     }
 }
 
@@ -162,6 +162,10 @@ impl OpDef for Sgd {
         numbers.into_iter().chain(self.nesterov.then(|| ("nesterov", Attr::flag(true)))).collect()
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { updates: if self.has_momentum() { &[0, 2] } else { &[0] }, ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let tensors: &[&str] = if self.has_momentum() { &["w", "g", "m"] } else { &["w", "g"] };
         let w = run_and_scalars(operands, tensors, &["clip", "lr"])?;
@@ -172,21 +176,17 @@ impl OpDef for Sgd {
         if self.has_momentum() { "*, *, *, (), () -> *, *" } else { "*, *, (), () -> *" }.to_string()
     }
 
-    /// Per element: clip one, decay two, momentum two, and two more of Nesterov's, step two.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(rows(operands, if self.has_momentum() { 3 } else { 2 }))
+    }
+
+    /// Operations per element: clip one, decay two, momentum two, and two more of Nesterov's, step two.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
         let each = match (self.has_momentum(), self.nesterov) {
             (true, true) => 9,
             (true, false) => 7,
             (false, _) => 5,
         };
-        each * operands[0].elements()
-    }
-
-    fn updates(&self) -> &'static [usize] {
-        if self.has_momentum() { &[0, 2] } else { &[0] }
-    }
-
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        Some(rows(operands, if self.has_momentum() { 3 } else { 2 }))
+        Work::of(each * operands[0].elements(), operands, results)
     }
 }

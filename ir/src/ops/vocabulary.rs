@@ -1,6 +1,6 @@
 //! The ops that cross-entropy decomposes into if its vocabulary is sharded: `sum_exp`, `pick` and `token_loss`.
 
-use super::{Attrs, OpDef, Rows, Shapes, operands};
+use super::{Attrs, OpDef, Rows, Shapes, Work, operands};
 use crate::types::{DType, Type};
 
 /// `sum_exp(%logits, %max)`: `(logits [*m, v], max f32[*m]) -> f32[*m]`, the sum of `exp(logits - max)` of each row.
@@ -33,13 +33,13 @@ impl OpDef for SumExp {
         "*m v+, *m -> *m".to_string()
     }
 
-    /// Three per logit: difference, exponential, sum.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        3 * operands[0].elements()
-    }
-
     fn rows(&self, operands: &[&Type]) -> Option<Rows> {
         Some(Rows::last(operands, &[true; 2]))
+    }
+
+    /// Three operations per logit: difference, exponential, sum.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(3 * operands[0].elements(), operands, results)
     }
 }
 
@@ -74,17 +74,13 @@ impl OpDef for Pick {
         "*m v+, *m -> *m".to_string()
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
+        Some(Rows::last(operands, &[true; 2]))
     }
 
     /// The labels, and one logit of each row.
-    fn bytes(&self, operands: &[&Type], results: &[&Type]) -> u64 {
-        operands[1].bytes() + 2 * results[0].bytes()
-    }
-
-    fn rows(&self, operands: &[&Type]) -> Option<Rows> {
-        Some(Rows::last(operands, &[true; 2]))
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work { flops: 0, bytes: operands[1].bytes() + 2 * results[0].bytes() }
     }
 }
 
@@ -119,8 +115,8 @@ impl OpDef for TokenLoss {
         "*m+, *m+, *m+ -> ()".to_string()
     }
 
-    /// Two per row: difference and sum.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        2 * operands[0].elements()
+    /// Two operations per row: difference and sum.
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(2 * operands[0].elements(), operands, results)
     }
 }

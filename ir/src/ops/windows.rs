@@ -2,7 +2,7 @@
 //! einsum over the windows of a padded tensor, a pooling a reduction of them, and windows of one element are a strided slice.
 
 use super::slice::{cotangent, sliced_dim};
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{Dim, Type};
 
@@ -86,6 +86,10 @@ impl OpDef for Windows {
         self.frame.attrs()
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [x] = operands::take(operands, "x")?;
         let dtype = operands::float("x", x)?;
@@ -100,10 +104,6 @@ impl OpDef for Windows {
         self.frame.factors(operands[0].rank()).join(" -> ")
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dy), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         let x = call.operands[0];
@@ -111,8 +111,8 @@ impl OpDef for Windows {
         Ok(vec![Some(cotangent(b, Fold { frame: self.frame, whole }, dy, x)?)])
     }
 
-    fn flops(&self, _: &[&Type], _: &[&Type]) -> u64 {
-        0
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(0, operands, results)
     }
 }
 
@@ -146,6 +146,10 @@ impl OpDef for Fold {
         self.frame.attrs()
     }
 
+    fn facts(&self) -> OpFacts {
+        OpFacts { linear: Linear::Each(&[0]), ..OpFacts::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let [y] = operands::take(operands, "y")?;
         let dtype = operands::float("y", y)?;
@@ -165,17 +169,13 @@ impl OpDef for Fold {
         format!("{windows} -> {whole}")
     }
 
-    fn linear(&self, _: usize) -> Vec<Vec<usize>> {
-        vec![vec![0]]
-    }
-
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let (Some(dx), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None]) };
         Ok(vec![Some(cotangent(b, Windows { frame: self.frame }, dx, call.operands[0])?)])
     }
 
     /// One sum per element of y.
-    fn flops(&self, operands: &[&Type], _: &[&Type]) -> u64 {
-        operands[0].elements()
+    fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
+        Work::of(operands[0].elements(), operands, results)
     }
 }

@@ -36,7 +36,7 @@ impl Known {
     /// The numbers of rows in the first result, if the others are zeros.
     fn of(&mut self, block: &Block, stmt: &Stmt) -> Result<Option<Numbers>, Wrong> {
         let Some(&first) = stmt.operands.first() else { return Ok(None) };
-        let def = match &stmt.op {
+        let facts = match &stmt.op {
             Op::Collective(change) => {
                 let Some([before, after]) = change.counts(&stmt.operands) else {
                     // All but a shift leave a reduced tensor the same, elsewhere.
@@ -61,11 +61,11 @@ impl Known {
                 }
                 return Ok(are_zeros.then_some(numbers));
             }
-            Op::Kernel(op) => op.def(),
-            Op::Made(op) => op.def(),
+            Op::Kernel(op) => op.def().facts(),
+            Op::Made(op) => op.def().facts(),
             Op::Reshard => return Ok(None),
         };
-        if let Some(routed) = def.routed().filter(|routed| routed.rows == RoutedRows::Filled) {
+        if let Some(routed) = facts.routed.filter(|routed| routed.rows == RoutedRows::Filled) {
             let dims = &block.ty(stmt.results[0]).dims;
             let numbers = (stmt.operands[routed.choices], dims[dims.len() - 2].size);
             self.counts.insert(stmt.results[1], numbers);
@@ -73,11 +73,11 @@ impl Known {
         }
         let alike = |operand: &usize| block.ty(stmt.operands[*operand]).sizes() == block.ty(stmt.results[0]).sizes();
         let of = |operand: &usize| self.filled.get(&stmt.operands[*operand]).copied().filter(|_| alike(operand));
-        let kept = def.keeps_zeros().iter().find_map(|group| {
+        let kept = facts.keeps_zeros.iter().find_map(|group| {
             let numbers = of(group.first()?)?;
             group.iter().all(|operand| of(operand) == Some(numbers)).then_some(numbers)
         });
-        match def.counts() {
+        match facts.counts {
             None => Ok(kept),
             Some(Ragged { rows, .. }) => {
                 let counts = *stmt.operands.last().unwrap_or(&first);
@@ -119,7 +119,7 @@ fn reads_filled(block: &Block, rows: Value, numbers: Numbers) -> bool {
                 stmt.results.iter().all(|&result| reads_filled(block, result, numbers))
             }
             op => {
-                let routed = op.def().and_then(|def| def.routed());
+                let routed = op.facts().routed;
                 let times = stmt.operands.iter().filter(|&&operand| operand == rows).count();
                 let dims = &block.ty(rows).dims;
                 routed.is_some_and(|routed| {

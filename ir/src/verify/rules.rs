@@ -247,7 +247,7 @@ impl<'a> Checker<'a> {
                 "`{op}` needs a reduced operand, but `%{name}` is a partial maximum over {sum}"
             )));
         }
-        let linear = ruled.def.linear(partials.len());
+        let linear = ruled.def.facts().linear.groups(partials.len());
         if !linear
             .iter()
             .any(|group| group.iter().all(|place| unreduced.contains(place)) && group.len() == unreduced.len())

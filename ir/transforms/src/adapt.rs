@@ -130,7 +130,7 @@ fn products(block: &Block, dims: &Dims, rank: &Dim) -> Vec<Adapted> {
 }
 
 fn product(block: &Block, stmt: &Stmt, rank: &Dim) -> Option<Adapted> {
-    let equation = stmt.op.def()?.contraction()?;
+    let equation = stmt.op.extras().contraction?.equation();
     let ([_, weight], [rows, columns]) = (&stmt.operands[..], &equation.operands[..]) else { return None };
     if block.arg_kind(*weight) != Some(ArgKind::Param) {
         return None;

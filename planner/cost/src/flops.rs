@@ -31,8 +31,8 @@ fn flops(model: &Model, block: &Block, passes: impl Fn(&Stmt) -> f64) -> f64 {
         Op::Kernel(op @ (KernelOp::Einsum(_) | KernelOp::Attention(_))) => {
             let logical = |values: &[_]| values.iter().map(|&v| block.ty(v).logical()).collect::<Vec<Type>>();
             let (operands, results) = (logical(&stmt.operands), logical(&stmt.results));
-            let flops = op.def().flops(&operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>());
-            passes(stmt) * flops as f64 * if has_places(stmt) { filled } else { 1.0 }
+            let work = op.def().work(&operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>());
+            passes(stmt) * work.flops as f64 * if has_places(stmt) { filled } else { 1.0 }
         }
         _ => 0.0,
     };

@@ -47,7 +47,7 @@ pub fn memory_traffic(mesh: &Mesh, body: &Body) -> [MemoryTraffic; 2] {
 /// True if a statement is a kernel whose time is in the bytes that it moves: neither a product, nor attention, nor a view.
 pub fn is_memory_bound(stmt: &Stmt) -> bool {
     let is_bound = |class| !matches!(class, OpClass::Product | OpClass::Attention);
-    stmt.op.def().is_some_and(|def| is_bound(def.class()) && !def.is_view())
+    stmt.op.def().map(|def| def.facts()).is_some_and(|facts| is_bound(facts.class) && !facts.is_view)
 }
 
 impl MemoryTraffic {

@@ -25,14 +25,15 @@ pub fn local_type(ty: &Type, mesh: &Mesh) -> Type {
 
 /// Seconds of an op on one rank's tensors: the maximum of compute time and memory time.
 pub fn seconds_of(device: &Device, op: &dyn OpDef, operands: &[&Type], results: &[&Type]) -> f64 {
-    let compute = seconds_of_compute(device, op, operands, results);
-    compute.max(op.bytes(operands, results) as f64 / device.memory_bandwidth)
+    let work = op.work(operands, results);
+    let compute = work.flops as f64 / peak_flops(device, operands, results);
+    compute.max(work.bytes as f64 / device.memory_bandwidth)
 }
 
-fn seconds_of_compute(device: &Device, op: &dyn OpDef, operands: &[&Type], results: &[&Type]) -> f64 {
+/// Operations per second of a device on the first floats of an op.
+fn peak_flops(device: &Device, operands: &[&Type], results: &[&Type]) -> f64 {
     let dtype = operands.iter().chain(results).map(|ty| ty.dtype).find(|dtype| dtype.is_float());
-    let peak = dtype.map_or(device.flops_f32, |dtype| device.flops(dtype));
-    op.flops(operands, results) as f64 / peak
+    dtype.map_or(device.flops_f32, |dtype| device.flops(dtype))
 }
 
 /// Seconds of a statement on a mesh, for values with sharded types. A `reshard` that no pass has replaced costs
@@ -61,7 +62,8 @@ pub fn seconds_of_group(cluster: &Cluster, mesh: &Mesh, values: &PrimaryMap<Valu
     let compute = |stmt: &Stmt| {
         let (operands, results) = (local(&stmt.operands), local(&stmt.results));
         let (operands, results) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
-        stmt.op.def().map_or(0.0, |def| seconds_of_compute(&cluster.device, def, &operands, &results))
+        let work = stmt.op.def().map(|def| def.work(&operands, &results));
+        work.map_or(0.0, |work| work.flops as f64 / peak_flops(&cluster.device, &operands, &results))
     };
     let bytes: u64 = local(&fused.reads()).iter().chain(&local(&fused.outs)).map(Type::bytes).sum();
     let bytes = bytes.saturating_sub(fused.stmts.iter().map(|stmt| untouched(mesh, values, stmt)).sum());
@@ -80,7 +82,7 @@ pub(crate) fn untouched(mesh: &Mesh, values: &PrimaryMap<Value, ValueData>, stmt
     let local = |of: &[Value]| of.iter().map(|&v| local_type(&values[v].ty, mesh)).collect::<Vec<_>>();
     let (operands, results) = (local(&stmt.operands), local(&stmt.results));
     let (operands, results) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
-    stmt.op.def().map_or(0, |def| def.untouched(&operands, &results))
+    stmt.op.def().map_or(0, |def| def.work(&operands, &results).untouched(&operands, &results))
 }
 
 /// Seconds of a collective on tensors with sharded types; the tensors of a bucket are sent together.

@@ -2,7 +2,7 @@
 //! with those rows.
 //!
 //! An expert that takes all tokens has room for them, of which few come. How many come is exchanged before the rows, once: the way back and
-//! the backward know it. Ops say how they route ([`OpDef::routed`](ir::ops::OpDef::routed)). Rows go through all-to-alls from the op that
+//! the backward know it. Ops say how they route ([`OpFacts::routed`](ir::ops::OpFacts::routed)). Rows go through all-to-alls from the op that
 //! fills them to the experts, where unfilled rows stay zeros, or from the experts to ops that read filled rows alone. Products of rows that
 //! are zeros where they are not filled get the counts as an operand.
 
@@ -99,12 +99,12 @@ impl Routes {
         let operands = &block[at.0].stmts[at.1].operands;
         let rows = |operand: usize| filled.get(operands.get(operand)?).copied();
         let is_kept = |group: &&&[usize]| group.iter().all(|&operand| rows(operand).is_some());
-        if let Some(group) = def.keeps_zeros().iter().find(is_kept) {
+        if let Some(group) = def.facts().keeps_zeros.iter().find(is_kept) {
             let first = rows(*group.first()?);
             return first.filter(|_| group.iter().all(|&operand| rows(operand) == first));
         }
         let (counts, mean) = rows(0).filter(|(counts, _)| has_chunks(block, operands[0], *counts))?;
-        let op = def.with_counts(Ragged { rows: block.ty(counts).rank(), mean })?;
+        let op = def.extras().contraction?.with_counts(Ragged { rows: block.ty(counts).rank(), mean })?;
         self.products.insert(at, (op, counts));
         Some((counts, mean))
     }
@@ -117,7 +117,7 @@ impl Routes {
         readers.extend(returned.map(|&value| (value, None)));
         for at in positions(block).into_iter().rev() {
             let stmt = block[at.0].stmts[at.1].clone();
-            let routed = stmt.op.def().and_then(|def| def.routed());
+            let routed = stmt.op.facts().routed;
             let passed = self.passed(block, at, &stmt, &readers);
             for (place, &operand) in stmt.operands.iter().enumerate() {
                 let read = match routed {
@@ -219,7 +219,7 @@ fn positions(block: &Block) -> Vec<Position> {
 
 /// The routing of a statement that fills rows and drops no token: each chunk has a row for every token.
 fn routing(block: &Block, made: Position, stmt: &Stmt) -> Option<Routing> {
-    let routed = stmt.op.def()?.routed().filter(|routed| routed.rows == RoutedRows::Filled)?;
+    let routed = stmt.op.facts().routed.filter(|routed| routed.rows == RoutedRows::Filled)?;
     let (&[filled, counts], choices) = (stmt.results.as_slice(), stmt.operands[routed.choices]) else { return None };
     let (filled, index) = (&block.ty(filled).dims, &block.ty(choices).dims);
     let ([.., experts, rows, _], [.., tokens, chosen]) = (filled.as_slice(), index.as_slice()) else { return None };

@@ -90,7 +90,7 @@ fn selected(block: &Block, dims: &Dims, names: &[String], options: &PlanOptions)
 /// Returns whether a product will be a partial sum: it contracts a dim that a rule shards in parameters.
 fn is_summed(block: &Block, dims: &Dims, place: usize, options: &PlanOptions) -> bool {
     let stmt = &block[SectionKind::F].stmts[place];
-    if stmt.op.class() != OpClass::Product {
+    if stmt.op.facts().class != OpClass::Product {
         return false;
     }
     let is_cut = |role: &DimRole| {

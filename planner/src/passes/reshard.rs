@@ -133,7 +133,7 @@ fn make_anew(
     }
     let Some(maker) = block[kind].stmts.iter().find(|stmt| stmt.results == [value]) else { return Ok(()) };
     let &[operand] = maker.operands.as_slice() else { return Ok(()) };
-    if maker.accumulate || !(maker.op.is_view() || block.ty(operand).bytes() < block.ty(value).bytes()) {
+    if maker.accumulate || !(maker.op.facts().is_view || block.ty(operand).bytes() < block.ty(value).bytes()) {
         return Ok(());
     }
     let Some(wanted) = operand_for(mesh, block, maker, ty)? else { return Ok(()) };

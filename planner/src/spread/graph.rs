@@ -183,7 +183,12 @@ impl Graph {
         let (operands, results) = (types(&stmt.operands), types(&stmt.results));
         let instance: Instance = instantiate(def, &operands, &results)?;
         let indivisible = indivisible_factors(&instance, site.dims, &operands, &results);
-        self.steps.push(FactorStep::new(instance, tensors, indivisible, [is_expandable(&stmt.op), stmt.op.is_view()]));
+        self.steps.push(FactorStep::new(
+            instance,
+            tensors,
+            indivisible,
+            [is_expandable(&stmt.op), stmt.op.facts().is_view],
+        ));
         Ok(())
     }
 }

@@ -201,8 +201,8 @@ fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> TraceSite {
     let local = |values: &[Value]| values.iter().map(|&v| local_type(&body.values[v].ty, mesh)).collect::<Vec<_>>();
     let (operands, results) = (local(&stmt.operands), local(&stmt.results));
     let (given, made) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
-    let counts = stmt.op.def().map(|def| (def.flops(&given, &made), def.bytes(&given, &made)));
-    let (flops, bytes) = counts.unwrap_or_default();
+    let work = stmt.op.def().map(|def| def.work(&given, &made));
+    let (flops, bytes) = work.map_or((0, 0), |work| (work.flops, work.bytes));
     let kind = match &stmt.op {
         ir::ops::Op::Kernel(KernelOp::Einsum(_)) => SiteKind::Matmul,
         ir::ops::Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)) => SiteKind::Attention,
@@ -222,7 +222,7 @@ fn group_site(mesh: &Mesh, body: &Body, fused: &Fused) -> TraceSite {
         let local = |values: &[Value]| values.iter().map(|&v| local_type(&body.values[v].ty, mesh)).collect::<Vec<_>>();
         let (operands, results) = (local(&stmt.operands), local(&stmt.results));
         let (operands, results) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
-        stmt.op.def().map_or(0, |def| def.untouched(&operands, &results))
+        stmt.op.def().map_or(0, |def| def.work(&operands, &results).untouched(&operands, &results))
     };
     let bytes = bytes.saturating_sub(fused.stmts.iter().map(untouched).sum());
     let flops = fused.stmts.iter().map(|stmt| kernel_site(mesh, body, stmt).flops).sum();

@@ -29,7 +29,7 @@ fn check_types(stmt: &Stmt, operands: &[&Type], results: &[&Type]) -> Result<(),
     let rule = Rule::parse(&op.rule(operands, results)).map_err(|why| ("sharding", why))?;
     let instance = rule.instantiate(operands, results).map_err(|why| ("shape", why))?;
     let axes = factor_axes(&instance, operands, results)?;
-    let incoming = incoming(&op.linear(operands.len()), operands)?;
+    let incoming = incoming(&op.facts().linear.groups(operands.len()), operands)?;
     for (place, result) in results.iter().enumerate() {
         let made = instance.partial(place, &axes);
         let over_storage = stored_sum(&instance, place, operands);

@@ -54,7 +54,7 @@ impl Matrix {
     }
 
     fn in_product(block: &Block, stmt: &Stmt, param: Value) -> Option<Matrix> {
-        let equation = stmt.op.def()?.contraction()?;
+        let equation = stmt.op.extras().contraction?.equation();
         let [a, b] = stmt.operands.as_slice() else { return None };
         let at = usize::from(*a != param);
         if a == b {

@@ -7,7 +7,7 @@ use crate::recompute::copy_forward;
 use ir::entity::EntitySet;
 use ir::graph::{Block, GRADIENT, Section, SectionKind, Span, Stmt};
 use ir::ids::Value;
-use ir::ops::{OpDef, Unary, UnaryKind};
+use ir::ops::{Unary, UnaryKind};
 use ir::types::{DType, Type};
 
 /// Fills `I` and `W` in the order of the statements.
@@ -27,7 +27,7 @@ pub(super) fn split(block: &mut Block, backward: Backward) -> Result<(), String>
         }
     }
     for section in [&mut inputs, &mut weights] {
-        copy_forward(block, section, |_, stmt| stmt.op.def().is_some_and(OpDef::is_recomputed), "");
+        copy_forward(block, section, |_, stmt| stmt.op.facts().is_recomputed, "");
     }
     for &(param, gradient) in &params {
         let owners = params.iter().filter(|&&(_, other)| other == gradient).count();

@@ -88,12 +88,13 @@ fn concatenation(parts: usize) -> usize {
 
 /// The cost of a statement of the section.
 pub(crate) fn cost(stmt: &Stmt) -> usize {
-    let equation = stmt.op.def().and_then(|def| def.contraction());
+    let equation = stmt.op.extras().contraction.map(|op| op.equation());
     let sums = |equation: &Equation| equation.operands.iter().flatten().any(|label| !equation.result.contains(label));
-    match stmt.op.class() {
+    let facts = stmt.op.facts();
+    match facts.class {
         OpClass::Product if !equation.is_some_and(sums) => PASS,
         OpClass::Product | OpClass::Attention => PRODUCT,
-        _ if stmt.op.is_view() => VIEW,
+        _ if facts.is_view => VIEW,
         _ if stmt.op.name() == "concat" => concatenation(stmt.operands.len()),
         // An embedding costs less: later passes know that it reads parameters by ids.
         _ if stmt.op.name() == "take" => PASS + VIEW,

@@ -35,7 +35,7 @@ struct Cuts {
 impl Forward {
     /// The product that a statement is, if it can be quantised.
     pub(super) fn of(stmt: &Stmt, block: &Block, dims: &Dims, recipe: &Quantisation) -> Option<Forward> {
-        let equation = stmt.op.def()?.contraction()?;
+        let equation = stmt.op.extras().contraction?.equation();
         let &[a, b] = stmt.operands.as_slice() else { return None };
         let is_param = |value: Value| block.arg_kind(value) == Some(ArgKind::Param);
         let (x_at, w_at) = match (is_param(a), is_param(b)) {
@@ -125,7 +125,7 @@ pub(super) fn part<'a>(
     forwards: &'a [Forward],
     block: &Block,
 ) -> Option<(&'a Forward, Part)> {
-    let equation = stmt.op.def()?.contraction()?;
+    let equation = stmt.op.extras().contraction?.equation();
     let second = stmt.operands.get(1).copied();
     forwards.iter().find_map(|forward| {
         let (x, w) = (&forward.x_labels, &forward.w_labels);

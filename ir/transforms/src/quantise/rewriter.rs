@@ -55,8 +55,8 @@ impl<'a> Rewriter<'a> {
             return Ok(());
         };
         let to = builder.ty(stmt.operands[0]).dtype;
-        let def = stmt.op.def().ok_or("a product has a definition")?;
-        let (equation, op) = def.contraction().zip(def.with_scales(to)).ok_or("a product takes scales")?;
+        let product = stmt.op.extras().contraction.ok_or("a product takes scales")?;
+        let (equation, op) = (product.equation(), product.with_scales(to));
         let mut operand = |at: usize| {
             let is_cotangent = part != Part::Forward && at == 0;
             let to = if is_cotangent { self.recipe.cotangents } else { DType::F8E4M3 };

@@ -25,7 +25,7 @@ pub fn of_module(block: &Block, dims: &Dims, module: &str) -> BTreeSet<usize> {
     let site = Site { block, dims };
     match module {
         "op" => site.between_products(),
-        "layernorm" => site.places(|stmt| stmt.op.class() == OpClass::Norm),
+        "layernorm" => site.places(|stmt| stmt.op.facts().class == OpClass::Norm),
         "mlp" => site.places(|stmt| site.touches(stmt, &[DimRole::FeedForward])),
         "moe" => {
             let of_experts = [DimRole::Experts, DimRole::ExpertFeedForward, DimRole::RouterLogits];
@@ -34,7 +34,7 @@ pub fn of_module(block: &Block, dims: &Dims, module: &str) -> BTreeSet<usize> {
         "shared_experts" => site.places(|stmt| site.touches(stmt, &[DimRole::SharedFeedForward])),
         "moe_act" => {
             let is_inner = |value: &Value| site.has_role(*value, DimRole::ExpertFeedForward);
-            site.places(|stmt| stmt.op.class() == OpClass::Activation && stmt.results.iter().any(is_inner))
+            site.places(|stmt| stmt.op.facts().class == OpClass::Activation && stmt.results.iter().any(is_inner))
         }
         "mla_up_proj" => site.up_projections(),
         _ => BTreeSet::new(),
@@ -69,7 +69,7 @@ impl Site<'_> {
     fn between_products(&self) -> BTreeSet<usize> {
         let mut products = 0;
         let stmts = self.stmts().iter().enumerate();
-        let dropped = stmts.filter(|(_, stmt)| match stmt.op.class() {
+        let dropped = stmts.filter(|(_, stmt)| match stmt.op.facts().class {
             OpClass::Attention => false,
             OpClass::Product => {
                 products += 1;
@@ -83,13 +83,13 @@ impl Site<'_> {
     /// All statements between the compressed forms and attention: those that compute its queries, keys and values, back to the
     /// norms. Empty if no product computes their inputs.
     fn up_projections(&self) -> BTreeSet<usize> {
-        let attention = self.stmts().iter().find(|stmt| stmt.op.class() == OpClass::Attention);
+        let attention = self.stmts().iter().find(|stmt| stmt.op.facts().class == OpClass::Attention);
         let mut wanted: Vec<Value> = attention.map_or(Vec::new(), |stmt| stmt.operands[..3].to_vec());
         let (mut found, mut is_compressed) = (BTreeSet::new(), false);
         while let Some(value) = wanted.pop() {
             let Some(at) = self.stmts().iter().position(|stmt| stmt.results.contains(&value)) else { continue };
             let stmt = &self.stmts()[at];
-            if stmt.op.class() == OpClass::Norm || !self.touches(stmt, &[DimRole::KvHeads]) {
+            if stmt.op.facts().class == OpClass::Norm || !self.touches(stmt, &[DimRole::KvHeads]) {
                 is_compressed |= self.is_of_product(value);
             } else if found.insert(at) {
                 wanted.extend(&stmt.operands);
@@ -101,7 +101,7 @@ impl Site<'_> {
     /// True if a product computes a value, possibly followed by moves, slices and norms.
     fn is_of_product(&self, value: Value) -> bool {
         let maker = self.stmts().iter().find(|stmt| stmt.results.contains(&value));
-        maker.is_some_and(|stmt| match (stmt.op.class(), stmt.operands.first()) {
+        maker.is_some_and(|stmt| match (stmt.op.facts().class, stmt.operands.first()) {
             (OpClass::Product, _) => true,
             (_, source) => source.is_some_and(|&source| self.is_of_product(source)),
         })

@@ -87,7 +87,7 @@ impl Along {
                     return Err("uses two of its factors for the sequence".to_string());
                 }
                 parts.push(SequencePart::Rows);
-            } else if def.causal_operands().contains(&place) {
+            } else if def.facts().causal_operands.contains(&place) {
                 parts.push(SequencePart::UpTo);
                 if self.is_sliced(operand) && !self.passed.contains(&operand) {
                     self.passed.push(operand);
@@ -127,7 +127,7 @@ impl Along {
         if sums.is_empty() {
             return Ok(());
         }
-        if !def.linear(stmt.operands.len()).contains(&sums) || parts.contains(&SequencePart::Rows) {
+        if !def.facts().linear.groups(stmt.operands.len()).contains(&sums) || parts.contains(&SequencePart::Rows) {
             return Err("uses a sum over the sequence; a slice has only a part of the sum".to_string());
         }
         self.sums.extend(&stmt.results);

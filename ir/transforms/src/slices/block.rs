@@ -128,8 +128,8 @@ impl Writer<'_> {
         let op = Op::parse(op.name(), &mut Attrs(attrs), &Shapes { operands: &operands, results })?;
         let piece = Piece { origin: u64::from(self.slice) * self.split.length, whole: self.split.size };
         let runs_along = results.iter().any(|ty| ty.dims.get(1).is_some_and(|dim| dim.name == Some(self.split.dim)));
-        match op.def().and_then(|def| def.on_piece(piece)) {
-            Some(placed) if runs_along => Ok(placed),
+        match op.extras().positioned {
+            Some(placed) if runs_along => Ok(placed.on_piece(piece)),
             Some(_) => Err(format!("`{}` goes by places in a sequence, which must be dim 1", op.name())),
             None => Ok(op),
         }

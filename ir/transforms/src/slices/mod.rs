@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Inputs keep the entire sequence, and each block takes its rows. An op may read operands of earlier slices: the keys and
-//! values of causal attention, [`ir::ops::OpDef::causal_operands`]. The blocks of those slices pass them on as ordinary values,
+//! values of causal attention, [`ir::ops::OpFacts::causal_operands`]. The blocks of those slices pass them on as ordinary values,
 //! so later passes need no knowledge of slices. The cotangent of a key is the sum of the contributions of its own slice and
 //! all later slices, which therefore run first in the backward.
 //!

@@ -143,7 +143,7 @@ impl Keep {
             } else if let Some(at) = maker.filter(|_| dropped.values.contains(value)) {
                 recomputed.insert(at);
                 wanted.extend(&stmts[at].operands);
-            } else if let Some(stmt) = stmt.filter(|stmt| stmt.op.is_view()) {
+            } else if let Some(stmt) = stmt.filter(|stmt| stmt.op.facts().is_view) {
                 wanted.extend(&stmt.operands);
             } else if !is_row_sum(site, stmt, value) {
                 let is_logits = site.is_head() && site.local.has_role(value, DimRole::Vocabulary);
@@ -476,7 +476,7 @@ fn bytes_at(
         touched.dedup();
         touched.retain(|value| last[value.index()] == Some(at) && !given.contains(*value));
         let dead: f64 = touched.iter().map(|&value| site.bytes(value)).sum();
-        let in_place = role(site.block(), stmt).is_some() || stmt.op.is_view();
+        let in_place = role(site.block(), stmt).is_some() || stmt.op.facts().is_view;
         let others = during.as_ref().filter(|(values, _)| stmt.results.iter().any(|&value| values.contains(value)));
         let others = others.map_or(0.0, |(_, bytes)| *bytes);
         bytes.push(live + made - if in_place { dead } else { 0.0 } + site.within(stmt) + others);

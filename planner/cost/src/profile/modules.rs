@@ -75,7 +75,7 @@ pub(super) fn parts(site: &Site<'_>, recompute: &Recompute) -> f64 {
 /// Number of contiguous ranges that the statements with these indices form, views not counted.
 fn runs(site: &Site<'_>, places: &BTreeSet<usize>) -> usize {
     let stmts = site.block()[SectionKind::F].stmts.iter().enumerate();
-    let kernels = stmts.filter(|(_, stmt)| matches!(&stmt.op, Op::Kernel(op) if !op.def().is_view()));
+    let kernels = stmts.filter(|(_, stmt)| matches!(&stmt.op, Op::Kernel(op) if !op.def().facts().is_view));
     let recomputed: Vec<bool> = [false].into_iter().chain(kernels.map(|(at, _)| places.contains(&at))).collect();
     recomputed.windows(2).filter(|pair| !pair[0] && pair[1]).count()
 }

@@ -129,7 +129,7 @@ fn product_sum(outside: &Outside, body: &[&Stmt], group: &[usize], product: usiz
 
 fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
     let Op::Kernel(op) = &stmt.op else { return Piece::Wall };
-    if products.swallowed.contains(stmt.results[0]) || op.def().is_view() {
+    if products.swallowed.contains(stmt.results[0]) || op.def().facts().is_view {
         return Piece::Nothing;
     }
     let a = site.platform.recipe.activation;

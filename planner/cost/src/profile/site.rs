@@ -151,7 +151,8 @@ fn remade(block: &Block, saved: &[Value], fusion: Fusion, block_by_block: bool) 
     for stmt in transforms::recompute::remade(block).into_iter().map(|at| &block[SectionKind::F].stmts[at]) {
         let of_operand = |value: &Value| sources.get(value).cloned().unwrap_or_else(|| vec![*value]);
         let mut read: Vec<Value> = stmt.operands.iter().flat_map(of_operand).collect();
-        let is_function = stmt.op.class() == OpClass::Activation && read == stmt.operands && saved.contains(&read[0]);
+        let is_function =
+            stmt.op.facts().class == OpClass::Activation && read == stmt.operands && saved.contains(&read[0]);
         if all || read.len() == 1 && is_function {
             read.sort_unstable();
             read.dedup();

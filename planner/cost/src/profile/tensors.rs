@@ -56,7 +56,7 @@ pub(super) fn parts(site: &Site<'_>) -> Vec<Part> {
         let is_named = || stmt.results.iter().any(|&value| name(site, value).is_some());
         let choice = match &stmt.op {
             _ if site.remade.contains_key(&stmt.results[0]) => Choice::View,
-            Op::Kernel(op) if op.def().is_view() => Choice::View,
+            Op::Kernel(op) if op.def().facts().is_view => Choice::View,
             Op::Kernel(_) if is_named() => Choice::Either,
             _ if is_read_later => Choice::Keep,
             _ => Choice::Recompute,

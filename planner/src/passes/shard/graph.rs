@@ -305,7 +305,7 @@ impl<'a, 'p> Builder<'a, 'p> {
     fn hold_results(&mut self, id: BlockId, kind: SectionKind, place: usize, node: Node, found: &[Strategy]) {
         let (block, mesh) = (&self.model.blocks[id], self.prices.site.mesh);
         let stmt = &block[kind].stmts[place];
-        if stmt.accumulate || stmt.op.is_view() {
+        if stmt.accumulate || stmt.op.facts().is_view {
             return;
         }
         for (at, &value) in stmt.results.iter().enumerate() {

@@ -57,7 +57,7 @@ fn choices(block: &Block, stmt: &Stmt, units: i32) -> f64 {
     let factors =
         instance.factors.iter().filter(|factor| factor.size > 1 && (!factor.replicated || factor.marked_replicated));
     let factors = factors.count() as f64;
-    let groups = stmt.op.def().map_or(0, |def| def.linear(stmt.operands.len()).len()) as f64;
+    let groups = stmt.op.facts().linear.groups(stmt.operands.len()).len() as f64;
     (factors + 1.0).powi(units) + groups * ((factors + 2.0).powi(units) - (factors + 1.0).powi(units))
 }
 

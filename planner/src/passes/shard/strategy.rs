@@ -135,7 +135,7 @@ impl<'a> Rules<'a> {
         if start.passing.is_empty() {
             self.extend(&turn.units, &start, None, &mut found);
         }
-        for group in def.linear(operands) {
+        for group in def.facts().linear.groups(operands) {
             let fits = |passing: &Passing| start.passing.is_empty() || passing.operands == group;
             if passes.is_none_or(fits) {
                 self.extend(&turn.units, &start, Some(&group), &mut found);

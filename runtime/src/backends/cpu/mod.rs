@@ -197,9 +197,9 @@ impl OpKernel {
         use KernelOp as Op;
         let sums = op.def().rows(site.operands).is_some_and(|rows| rows.sums);
         let adds = sums || matches!(op, Op::Einsum(_) | Op::EmbeddingGrad(_));
-        let place = match op.def() {
-            def if def.is_view() => InPlace::IsThere,
-            def if !def.in_place().is_empty() => InPlace::Computes,
+        let place = match op.def().facts() {
+            facts if facts.is_view => InPlace::IsThere,
+            facts if !facts.in_place.is_empty() => InPlace::Computes,
             _ if updated(op).is_empty() => InPlace::Never,
             _ => InPlace::Updates(updated(op)),
         };

@@ -413,8 +413,9 @@ fn compare(op: &Op, [types, results]: &Signature) {
     let want: Vec<Vec<f64>> = want.into_iter().map(numbers).collect();
     let apart = run(kernel, &one, &given, [types, results], How::Apart);
     check((op, types), &apart, (&want, results), 1.0, "whole");
-    let views: &[usize] = if kernel.def().is_view() { &[0] } else { &[] };
-    for &place in kernel.def().in_place().iter().chain(views) {
+    let facts = kernel.def().facts();
+    let views: &[usize] = if facts.is_view { &[0] } else { &[] };
+    for &place in facts.in_place.iter().chain(views) {
         if types[place].dtype == results[0].dtype {
             assert_eq!(run(kernel, &one, &given, [types, results], How::On(place)), apart, "{} in place", op.name());
         }

@@ -1,6 +1,6 @@
 //! Values of a body that share bytes: views, updates, and results of elementwise ops on an operand that dies.
 //!
-//! No op is known by name: each op declares its permissions (`OpDef::is_view`, `updates`, `in_place`). Bytes never change
+//! No op is known by name: each op declares its permissions (`OpFacts::is_view`, `updates`, `in_place`). Bytes never change
 //! under a value that still has readers. A body writes to its inputs only where it stores them.
 
 use super::liveness::{FOREVER, Life, Lives};
@@ -87,17 +87,17 @@ impl Sharing<'_> {
     }
 
     fn statement(&mut self, stmt: &Stmt, at: usize) {
-        let Some(op) = Body::kernel(stmt).map(|op| op.def()).filter(|_| !stmt.accumulate) else { return };
-        if op.is_view() && self.may_view(stmt.results[0], stmt.operands[0]) {
+        let Some(facts) = Body::kernel(stmt).map(|op| op.def().facts()).filter(|_| !stmt.accumulate) else { return };
+        if facts.is_view && self.may_view(stmt.results[0], stmt.operands[0]) {
             return self.join(stmt.results[0], stmt.operands[0]);
         }
-        for (&result, &operand) in stmt.results.iter().zip(op.updates()) {
+        for (&result, &operand) in stmt.results.iter().zip(facts.updates) {
             if self.may_overwrite(result, stmt, operand, at) {
                 self.join(result, stmt.operands[operand]);
             }
         }
         if let [result] = *stmt.results
-            && let Some(&operand) = op.in_place().iter().find(|&&place| self.may_overwrite(result, stmt, place, at))
+            && let Some(&operand) = facts.in_place.iter().find(|&&place| self.may_overwrite(result, stmt, place, at))
         {
             self.join(result, stmt.operands[operand]);
         }

@@ -75,14 +75,15 @@ impl Contents<'_> {
     fn statement(&mut self, stmt: &Stmt) {
         stmt.operands.iter().for_each(|&value| self.read(value));
         let Some(op) = Body::kernel(stmt).map(|op| op.def()) else { return };
+        let facts = op.facts();
         for (nth, &result) in stmt.results.iter().enumerate() {
             let root = self.root(result);
-            if op.is_view() && self.root(stmt.operands[0]) == root {
+            if facts.is_view && self.root(stmt.operands[0]) == root {
                 self.of[result] = self.of[stmt.operands[0]];
                 continue;
             }
             let allowed = |place: usize| {
-                op.updates().get(nth) == Some(&place) || (stmt.results.len() == 1 && op.in_place().contains(&place))
+                facts.updates.get(nth) == Some(&place) || (stmt.results.len() == 1 && facts.in_place.contains(&place))
             };
             let on = |&(place, operand): &(usize, &Value)| self.root(*operand) == root && !allowed(place);
             if let Some((_, &operand)) = stmt.operands.iter().enumerate().find(on) {
