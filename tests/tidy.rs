@@ -136,6 +136,9 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
+/// Files that may have a word nevertheless: the e-graph translates from ops, each by its name.
+const PRESENT: &[(&str, &str)] = &[("ir/transforms/src/egraph/encode.rs", "KernelOp::")];
+
 /// The most lines of a file, of a function, and of the median source file.
 const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 100;
@@ -272,7 +275,8 @@ fn what_must_be_absent_is_absent() {
     let mut complaints = Vec::new();
     for (folder, words, why) in ABSENT {
         for source in sources.iter().filter(|source| source.is_under(folder)) {
-            for word in words.iter().filter(|word| source.text.contains(**word)) {
+            let may_have = |word: &str| PRESENT.contains(&(source.path.as_str(), word));
+            for word in words.iter().filter(|word| source.text.contains(**word) && !may_have(word)) {
                 complaints.push(format!("{}: take out `{word}`: {why}", source.path));
             }
         }

@@ -3,13 +3,13 @@
 use super::extract::{Definition, Extraction, Slot};
 use super::forms::Form;
 use super::language::{Contraction, Made, NodeKind, Number, Shape, Spread};
+use super::plain::PlainOp;
 use egg::Id;
 use ir::graph::{Block, SectionKind};
 use ir::ids::Value;
 use ir::ops::{
-    Attention, AttentionSettings, Attr, Attrs, Broadcast, Builder, Concat, CrossEntropy, Dropout, Einsum, Embedding,
-    Equation, Iota, LayerNorm, Op, Permute, Reduce, Reshape, RmsNorm, Rope, Select, Selected, Shapes, Slice, Take,
-    Unary, UnaryKind,
+    Attention, AttentionSettings, Broadcast, Builder, Concat, CrossEntropy, Dropout, Einsum, Embedding, Equation, Iota,
+    LayerNorm, Op, Permute, Reduce, Reshape, RmsNorm, Rope, Select, Selected, Slice, Take, Unary, UnaryKind,
 };
 use ir::types::{DType, Dim, Dims, PartialKind, Type};
 use std::collections::{HashMap, HashSet};
@@ -298,7 +298,7 @@ impl Decoder<'_> {
     fn op(&self, form: &Form, operands: &[Value], target: Option<Vec<Dim>>) -> Result<Op, String> {
         let first = operands.first().copied().ok_or("an op has no operand")?;
         Ok(match &form.kind {
-            NodeKind::Plain(name) => self.plain(name, form, operands)?,
+            NodeKind::Plain(op) => self.plain(*op, form, operands)?,
             NodeKind::Cast(to) => Unary(UnaryKind::Cast(*to)).into(),
             NodeKind::Reshape(sizes) => {
                 Reshape { dims: target.unwrap_or_else(|| reshaped(self.builder.ty(first), sizes)) }.into()
@@ -320,22 +320,20 @@ impl Decoder<'_> {
         })
     }
 
-    fn plain(&self, name: &str, form: &Form, operands: &[Value]) -> Result<Op, String> {
-        if let Some(number) = form.number {
-            let kind: fn(f64) -> UnaryKind = match name {
-                "mul" => UnaryKind::Scale,
-                "add" => UnaryKind::Shift,
-                "max" => UnaryKind::AtLeast,
-                _ => UnaryKind::AtMost,
-            };
-            return Ok(Unary(kind(number.get())).into());
-        }
-        let mut attrs = Attrs::default();
-        if !form.spreads.is_empty() {
-            let equation = self.elementwise(&form.spreads, operands);
-            attrs.0.push(("eq".to_string(), Attr::Str(equation.print())));
-        }
-        Op::parse(name, &mut attrs, &Shapes { operands: &[], results: &[] })
+    /// The op of a form without attributes, but for the constant and the equation that stand for nodes around it.
+    fn plain(&self, op: PlainOp, form: &Form, operands: &[Value]) -> Result<Op, String> {
+        let Some(number) = form.number.map(Number::get) else {
+            let equation = (!form.spreads.is_empty()).then(|| self.elementwise(&form.spreads, operands));
+            return Ok(op.op(equation));
+        };
+        let kind = match op {
+            PlainOp::Mul => UnaryKind::Scale(number),
+            PlainOp::Add => UnaryKind::Shift(number),
+            PlainOp::Max => UnaryKind::AtLeast(number),
+            PlainOp::Min => UnaryKind::AtMost(number),
+            _ => return Err(format!("`{}` takes no constant", op.name())),
+        };
+        Ok(Unary(kind).into())
     }
 }
 

@@ -2,11 +2,15 @@
 
 use super::facts::{Facts, Graph};
 use super::language::{Contraction, Node, NodeKind, Number, Shape, Spread};
+use super::plain::PlainOp;
 use egg::Id;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::ops::{Attrs, Equation};
-use ir::types::Type;
+use ir::ops::{
+    Binary, BinaryKind, Broadcast, CompareKind, Dropout, Einsum, Equation, KernelOp, Op, Permute, Selected, Take,
+    UnaryKind,
+};
+use ir::types::{PartialKind, Type};
 use std::collections::{HashMap, HashSet};
 
 /// A section in the e-graph.
@@ -128,58 +132,140 @@ impl Encoded {
         if values.any(|&value| block.ty(value).dims.iter().any(|dim| dim.count.is_some())) {
             return None;
         }
+        let Op::Kernel(op) = &stmt.op else { return None };
         let operands: Vec<Id> = stmt.operands.iter().map(|value| self.class[value]).collect();
-        let attrs = stmt.op.attrs().into_iter().map(|(name, attr)| (name.to_string(), attr));
         // A statement that adds to a value may have a narrower type.
         let types: Vec<&Type> = stmt.operands.iter().map(|&value| block.ty(value)).collect();
         let to = shape(block, result).with(stmt.op.infer(&types).ok()?.first()?.dtype);
-        self.op(stmt.op.name(), &mut Attrs(attrs.collect()), &operands, &to)
+        self.term(op, &operands, &to)
     }
 
-    fn op(&mut self, name: &'static str, attrs: &mut Attrs, operands: &[Id], to: &Shape) -> Option<Id> {
-        let kind = match name {
-            "neg" | "exp" | "log" | "sqrt" | "rsqrt" | "recip" | "square" | "silu" | "gelu" | "gelu_erf"
-            | "relu_squared" | "sigmoid" | "tanh" | "erf" | "sin" | "cos" | "less" | "less_equal" | "equal"
-            | "softmax" | "sum_exp" | "pick" | "token_loss" => NodeKind::Plain(name),
-            "scale" => return self.with_number("mul", operands[0], attrs.float("by").ok()?),
-            "shift" => return self.with_number("add", operands[0], attrs.float("by").ok()?),
-            "at_least" => return self.with_number("max", operands[0], attrs.float("min").ok()?),
-            "at_most" => return self.with_number("min", operands[0], attrs.float("max").ok()?),
-            "cast" if self.graph[operands[0]].data.shape.dtype == to.dtype => return Some(operands[0]),
-            "cast" => NodeKind::Cast(to.dtype),
-            "add" | "sub" | "mul" | "div" | "max" | "min" => {
-                let operands = match equation(attrs) {
-                    None => operands.to_vec(),
-                    Some(equation) => self.spread_all(&equation, operands, to)?,
-                };
-                return Some(self.add(NodeKind::Plain(name), &operands));
+    /// The class of an op's result; `None` if the op is outside the language.
+    fn term(&mut self, op: &KernelOp, operands: &[Id], to: &Shape) -> Option<Id> {
+        let kind = match op {
+            KernelOp::Unary(op) => return self.unary(op.0, operands[0], to),
+            KernelOp::Binary(op) => return self.binary(op, operands, to),
+            KernelOp::Einsum(Einsum { equation, scaled: None, .. }) => {
+                return self.einsum(equation, operands, to);
             }
-            "einsum" if attrs.take("to").is_none() => return self.einsum(&equation(attrs)?, operands, to),
-            "broadcast" | "permute" => return self.spread_all(&equation(attrs)?, operands, to).map(|all| all[0]),
-            "reshape" => return Some(self.reshape(operands[0], to)),
-            "reduce_sum" => return Some(self.reduce(false, &equation(attrs)?, operands[0])),
-            "reduce_max" => return Some(self.reduce(true, &equation(attrs)?, operands[0])),
-            "iota" => return Some(self.iota(attrs.int("dim").ok()? as usize, to)),
-            "slice" => {
-                let mut number = |name| attrs.int(name).ok();
-                NodeKind::Slice(number("dim")? as usize, number("start")?, number("length")?)
+            KernelOp::Broadcast(Broadcast { equation, .. }) | KernelOp::Permute(Permute { equation }) => {
+                return self.spread_all(equation, operands, to).map(|all| all[0]);
             }
-            "concat" => NodeKind::Concat(attrs.int("dim").ok()? as usize),
-            "select" => NodeKind::Select(attrs.flag("not").ok()?),
-            "take" if attrs.optional_int("batch").ok()?.is_none() => NodeKind::Take(attrs.int("dim").ok()? as usize),
-            "dropout" if attrs.optional_int("origin").ok()?.is_none() => {
-                NodeKind::Dropout(Number::new(attrs.float("p").ok()?), attrs.string("path").ok()?)
-            }
-            _ => return None,
+            KernelOp::Reshape(_) => return Some(self.reshape(operands[0], to)),
+            KernelOp::Reduce(op) => return Some(self.reduce(op.kind == PartialKind::Max, &op.equation, operands[0])),
+            KernelOp::Iota(op) => return Some(self.iota(op.dim, to)),
+            KernelOp::Compare(op) => NodeKind::Plain(match op.0 {
+                CompareKind::Less => PlainOp::Less,
+                CompareKind::LessEqual => PlainOp::LessEqual,
+                CompareKind::Equal => PlainOp::Equal,
+            }),
+            KernelOp::Softmax(_) => NodeKind::Plain(PlainOp::Softmax),
+            KernelOp::SumExp(_) => NodeKind::Plain(PlainOp::SumExp),
+            KernelOp::Pick(_) => NodeKind::Plain(PlainOp::Pick),
+            KernelOp::TokenLoss(_) => NodeKind::Plain(PlainOp::TokenLoss),
+            KernelOp::Slice(op) => NodeKind::Slice(op.dim, op.start, op.length),
+            KernelOp::Concat(op) => NodeKind::Concat(op.dim),
+            KernelOp::Select(op) => NodeKind::Select(op.not),
+            KernelOp::Take(Take { at: Selected { dim, batch: 0 } }) => NodeKind::Take(*dim),
+            KernelOp::Dropout(Dropout { p, path, piece: None }) => NodeKind::Dropout(Number::new(*p), path.clone()),
+            // The ops outside the language.
+            KernelOp::Einsum(_)
+            | KernelOp::Pad(_)
+            | KernelOp::Reverse(_)
+            | KernelOp::Windows(_)
+            | KernelOp::Fold(_)
+            | KernelOp::Take(_)
+            | KernelOp::ScatterAdd(_)
+            | KernelOp::DynamicSlice(_)
+            | KernelOp::DynamicPad(_)
+            | KernelOp::RmsNorm(_)
+            | KernelOp::RmsNormDx(_)
+            | KernelOp::RmsNormDgamma(_)
+            | KernelOp::LayerNorm(_)
+            | KernelOp::LayerNormDx(_)
+            | KernelOp::LayerNormDgamma(_)
+            | KernelOp::SoftmaxGrad(_)
+            | KernelOp::Rope(_)
+            | KernelOp::Attention(_)
+            | KernelOp::AttentionGrad(_)
+            | KernelOp::Dropout(_)
+            | KernelOp::Embedding(_)
+            | KernelOp::EmbeddingGrad(_)
+            | KernelOp::CrossEntropy(_)
+            | KernelOp::CrossEntropyGrad(_)
+            | KernelOp::TopK(_)
+            | KernelOp::TopKGrad(_)
+            | KernelOp::Dispatch(_)
+            | KernelOp::Combine(_)
+            | KernelOp::CombineDw(_)
+            | KernelOp::AbsMax(_)
+            | KernelOp::ScaleFor(_)
+            | KernelOp::Quantise(_)
+            | KernelOp::Exponents(_)
+            | KernelOp::Ages(_)
+            | KernelOp::DelayedScale(_)
+            | KernelOp::SumSquares(_)
+            | KernelOp::AdamW(_)
+            | KernelOp::Sgd(_) => return None,
         };
         Some(self.add(kind, operands))
     }
 
+    fn unary(&mut self, kind: UnaryKind, x: Id, to: &Shape) -> Option<Id> {
+        let op = match kind {
+            UnaryKind::Neg => PlainOp::Neg,
+            UnaryKind::Exp => PlainOp::Exp,
+            UnaryKind::Log => PlainOp::Log,
+            UnaryKind::Sqrt => PlainOp::Sqrt,
+            UnaryKind::Rsqrt => PlainOp::Rsqrt,
+            UnaryKind::Recip => PlainOp::Recip,
+            UnaryKind::Square => PlainOp::Square,
+            UnaryKind::Tanh => PlainOp::Tanh,
+            UnaryKind::Erf => PlainOp::Erf,
+            UnaryKind::Sin => PlainOp::Sin,
+            UnaryKind::Cos => PlainOp::Cos,
+            UnaryKind::Sigmoid => PlainOp::Sigmoid,
+            UnaryKind::Silu => PlainOp::Silu,
+            UnaryKind::Gelu => PlainOp::Gelu,
+            UnaryKind::GeluErf => PlainOp::GeluErf,
+            UnaryKind::ReluSquared => PlainOp::ReluSquared,
+            UnaryKind::Scale(by) => return Some(self.with_number(PlainOp::Mul, x, by)),
+            UnaryKind::Shift(by) => return Some(self.with_number(PlainOp::Add, x, by)),
+            UnaryKind::AtLeast(min) => return Some(self.with_number(PlainOp::Max, x, min)),
+            UnaryKind::AtMost(max) => return Some(self.with_number(PlainOp::Min, x, max)),
+            UnaryKind::Cast(_) if self.graph[x].data.shape.dtype == to.dtype => return Some(x),
+            UnaryKind::Cast(_) => return Some(self.add(NodeKind::Cast(to.dtype), &[x])),
+            UnaryKind::Floor => return None,
+        };
+        Some(self.add(NodeKind::Plain(op), &[x]))
+    }
+
+    fn binary(&mut self, op: &Binary, operands: &[Id], to: &Shape) -> Option<Id> {
+        let plain = match op.kind {
+            BinaryKind::Add => PlainOp::Add,
+            BinaryKind::Sub => PlainOp::Sub,
+            BinaryKind::Mul => PlainOp::Mul,
+            BinaryKind::Div => PlainOp::Div,
+            BinaryKind::Max => PlainOp::Max,
+            BinaryKind::Min => PlainOp::Min,
+            BinaryKind::SigmoidGrad
+            | BinaryKind::SiluGrad
+            | BinaryKind::GeluGrad
+            | BinaryKind::GeluErfGrad
+            | BinaryKind::ReluSquaredGrad => return None,
+        };
+        let operands = match &op.equation {
+            None => operands.to_vec(),
+            Some(equation) => self.spread_all(equation, operands, to)?,
+        };
+        Some(self.add(NodeKind::Plain(plain), &operands))
+    }
+
     /// An elementwise op of a tensor and a constant.
-    fn with_number(&mut self, name: &'static str, x: Id, number: f64) -> Option<Id> {
+    fn with_number(&mut self, op: PlainOp, x: Id, number: f64) -> Id {
         let shape = self.graph[x].data.shape.clone();
         let number = self.add(NodeKind::Full(Number::new(number), shape), &[]);
-        Some(self.add(NodeKind::Plain(name), &[x, number]))
+        self.add(NodeKind::Plain(op), &[x, number])
     }
 
     /// The operands spread to the dims of the result; `None` if one has an index that the result lacks.
@@ -207,7 +293,7 @@ impl Encoded {
             return self.spread_all(&permutation, &[sum], to).map(|all| all[0]);
         }
         if let Some(operands) = self.spread_all(equation, operands, to) {
-            return Some(self.add(NodeKind::Plain("mul"), &operands));
+            return Some(self.add(NodeKind::Plain(PlainOp::Mul), &operands));
         }
         let [a, b] = equation.operands.as_slice() else { return None };
         let mut names = Vec::new();
@@ -237,11 +323,6 @@ impl Encoded {
         let indices = self.spread(Spread { places: vec![dim], sizes: to.sizes.clone() }, count);
         if to.dtype.is_float() { self.add(NodeKind::Cast(to.dtype), &[indices]) } else { indices }
     }
-}
-
-/// The equation of an op that has one.
-fn equation(attrs: &mut Attrs) -> Option<Equation> {
-    Equation::parse(&attrs.string("eq").ok()?).ok()
 }
 
 /// The number of each index in the order of first use.

@@ -1,6 +1,7 @@
 //! Evaluation of nodes for tests of rules: all nodes of a class must agree, in f64, and exact rules in f32 too.
 
 use super::language::{Contraction, Made, Node, NodeKind, Shape, Spread};
+use super::plain::PlainOp;
 use ir::types::DType;
 
 /// A tensor of f64.
@@ -81,21 +82,21 @@ fn unrounded(node: &Node, operands: &[&Tensor], shape: &Shape, round: &dyn Fn(f6
     let to = sizes(shape);
     let one = match &node.kind {
         NodeKind::Full(number, _) => Tensor::new(&to, |_| number.get()),
-        NodeKind::Plain("softmax") => operands[0].rows(softmax),
-        NodeKind::Plain("sum_exp") => {
+        NodeKind::Plain(PlainOp::Softmax) => operands[0].rows(softmax),
+        NodeKind::Plain(PlainOp::SumExp) => {
             Tensor::new(&to, |at| row(operands[0], at).iter().map(|x| (x - operands[1].at(at)).exp()).sum())
         }
-        NodeKind::Plain("pick") => Tensor::new(&to, |at| {
+        NodeKind::Plain(PlainOp::Pick) => Tensor::new(&to, |at| {
             let label = operands[1].at(at);
             if label < 0.0 { 0.0 } else { row(operands[0], at)[label as usize] }
         }),
-        NodeKind::Plain("token_loss") => {
+        NodeKind::Plain(PlainOp::TokenLoss) => {
             let kept = (0..operands[2].data.len()).filter(|&place| operands[2].data[place] >= 0.0);
             let loss = kept.map(|place| operands[0].data[place] - operands[1].data[place]).sum();
             Tensor { sizes: Vec::new(), data: vec![loss] }
         }
-        NodeKind::Plain(name) => {
-            Tensor::new(&to, |at| elementwise(name, operands[0].at(at), operands.get(1).map_or(0.0, |b| b.at(at))))
+        NodeKind::Plain(op) => {
+            Tensor::new(&to, |at| elementwise(*op, operands[0].at(at), operands.get(1).map_or(0.0, |b| b.at(at))))
         }
         NodeKind::Cast(_) => operands[0].clone(),
         NodeKind::Spread(Spread { places, .. }) => {
@@ -147,34 +148,36 @@ fn softmax(row: &[f64]) -> Vec<f64> {
     row.iter().map(|x| (x - max).exp() / sum).collect()
 }
 
-fn elementwise(name: &str, a: f64, b: f64) -> f64 {
+fn elementwise(op: PlainOp, a: f64, b: f64) -> f64 {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
-    match name {
-        "add" => a + b,
-        "sub" => a - b,
-        "mul" => a * b,
-        "div" => a / b,
-        "max" => a.max(b),
-        "less" => f64::from(a < b),
-        "less_equal" => f64::from(a <= b),
-        "equal" => f64::from(a == b),
-        "neg" => -a,
-        "exp" => a.exp(),
-        "log" => a.ln(),
-        "sqrt" => a.sqrt(),
-        "rsqrt" => 1.0 / a.sqrt(),
-        "recip" => 1.0 / a,
-        "square" => a * a,
-        "tanh" => a.tanh(),
-        "erf" => erf(a),
-        "sin" => a.sin(),
-        "cos" => a.cos(),
-        "sigmoid" => sigmoid(a),
-        "silu" => a * sigmoid(a),
-        "gelu" => 0.5 * a * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (a + 0.044_715 * a.powi(3))).tanh()),
-        "gelu_erf" => 0.5 * a * (1.0 + erf(a / 2f64.sqrt())),
-        "relu_squared" => a.max(0.0).powi(2),
-        _ => panic!("`{name}` has no function"),
+    match op {
+        PlainOp::Add => a + b,
+        PlainOp::Sub => a - b,
+        PlainOp::Mul => a * b,
+        PlainOp::Div => a / b,
+        PlainOp::Max => a.max(b),
+        PlainOp::Less => f64::from(a < b),
+        PlainOp::LessEqual => f64::from(a <= b),
+        PlainOp::Equal => f64::from(a == b),
+        PlainOp::Neg => -a,
+        PlainOp::Exp => a.exp(),
+        PlainOp::Log => a.ln(),
+        PlainOp::Sqrt => a.sqrt(),
+        PlainOp::Rsqrt => 1.0 / a.sqrt(),
+        PlainOp::Recip => 1.0 / a,
+        PlainOp::Square => a * a,
+        PlainOp::Tanh => a.tanh(),
+        PlainOp::Erf => erf(a),
+        PlainOp::Sin => a.sin(),
+        PlainOp::Cos => a.cos(),
+        PlainOp::Sigmoid => sigmoid(a),
+        PlainOp::Silu => a * sigmoid(a),
+        PlainOp::Gelu => 0.5 * a * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (a + 0.044_715 * a.powi(3))).tanh()),
+        PlainOp::GeluErf => 0.5 * a * (1.0 + erf(a / 2f64.sqrt())),
+        PlainOp::ReluSquared => a.max(0.0).powi(2),
+        PlainOp::Min | PlainOp::Pick | PlainOp::Softmax | PlainOp::SumExp | PlainOp::TokenLoss => {
+            panic!("`{}` is no function of elements", op.name())
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The analysis of the e-graph: the shape of each class, its number if it is constant, and the value that holds it.
 
 use super::language::{Contraction, Made, Node, NodeKind, Number, Shape};
+use super::plain::PlainOp;
 use egg::{Analysis, DidMerge, EGraph, Id};
 use ir::ids::Value;
 use ir::types::DType;
@@ -62,9 +63,9 @@ fn shape(node: &Node, operands: &[&Fact]) -> Shape {
     let first = operands.first().map_or(scalar.clone(), |fact| fact.shape.clone());
     match &node.kind {
         NodeKind::Leaf(_, shape) | NodeKind::Full(_, shape) | NodeKind::Out(_, shape) => shape.clone(),
-        NodeKind::Plain("less" | "less_equal" | "equal") => first.with(DType::I32),
-        NodeKind::Plain("sum_exp" | "pick") => operands[1].shape.with(DType::F32),
-        NodeKind::Plain("token_loss") => scalar,
+        NodeKind::Plain(PlainOp::Less | PlainOp::LessEqual | PlainOp::Equal) => first.with(DType::I32),
+        NodeKind::Plain(PlainOp::SumExp | PlainOp::Pick) => operands[1].shape.with(DType::F32),
+        NodeKind::Plain(PlainOp::TokenLoss) => scalar,
         NodeKind::Made(Made::Embedding) => {
             let width = operands[1].shape.sizes[1];
             first.resized([first.sizes.clone(), vec![width]].concat()).with(operands[1].shape.dtype)
@@ -107,32 +108,32 @@ fn number(node: &Node, operands: &[&Fact]) -> Option<Number> {
     let value = match &node.kind {
         NodeKind::Full(number, _) => return Some(*number),
         NodeKind::Spread(_) | NodeKind::Reshape(_) | NodeKind::Slice(..) | NodeKind::Cast(_) => constant(0)?,
-        NodeKind::Plain("mul") => match (constant(0), constant(1)) {
+        NodeKind::Plain(PlainOp::Mul) => match (constant(0), constant(1)) {
             (Some(a), Some(b)) => a * b,
             (_, Some(0.0)) if operands[0].is_finite => 0.0,
             (Some(0.0), _) if operands[1].is_finite => 0.0,
             _ => return None,
         },
-        NodeKind::Plain(name) => elementwise(name, constant(0)?, constant(1))?,
+        NodeKind::Plain(op) => elementwise(*op, constant(0)?, constant(1))?,
         _ => return None,
     };
     Some(Number::new(value))
 }
 
 /// An elementwise function of numbers.
-fn elementwise(name: &str, a: f64, b: Option<f64>) -> Option<f64> {
-    Some(match (name, b) {
-        ("add", Some(b)) => a + b,
-        ("sub", Some(b)) => a - b,
-        ("div", Some(b)) => a / b,
-        ("max", Some(b)) => a.max(b),
-        ("neg", None) => -a,
-        ("exp", None) => a.exp(),
-        ("log", None) => a.ln(),
-        ("sqrt", None) => a.sqrt(),
-        ("rsqrt", None) => 1.0 / a.sqrt(),
-        ("recip", None) => 1.0 / a,
-        ("square", None) => a * a,
+fn elementwise(op: PlainOp, a: f64, b: Option<f64>) -> Option<f64> {
+    Some(match (op, b) {
+        (PlainOp::Add, Some(b)) => a + b,
+        (PlainOp::Sub, Some(b)) => a - b,
+        (PlainOp::Div, Some(b)) => a / b,
+        (PlainOp::Max, Some(b)) => a.max(b),
+        (PlainOp::Neg, None) => -a,
+        (PlainOp::Exp, None) => a.exp(),
+        (PlainOp::Log, None) => a.ln(),
+        (PlainOp::Sqrt, None) => a.sqrt(),
+        (PlainOp::Rsqrt, None) => 1.0 / a.sqrt(),
+        (PlainOp::Recip, None) => 1.0 / a,
+        (PlainOp::Square, None) => a * a,
         _ => return None,
     })
 }

@@ -3,6 +3,7 @@
 use super::encode::Encoded;
 use super::facts::Graph;
 use super::language::{Made, Node, NodeKind, Number, Spread};
+use super::plain::PlainOp;
 use egg::Id;
 use ir::graph::Stmt;
 use ir::ops::{Equation, OpClass};
@@ -10,7 +11,8 @@ use ir::types::DType;
 use std::collections::HashMap;
 
 /// The ops without attributes that recognisers make.
-const RECOGNISED: [&str; 6] = ["sigmoid", "silu", "gelu", "gelu_erf", "relu_squared", "softmax"];
+const RECOGNISED: [PlainOp; 6] =
+    [PlainOp::Sigmoid, PlainOp::Silu, PlainOp::Gelu, PlainOp::GeluErf, PlainOp::ReluSquared, PlainOp::Softmax];
 
 /// Costs of statements: one that multiplies matrices costs as much as several that pass over memory, and a view least. A
 /// concatenation costs the products that one on its result saves: planners shard the parts, each by its own dims.
@@ -41,7 +43,7 @@ impl Form {
     pub(crate) fn is_recognised(&self) -> bool {
         match self.kind {
             NodeKind::Made(_) => true,
-            NodeKind::Plain(name) => RECOGNISED.contains(&name),
+            NodeKind::Plain(op) => RECOGNISED.contains(&op),
             _ => false,
         }
     }
@@ -224,7 +226,9 @@ fn of_node(graph: &Graph, class: Id, node: &Node, joins: &dyn Fn(Id) -> bool) ->
             let is_wide = matches!(shape.dtype, DType::F32 | DType::BF16);
             if is_wide && shape.rank() > 0 && number.get().is_finite() { vec![plain] } else { Vec::new() }
         }
-        NodeKind::Plain("add" | "mul" | "max" | "min" | "sub" | "div") => binary(graph, &plain, joins),
+        NodeKind::Plain(PlainOp::Add | PlainOp::Mul | PlainOp::Max | PlainOp::Min | PlainOp::Sub | PlainOp::Div) => {
+            binary(graph, &plain, joins)
+        }
         NodeKind::Spread(spread) if spread.places.len() == 1 && is_count(graph, plain.operands[0]) => {
             vec![Form { operands: Vec::new(), ..plain }]
         }
@@ -239,10 +243,10 @@ fn is_count(graph: &Graph, class: Id) -> bool {
 
 /// The forms of an elementwise op of two operands: with a constant, with equations that repeat operands, and without.
 fn binary(graph: &Graph, plain: &Form, joins: &dyn Fn(Id) -> bool) -> Vec<Form> {
-    let NodeKind::Plain(name) = plain.kind else { return Vec::new() };
+    let NodeKind::Plain(op) = plain.kind else { return Vec::new() };
     let number = |place: usize| graph[plain.operands[place]].data.number;
     if let Some((place, number)) = [1, 0].into_iter().find_map(|place| Some((place, number(place)?))) {
-        let commutes = !["sub", "div"].contains(&name);
+        let commutes = ![PlainOp::Sub, PlainOp::Div].contains(&op);
         let with_number = Form { number: Some(number), operands: vec![plain.operands[1 - place]], ..plain.clone() };
         return if commutes { vec![with_number] } else { Vec::new() };
     }

@@ -4,6 +4,7 @@ use super::evaluate::{Precision, Tensor, rounded};
 use super::facts::{Facts, Graph};
 use super::language::{Node, NodeKind, Shape, Spread};
 use super::look::Look;
+use super::plain::PlainOp;
 use super::rule::{Rounding, Rule};
 use egg::Id;
 use ir::entity::EntityRef;
@@ -61,8 +62,8 @@ impl Draft {
     }
 
     /// An op without attributes.
-    pub(crate) fn plain(&mut self, name: &'static str, operands: &[Id]) -> Id {
-        self.node(NodeKind::Plain(name), operands)
+    pub(crate) fn plain(&mut self, op: PlainOp, operands: &[Id]) -> Id {
+        self.node(NodeKind::Plain(op), operands)
     }
 
     /// A constant tensor of the shape of another.

@@ -4,6 +4,7 @@
 //! - Constants are tensors of one number, so `scale` is a product and `shift` a sum.
 //! - A value that the language does not describe is a leaf.
 
+use super::plain::PlainOp;
 use egg::{Id, Language};
 use ir::ids::Value;
 use ir::types::DType;
@@ -188,8 +189,8 @@ pub(crate) enum NodeKind {
     Leaf(Value, Shape),
     /// A tensor whose elements all are one number.
     Full(Number, Shape),
-    /// An op without attributes, by its name. Elementwise operands have the same dims.
-    Plain(&'static str),
+    /// An op without attributes. Elementwise operands have the same dims.
+    Plain(PlainOp),
     /// A conversion to a float type.
     Cast(DType),
     /// A repetition and permutation of dims.
@@ -236,7 +237,7 @@ impl Node {
     /// The name of its op, if it is one that recognisers make.
     pub(crate) fn name(&self) -> &'static str {
         match &self.kind {
-            NodeKind::Plain(name) => name,
+            NodeKind::Plain(op) => op.name(),
             NodeKind::Made(Made::RmsNorm(_)) => "rms_norm",
             NodeKind::Made(Made::LayerNorm(_)) => "layer_norm",
             NodeKind::Made(Made::CrossEntropy) => "cross_entropy",

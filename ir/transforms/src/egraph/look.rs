@@ -4,6 +4,7 @@
 
 use super::facts::{Fact, Graph};
 use super::language::{Node, NodeKind, Shape, Spread};
+use super::plain::PlainOp;
 use egg::Id;
 use ir::types::DType;
 
@@ -123,38 +124,38 @@ impl<'a> Look<'a> {
     }
 
     /// The operands of nodes of an op without attributes, behind conversions.
-    pub(crate) fn plain(&self, id: Id, name: &str) -> Vec<&'a [Id]> {
-        let nodes = |id| self.nodes(id).filter(|node| matches!(node.kind, NodeKind::Plain(other) if other == name));
+    pub(crate) fn plain(&self, id: Id, op: PlainOp) -> Vec<&'a [Id]> {
+        let nodes = |id| self.nodes(id).filter(|node| node.kind == NodeKind::Plain(op));
         self.through_casts(id).into_iter().flat_map(nodes).map(|node| node.operands.as_slice()).collect()
     }
 
     /// The operands of an op of one operand.
-    pub(crate) fn unary(&self, id: Id, name: &str) -> Vec<Id> {
-        self.plain(id, name).into_iter().filter_map(|operands| operands.first().copied()).collect()
+    pub(crate) fn unary(&self, id: Id, op: PlainOp) -> Vec<Id> {
+        self.plain(id, op).into_iter().filter_map(|operands| operands.first().copied()).collect()
     }
 
     /// The operands of an op of two operands.
-    pub(crate) fn binary(&self, id: Id, name: &str) -> Vec<(Id, Id)> {
-        self.plain(id, name).into_iter().filter_map(|operands| Some((*operands.first()?, *operands.get(1)?))).collect()
+    pub(crate) fn binary(&self, id: Id, op: PlainOp) -> Vec<(Id, Id)> {
+        self.plain(id, op).into_iter().filter_map(|operands| Some((*operands.first()?, *operands.get(1)?))).collect()
     }
 
     /// The operands of an op of two operands, in both orders.
-    pub(crate) fn either(&self, id: Id, name: &str) -> Vec<(Id, Id)> {
-        self.binary(id, name).into_iter().flat_map(|(a, b)| [(a, b), (b, a)]).collect()
+    pub(crate) fn either(&self, id: Id, op: PlainOp) -> Vec<(Id, Id)> {
+        self.binary(id, op).into_iter().flat_map(|(a, b)| [(a, b), (b, a)]).collect()
     }
 
     /// The ways to write a class as a difference.
     pub(crate) fn difference(&self, id: Id) -> Vec<(Id, Id)> {
-        let mut all = self.binary(id, "sub");
-        for (a, b) in self.either(id, "add") {
-            all.extend(self.unary(b, "neg").into_iter().map(|b| (a, b)));
+        let mut all = self.binary(id, PlainOp::Sub);
+        for (a, b) in self.either(id, PlainOp::Add) {
+            all.extend(self.unary(b, PlainOp::Neg).into_iter().map(|b| (a, b)));
         }
         all
     }
 
     /// The operands that are a constant behind an op, and the constant.
-    pub(crate) fn with_number(&self, id: Id, name: &str) -> Vec<(Id, f64)> {
-        self.either(id, name).into_iter().filter_map(|(a, b)| Some((a, self.number(b)?))).collect()
+    pub(crate) fn with_number(&self, id: Id, op: PlainOp) -> Vec<(Id, f64)> {
+        self.either(id, op).into_iter().filter_map(|(a, b)| Some((a, self.number(b)?))).collect()
     }
 
     /// The classes that the class is a spread of, and how.
@@ -200,7 +201,7 @@ impl<'a> Look<'a> {
 
     /// The operands of a mean over the last dim.
     pub(crate) fn means(&self, id: Id) -> Vec<Id> {
-        let scaled = self.with_number(id, "mul").into_iter();
+        let scaled = self.with_number(id, PlainOp::Mul).into_iter();
         let means = |(sum, by): (Id, f64)| {
             let sums = self.reduced_last(sum, false).into_iter();
             sums.filter(|&x| self.shape(x).sizes.last().is_some_and(|&n| is_near(by * n as f64, 1.0)))
@@ -227,7 +228,7 @@ impl<'a> Look<'a> {
                 continue;
             }
             if left.len() + factors.len() + 1 < FACTORS {
-                for (a, b) in self.binary(next, "mul") {
+                for (a, b) in self.binary(next, PlainOp::Mul) {
                     open.push(([left.as_slice(), &[a, b]].concat(), factors.clone(), scale));
                 }
             }

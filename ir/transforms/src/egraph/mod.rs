@@ -14,6 +14,7 @@ pub(crate) mod forms;
 pub(crate) mod generated;
 pub(crate) mod language;
 pub(crate) mod look;
+pub(crate) mod plain;
 pub(crate) mod rule;
 pub(crate) mod rules;
 pub(crate) mod saturate;

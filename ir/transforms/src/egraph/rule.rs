@@ -3,6 +3,7 @@
 use super::facts::Graph;
 use super::language::{Made, Node, NodeKind, Number, Shape, Spread};
 use super::look::Look;
+use super::plain::PlainOp;
 use egg::Id;
 
 /// The effect of a rule on the bits of a result.
@@ -52,8 +53,8 @@ pub(crate) enum Term {
 
 impl Term {
     /// A node of an op without attributes.
-    pub(crate) fn plain<const N: usize>(name: &'static str, operands: [Term; N]) -> Term {
-        Term::Node(NodeKind::Plain(name), operands.to_vec())
+    pub(crate) fn plain<const N: usize>(op: PlainOp, operands: [Term; N]) -> Term {
+        Term::Node(NodeKind::Plain(op), operands.to_vec())
     }
 
     /// A constant tensor.

@@ -14,6 +14,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use crate::egraph::plain::PlainOp;
 pub use crate::egraph::rule::Rounding;
 use crate::egraph::{self, Terms};
 use crate::renumber::renumber;
@@ -98,24 +99,23 @@ fn is_candidate(block: &Block) -> bool {
 
 /// True for ops one of which each spelling of a recognised op has, and for moves, which other frameworks put around ops.
 fn is_primitive(stmt: &Stmt) -> bool {
-    const NAMES: [&str; 17] = [
-        "recip",
-        "exp",
-        "sigmoid",
-        "tanh",
-        "erf",
-        "sqrt",
-        "rsqrt",
-        "square",
-        "cos",
-        "at_least",
-        "max",
-        "equal",
-        "token_loss",
-        "softmax",
-        "sum_exp",
-        "permute",
-        "take",
+    const OPS: [PlainOp; 14] = [
+        PlainOp::Recip,
+        PlainOp::Exp,
+        PlainOp::Sigmoid,
+        PlainOp::Tanh,
+        PlainOp::Erf,
+        PlainOp::Sqrt,
+        PlainOp::Rsqrt,
+        PlainOp::Square,
+        PlainOp::Cos,
+        PlainOp::Max,
+        PlainOp::Equal,
+        PlainOp::TokenLoss,
+        PlainOp::Softmax,
+        PlainOp::SumExp,
     ];
-    NAMES.contains(&stmt.op.name())
+    const WITH_ATTRIBUTES: [&str; 3] = ["at_least", "permute", "take"];
+    let name = stmt.op.name();
+    WITH_ATTRIBUTES.contains(&name) || OPS.iter().any(|op| op.name() == name)
 }

@@ -12,6 +12,7 @@ use crate::egraph::facts::Graph;
 use crate::egraph::generated::{Draft, LeftSide, check};
 use crate::egraph::language::{Made, Node, NodeKind, Number};
 use crate::egraph::look::Look;
+use crate::egraph::plain::PlainOp;
 use crate::egraph::saturate::{ROUNDS, saturate};
 use egg::Id;
 use ir::graph::{Block, SectionKind};
@@ -286,7 +287,7 @@ fn moved_rows(draft: &mut Draft) -> egg::Id {
 
 fn softmax(draft: &mut Draft) -> egg::Id {
     let x = moved_rows(draft);
-    draft.node(NodeKind::Plain("softmax"), &[x])
+    draft.node(NodeKind::Plain(PlainOp::Softmax), &[x])
 }
 
 fn norm(draft: &mut Draft) -> egg::Id {

@@ -2,6 +2,7 @@
 
 use crate::egraph::language::{Node, NodeKind};
 use crate::egraph::look::Look;
+use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 
@@ -22,13 +23,13 @@ pub(crate) const RULES: [Rule; 13] = [
 ];
 
 /// The nodes of an op without attributes in a class itself.
-fn nodes<'a>(look: &Look<'a>, class: Id, name: &'static str) -> impl Iterator<Item = &'a Node> + use<'a> {
-    look.nodes(class).filter(move |node| matches!(node.kind, NodeKind::Plain(other) if other == name))
+fn nodes<'a>(look: &Look<'a>, class: Id, op: PlainOp) -> impl Iterator<Item = &'a Node> + use<'a> {
+    look.nodes(class).filter(move |node| node.kind == NodeKind::Plain(op))
 }
 
 /// The operands of binary nodes of a class, in both orders, the second of which is a constant.
-pub(crate) fn with_number<'a>(look: &Look<'a>, class: Id, name: &'static str) -> Vec<(Id, f64)> {
-    let orders = nodes(look, class, name).flat_map(|node| {
+pub(crate) fn with_number<'a>(look: &Look<'a>, class: Id, op: PlainOp) -> Vec<(Id, f64)> {
+    let orders = nodes(look, class, op).flat_map(|node| {
         let (a, b) = (node.operands[0], node.operands[1]);
         [(a, b), (b, a)]
     });
@@ -37,7 +38,7 @@ pub(crate) fn with_number<'a>(look: &Look<'a>, class: Id, name: &'static str) ->
 
 /// `a + b = b + a` and `a b = b a`, where the graph has both.
 fn commuted(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let commutes = |node: &&Node| matches!(node.kind, NodeKind::Plain("add" | "mul"));
+    let commutes = |node: &&Node| matches!(node.kind, NodeKind::Plain(PlainOp::Add | PlainOp::Mul));
     let other = |node: &Node| {
         let operands = node.operands.iter().rev().copied().collect();
         look.class_of(Node { kind: node.kind.clone(), operands })
@@ -49,25 +50,28 @@ fn commuted(look: &Look<'_>, class: Id) -> Vec<Equal> {
 /// `a / b = a recip(b)`
 fn quotient(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let product = |node: &Node| {
-        let recip = Term::plain("recip", [Term::Class(node.operands[1])]);
-        Equal { class, term: Term::plain("mul", [Term::Class(node.operands[0]), recip]) }
+        let recip = Term::plain(PlainOp::Recip, [Term::Class(node.operands[1])]);
+        Equal { class, term: Term::plain(PlainOp::Mul, [Term::Class(node.operands[0]), recip]) }
     };
-    nodes(look, class, "div").map(product).collect()
+    nodes(look, class, PlainOp::Div).map(product).collect()
 }
 
 /// `recip(sqrt(x)) = rsqrt(x)`
 fn root(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let roots = nodes(look, class, "recip").flat_map(|node| nodes(look, node.operands[0], "sqrt"));
-    roots.map(|node| Equal { class, term: Term::plain("rsqrt", [Term::Class(node.operands[0])]) }).collect()
+    let roots = nodes(look, class, PlainOp::Recip).flat_map(|node| nodes(look, node.operands[0], PlainOp::Sqrt));
+    roots.map(|node| Equal { class, term: Term::plain(PlainOp::Rsqrt, [Term::Class(node.operands[0])]) }).collect()
 }
 
 /// `exp(log(x) / 2) = sqrt(x)` and `exp(-log(x) / 2) = rsqrt(x)`
 fn power_of_half(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
-    for (log, power) in nodes(look, class, "exp").flat_map(|node| with_number(look, node.operands[0], "mul")) {
-        for name in [("sqrt", 0.5), ("rsqrt", -0.5)].into_iter().filter(|(_, of)| *of == power).map(|(name, _)| name) {
-            let x = nodes(look, log, "log").map(|node| node.operands[0]);
-            found.extend(x.map(|x| Equal { class, term: Term::plain(name, [Term::Class(x)]) }));
+    for (log, power) in
+        nodes(look, class, PlainOp::Exp).flat_map(|node| with_number(look, node.operands[0], PlainOp::Mul))
+    {
+        let powers = [(PlainOp::Sqrt, 0.5), (PlainOp::Rsqrt, -0.5)].into_iter();
+        for (op, _) in powers.filter(|(_, of)| *of == power) {
+            let x = nodes(look, log, PlainOp::Log).map(|node| node.operands[0]);
+            found.extend(x.map(|x| Equal { class, term: Term::plain(op, [Term::Class(x)]) }));
         }
     }
     found
@@ -75,25 +79,25 @@ fn power_of_half(look: &Look<'_>, class: Id) -> Vec<Equal> {
 
 /// `x x = square(x)`
 fn square(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let squares = nodes(look, class, "mul").filter(|node| look.is_same(node.operands[0], node.operands[1]));
-    squares.map(|node| Equal { class, term: Term::plain("square", [Term::Class(node.operands[0])]) }).collect()
+    let squares = nodes(look, class, PlainOp::Mul).filter(|node| look.is_same(node.operands[0], node.operands[1]));
+    squares.map(|node| Equal { class, term: Term::plain(PlainOp::Square, [Term::Class(node.operands[0])]) }).collect()
 }
 
 /// `x 1 = x`
 fn neutral(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let ones = with_number(look, class, "mul").into_iter().filter(|(_, number)| *number == 1.0);
+    let ones = with_number(look, class, PlainOp::Mul).into_iter().filter(|(_, number)| *number == 1.0);
     ones.map(|(x, _)| Equal { class, term: Term::Class(x) }).collect()
 }
 
 /// `x (-1) = -x`
 fn negative(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let negatives = with_number(look, class, "mul").into_iter().filter(|(_, number)| *number == -1.0);
-    negatives.map(|(x, _)| Equal { class, term: Term::plain("neg", [Term::Class(x)]) }).collect()
+    let negatives = with_number(look, class, PlainOp::Mul).into_iter().filter(|(_, number)| *number == -1.0);
+    negatives.map(|(x, _)| Equal { class, term: Term::plain(PlainOp::Neg, [Term::Class(x)]) }).collect()
 }
 
 /// `-(-x) = x`
 fn twice_negative(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let inner = nodes(look, class, "neg").flat_map(|node| nodes(look, node.operands[0], "neg"));
+    let inner = nodes(look, class, PlainOp::Neg).flat_map(|node| nodes(look, node.operands[0], PlainOp::Neg));
     inner.map(|node| Equal { class, term: Term::Class(node.operands[0]) }).collect()
 }
 
@@ -102,18 +106,18 @@ fn shift(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let shifted = |node: &Node| {
         let number = look.number(node.operands[1])?;
         let constant = Term::full(-number, look.shape(class));
-        Some(Equal { class, term: Term::plain("add", [Term::Class(node.operands[0]), constant]) })
+        Some(Equal { class, term: Term::plain(PlainOp::Add, [Term::Class(node.operands[0]), constant]) })
     };
-    nodes(look, class, "sub").filter_map(shifted).collect()
+    nodes(look, class, PlainOp::Sub).filter_map(shifted).collect()
 }
 
 /// An op of a constant on the same op of another.
-fn joined(look: &Look<'_>, class: Id, name: &'static str, join: fn(f64, f64) -> f64) -> Vec<Equal> {
+fn joined(look: &Look<'_>, class: Id, op: PlainOp, join: fn(f64, f64) -> f64) -> Vec<Equal> {
     let mut found = Vec::new();
-    for (inner, outer) in with_number(look, class, name) {
-        for (x, number) in with_number(look, inner, name) {
+    for (inner, outer) in with_number(look, class, op) {
+        for (x, number) in with_number(look, inner, op) {
             let constant = Term::full(join(number, outer), look.shape(class));
-            found.push(Equal { class, term: Term::plain(name, [Term::Class(x), constant]) });
+            found.push(Equal { class, term: Term::plain(op, [Term::Class(x), constant]) });
         }
     }
     found
@@ -121,12 +125,12 @@ fn joined(look: &Look<'_>, class: Id, name: &'static str, join: fn(f64, f64) -> 
 
 /// `(x c) d = x (c d)`
 fn scaled_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    joined(look, class, "mul", |a, b| a * b)
+    joined(look, class, PlainOp::Mul, |a, b| a * b)
 }
 
 /// `(x + c) + d = x + (c + d)`
 fn shifted_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    joined(look, class, "add", |a, b| a + b)
+    joined(look, class, PlainOp::Add, |a, b| a + b)
 }
 
 /// `select(m, x, x) = x`
@@ -140,10 +144,10 @@ fn selected(look: &Look<'_>, class: Id) -> Vec<Equal> {
 fn scaled_sum(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let sums = look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Reduce { is_max: false, .. }));
     let scaled = |node: &Node| {
-        let products = with_number(look, node.operands[0], "mul").into_iter();
+        let products = with_number(look, node.operands[0], PlainOp::Mul).into_iter();
         let equal = |(x, number): (Id, f64)| {
             let sum = Term::Node(node.kind.clone(), vec![Term::Class(x)]);
-            Equal { class, term: Term::plain("mul", [sum, Term::full(number, look.shape(class))]) }
+            Equal { class, term: Term::plain(PlainOp::Mul, [sum, Term::full(number, look.shape(class))]) }
         };
         products.map(equal).collect::<Vec<_>>()
     };

@@ -4,6 +4,7 @@ use super::algebra::with_number;
 use super::moves::{reshaped, reshapes, spreads};
 use crate::egraph::language::{Contraction, Node, NodeKind, Spread, UNITS, merged, units};
 use crate::egraph::look::Look;
+use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use std::collections::BTreeMap;
@@ -204,7 +205,7 @@ fn sums_nothing(look: &Look<'_>, class: Id) -> Vec<Equal> {
             Some(reshaped(look, operands[side], &kept).spread(spread))
         };
         if let (Some(a), Some(b)) = (repeated(0), repeated(1)) {
-            found.push(Equal { class, term: Term::plain("mul", [a, b]) });
+            found.push(Equal { class, term: Term::plain(PlainOp::Mul, [a, b]) });
         }
     }
     found
@@ -224,7 +225,7 @@ fn summed_product(look: &Look<'_>, class: Id) -> Vec<Equal> {
         let NodeKind::Reduce { is_max: false, over } = &node.kind else { continue };
         let rank = look.shape(node.operands[0]).rank();
         let kept: Vec<usize> = (0..rank).filter(|dim| !over.contains(dim)).collect();
-        let is_product = |node: &&Node| matches!(node.kind, NodeKind::Plain("mul"));
+        let is_product = |node: &&Node| matches!(node.kind, NodeKind::Plain(PlainOp::Mul));
         for product in look.nodes(node.operands[0]).filter(is_product) {
             for (a, x) in sources(look, product.operands[0]) {
                 for (b, y) in sources(look, product.operands[1]) {
@@ -249,7 +250,7 @@ fn product_summed(look: &Look<'_>, class: Id) -> Vec<Equal> {
         let kept = own.iter().filter(|index| results.contains(index));
         if contraction.indices(1) == own && kept.eq(&results) {
             let over = (0..own.len()).filter(|&dim| !results.contains(&own[dim])).collect();
-            let product = Term::plain("mul", operands.map(Term::Class));
+            let product = Term::plain(PlainOp::Mul, operands.map(Term::Class));
             let term = Term::Node(NodeKind::Reduce { is_max: false, over }, vec![product]);
             found.push(Equal { class, term });
         }
@@ -262,9 +263,9 @@ fn scaled_operand(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
     for (contraction, operands) in einsums(look, class) {
         for side in [0, 1] {
-            for (x, number) in with_number(look, operands[side], "mul") {
+            for (x, number) in with_number(look, operands[side], PlainOp::Mul) {
                 let product = with_operand(contraction, operands, side, &contraction.indices(side), Term::Class(x));
-                let term = Term::plain("mul", [product, Term::full(number, look.shape(class))]);
+                let term = Term::plain(PlainOp::Mul, [product, Term::full(number, look.shape(class))]);
                 found.push(Equal { class, term });
             }
         }
@@ -275,13 +276,13 @@ fn scaled_operand(look: &Look<'_>, class: Id) -> Vec<Equal> {
 /// `einsum(a, w) + einsum(b, w) = einsum(a + b, w)`
 fn common_factor(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
-    for node in look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Plain("add"))) {
+    for node in look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Plain(PlainOp::Add))) {
         for (contraction, first) in einsums(look, node.operands[0]) {
             for (other, second) in einsums(look, node.operands[1]) {
                 for side in [0, 1] {
                     let is_same = other == contraction && look.is_same(first[1 - side], second[1 - side]);
                     if is_same && !look.is_same(first[side], second[side]) {
-                        let sum = Term::plain("add", [Term::Class(first[side]), Term::Class(second[side])]);
+                        let sum = Term::plain(PlainOp::Add, [Term::Class(first[side]), Term::Class(second[side])]);
                         let term = with_operand(contraction, first, side, &contraction.indices(side), sum);
                         found.push(Equal { class, term });
                     }

@@ -2,6 +2,7 @@
 
 use crate::egraph::language::{Node, NodeKind, Spread, UNITS, merged, units};
 use crate::egraph::look::Look;
+use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use ir::types::DType;
@@ -159,7 +160,7 @@ fn reshape_twice(look: &Look<'_>, class: Id) -> Vec<Equal> {
 pub(super) fn is_elementwise(node: &Node) -> bool {
     match node.kind {
         NodeKind::Cast(_) => true,
-        NodeKind::Plain(name) => !["softmax", "sum_exp", "pick", "token_loss"].contains(&name),
+        NodeKind::Plain(op) => ![PlainOp::Softmax, PlainOp::SumExp, PlainOp::Pick, PlainOp::TokenLoss].contains(&op),
         _ => false,
     }
 }
@@ -215,11 +216,11 @@ fn reshape_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
 fn scale_later(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
     for (spread, scaled) in spreads(look, class).filter(|(spread, _)| spread.places.len() == spread.sizes.len()) {
-        for node in look.nodes(scaled).filter(|node| matches!(node.kind, NodeKind::Plain("mul"))) {
+        for node in look.nodes(scaled).filter(|node| matches!(node.kind, NodeKind::Plain(PlainOp::Mul))) {
             for [x, by] in [[0, 1], [1, 0]].map(|order| order.map(|place| node.operands[place])) {
                 if let (None, Some(number)) = (look.number(x), look.number(by)) {
                     let product = [Term::Class(x).spread(spread.clone()), Term::full(number, look.shape(class))];
-                    found.push(Equal { class, term: Term::plain("mul", product) });
+                    found.push(Equal { class, term: Term::plain(PlainOp::Mul, product) });
                 }
             }
         }

@@ -3,6 +3,7 @@
 use super::moves::{reshapes, spreads};
 use crate::egraph::language::{NodeKind, Spread, merged};
 use crate::egraph::look::Look;
+use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 
@@ -76,7 +77,7 @@ fn sum_of_broadcast(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let sums = moved(look, class).into_iter().filter(|moved| !moved.is_max && moved.times > 1 && moved.stays);
     let scaled = |moved: Moved| {
         let times = Term::full(moved.times as f64, look.shape(class));
-        Equal { class, term: Term::plain("mul", [moved.term, times]) }
+        Equal { class, term: Term::plain(PlainOp::Mul, [moved.term, times]) }
     };
     sums.map(scaled).collect()
 }

@@ -2,6 +2,7 @@
 
 use crate::egraph::generated::{Draft, LeftSide, check};
 use crate::egraph::language::{Contraction, NodeKind, Spread};
+use crate::egraph::plain::PlainOp;
 use egg::Id;
 use ir::types::DType;
 
@@ -9,36 +10,36 @@ const CASES: [LeftSide; 47] = [
     ("commute", |d| {
         let sizes = d.sizes(3);
         let [a, b] = [0; 2].map(|_| d.leaf(&sizes));
-        let name = if d.below(2) == 0 { "add" } else { "mul" };
-        d.plain(name, &[a, b]);
-        d.plain(name, &[b, a])
+        let op = if d.below(2) == 0 { PlainOp::Add } else { PlainOp::Mul };
+        d.plain(op, &[a, b]);
+        d.plain(op, &[b, a])
     }),
-    ("div-is-mul-recip", |d| binary(d, "div")),
-    ("recip-sqrt", |d| chain(d, &["exp", "sqrt", "recip"])),
+    ("div-is-mul-recip", |d| binary(d, PlainOp::Div)),
+    ("recip-sqrt", |d| chain(d, &[PlainOp::Exp, PlainOp::Sqrt, PlainOp::Recip])),
     ("exp-of-half-log", |d| {
-        let x = chain(d, &["exp", "log"]);
+        let x = chain(d, &[PlainOp::Exp, PlainOp::Log]);
         let half = d.below(2) as f64 - 0.5;
         let half = d.full(half, x);
-        let power = d.plain("mul", &[x, half]);
-        d.plain("exp", &[power])
+        let power = d.plain(PlainOp::Mul, &[x, half]);
+        d.plain(PlainOp::Exp, &[power])
     }),
     ("mul-self-is-square", |d| {
         let x = tensor(d, 3);
-        d.plain("mul", &[x, x])
+        d.plain(PlainOp::Mul, &[x, x])
     }),
-    ("mul-one", |d| with_number(d, "mul", 1.0)),
-    ("negative-scale", |d| with_number(d, "mul", -1.0)),
-    ("neg-neg", |d| chain(d, &["neg", "neg"])),
-    ("sub-constant", |d| with_number(d, "sub", 0.3)),
-    ("scale-scale", |d| twice(d, "mul")),
-    ("shift-shift", |d| twice(d, "add")),
+    ("mul-one", |d| with_number(d, PlainOp::Mul, 1.0)),
+    ("negative-scale", |d| with_number(d, PlainOp::Mul, -1.0)),
+    ("neg-neg", |d| chain(d, &[PlainOp::Neg, PlainOp::Neg])),
+    ("sub-constant", |d| with_number(d, PlainOp::Sub, 0.3)),
+    ("scale-scale", |d| twice(d, PlainOp::Mul)),
+    ("shift-shift", |d| twice(d, PlainOp::Add)),
     ("select-same", |d| {
         let x = tensor(d, 2);
         let mask = d.integers(&d.shape(x).sizes);
         d.node(NodeKind::Select(false), &[mask, x, x])
     }),
     ("scale-through-sum", |d| {
-        let x = with_number(d, "mul", 0.7);
+        let x = with_number(d, PlainOp::Mul, 0.7);
         reduce(d, false, x, &[1])
     }),
     ("cast-back", |d| cast(d, DType::BF16, &[DType::F32, DType::BF16])),
@@ -80,7 +81,7 @@ const CASES: [LeftSide; 47] = [
             let x = d.leaf(&sizes);
             d.node(NodeKind::Spread(spread.clone()), &[x])
         });
-        d.plain("sub", &operands)
+        d.plain(PlainOp::Sub, &operands)
     }),
     ("reshape-after-elementwise", |d| {
         let sizes = d.sizes(2);
@@ -88,10 +89,10 @@ const CASES: [LeftSide; 47] = [
             let x = d.leaf(&sizes);
             d.node(NodeKind::Reshape(vec![sizes[0] * sizes[1]]), &[x])
         });
-        d.plain("max", &operands)
+        d.plain(PlainOp::Max, &operands)
     }),
     ("scale-after-permute", |d| {
-        let x = with_number(d, "mul", 0.7);
+        let x = with_number(d, PlainOp::Mul, 0.7);
         permuted(d, x)
     }),
     ("permute-of-einsum", |d| {
@@ -128,7 +129,7 @@ const CASES: [LeftSide; 47] = [
         let sizes = d.sizes(3);
         let (x, y) = (d.leaf(&sizes), d.leaf(&[sizes[1]]));
         let y = d.node(NodeKind::Spread(Spread { places: vec![1], sizes: sizes.clone() }), &[y]);
-        let x = d.plain("mul", &[x, y]);
+        let x = d.plain(PlainOp::Mul, &[x, y]);
         reduce(d, false, x, &[1])
     }),
     ("einsum-of-units", |d| {
@@ -144,7 +145,7 @@ const CASES: [LeftSide; 47] = [
         einsum(d, [&[0, 1, 2], &[0, 1, 2]], &[0, 2], [x, y])
     }),
     ("einsum-of-scale", |d| {
-        let x = with_number(d, "mul", 0.7);
+        let x = with_number(d, PlainOp::Mul, 0.7);
         let y = tensor(d, 2);
         outer_sum(d, x, y)
     }),
@@ -152,7 +153,7 @@ const CASES: [LeftSide; 47] = [
         let sizes = d.sizes(3);
         let (x, y, w) = (d.leaf(&sizes[..2]), d.leaf(&sizes[..2]), d.leaf(&sizes[1..]));
         let parts = [x, y].map(|x| einsum(d, [&[0, 1], &[1, 2]], &[0, 2], [x, w]));
-        d.plain("add", &parts)
+        d.plain(PlainOp::Add, &parts)
     }),
     ("max-of-spread", |d| {
         let x = tensor(d, 2);
@@ -197,8 +198,8 @@ const CASES: [LeftSide; 47] = [
     ("slice-of-elementwise", |d| {
         let sizes = d.sizes(2);
         let operands = [d.leaf(&sizes), d.leaf(&sizes)];
-        let x = d.plain("sub", &operands);
-        let x = if d.below(2) == 0 { d.plain("neg", &[x]) } else { x };
+        let x = d.plain(PlainOp::Sub, &operands);
+        let x = if d.below(2) == 0 { d.plain(PlainOp::Neg, &[x]) } else { x };
         slice(d, x, 0, 1, 1)
     }),
     ("slice-of-spread", |d| {
@@ -226,27 +227,27 @@ fn tensor(d: &mut Draft, rank: usize) -> Id {
     d.leaf(&sizes)
 }
 
-fn binary(d: &mut Draft, name: &'static str) -> Id {
+fn binary(d: &mut Draft, op: PlainOp) -> Id {
     let sizes = d.sizes(3);
     let operands = [d.leaf(&sizes), d.leaf(&sizes)];
-    d.plain(name, &operands)
+    d.plain(op, &operands)
 }
 
-fn chain(d: &mut Draft, names: &[&'static str]) -> Id {
+fn chain(d: &mut Draft, ops: &[PlainOp]) -> Id {
     let x = tensor(d, 2);
-    names.iter().fold(x, |x, name| d.plain(name, &[x]))
+    ops.iter().fold(x, |x, &op| d.plain(op, &[x]))
 }
 
-fn with_number(d: &mut Draft, name: &'static str, number: f64) -> Id {
+fn with_number(d: &mut Draft, op: PlainOp, number: f64) -> Id {
     let x = tensor(d, 2);
     let number = d.full(number, x);
-    d.plain(name, &[x, number])
+    d.plain(op, &[x, number])
 }
 
-fn twice(d: &mut Draft, name: &'static str) -> Id {
-    let x = with_number(d, name, 0.7);
+fn twice(d: &mut Draft, op: PlainOp) -> Id {
+    let x = with_number(d, op, 0.7);
     let number = d.full(1.9, x);
-    d.plain(name, &[number, x])
+    d.plain(op, &[number, x])
 }
 
 fn cast(d: &mut Draft, from: DType, to: &[DType]) -> Id {

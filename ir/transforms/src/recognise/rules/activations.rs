@@ -2,6 +2,7 @@
 
 use super::polynomial::{polynomial, variables};
 use crate::egraph::look::Look;
+use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
@@ -15,17 +16,17 @@ pub(super) const RULES: [Rule; 5] = [
 ];
 
 /// An op of one operand equals the class, if the operand has its element type.
-fn equal(look: &Look<'_>, class: Id, name: &'static str, x: Id) -> Option<Equal> {
+fn equal(look: &Look<'_>, class: Id, op: PlainOp, x: Id) -> Option<Equal> {
     let x = look.in_dtype(x, look.shape(class).dtype)?;
-    Some(Equal { class, term: Term::plain(name, [Term::Class(x)]) })
+    Some(Equal { class, term: Term::plain(op, [Term::Class(x)]) })
 }
 
 /// `recip(1 + exp(-x))`, or `1 / 2 + tanh(x / 2) / 2`
 fn sigmoid(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let shifted = look.unary(class, "recip").into_iter().flat_map(|sum| look.with_number(sum, "add"));
-    let exp = shifted.filter(|(_, number)| *number == 1.0).flat_map(|(exp, _)| look.unary(exp, "exp"));
-    let x = exp.flat_map(|negative| look.unary(negative, "neg")).chain(halved(look, class));
-    x.filter_map(|x| equal(look, class, "sigmoid", x)).collect()
+    let shifted = look.unary(class, PlainOp::Recip).into_iter().flat_map(|sum| look.with_number(sum, PlainOp::Add));
+    let exp = shifted.filter(|(_, number)| *number == 1.0).flat_map(|(exp, _)| look.unary(exp, PlainOp::Exp));
+    let x = exp.flat_map(|negative| look.unary(negative, PlainOp::Neg)).chain(halved(look, class));
+    x.filter_map(|x| equal(look, class, PlainOp::Sigmoid, x)).collect()
 }
 
 /// The classes `x` of which the class is `1 / 2 + tanh(x / 2) / 2`.
@@ -35,33 +36,36 @@ fn halved(look: &Look<'_>, class: Id) -> Vec<Id> {
     }
     let is_half =
         |tanh: &Id| polynomial(look, class, *tanh, None).is_some_and(|sum| sum.is(&[([0, 0], 0.5), ([1, 0], 0.5)]));
-    let tanh = variables(look, class).into_iter().filter(|&tanh| !look.unary(tanh, "tanh").is_empty()).filter(is_half);
-    let halves = tanh.flat_map(|tanh| look.unary(tanh, "tanh")).flat_map(|half| look.with_number(half, "mul"));
+    let tanh =
+        variables(look, class).into_iter().filter(|&tanh| !look.unary(tanh, PlainOp::Tanh).is_empty()).filter(is_half);
+    let halves =
+        tanh.flat_map(|tanh| look.unary(tanh, PlainOp::Tanh)).flat_map(|half| look.with_number(half, PlainOp::Mul));
     halves.filter(|(_, by)| *by == 0.5).map(|(x, _)| x).collect()
 }
 
 fn is_sum_or_product(look: &Look<'_>, class: Id) -> bool {
-    !look.plain(class, "mul").is_empty() || !look.plain(class, "add").is_empty()
+    !look.plain(class, PlainOp::Mul).is_empty() || !look.plain(class, PlainOp::Add).is_empty()
 }
 
 /// `x sigmoid(x)`
 fn silu(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let products = look.either(class, "mul").into_iter();
-    let same = products.filter(|&(x, gate)| look.unary(gate, "sigmoid").into_iter().any(|y| look.is_same_source(x, y)));
-    same.filter_map(|(x, _)| equal(look, class, "silu", x)).collect()
+    let products = look.either(class, PlainOp::Mul).into_iter();
+    let same =
+        products.filter(|&(x, gate)| look.unary(gate, PlainOp::Sigmoid).into_iter().any(|y| look.is_same_source(x, y)));
+    same.filter_map(|(x, _)| equal(look, class, PlainOp::Silu, x)).collect()
 }
 
 /// The coefficients of a polynomial by the powers of its variables.
 type Terms<'a> = &'a [([u8; 2], f64)];
 
 /// The classes `x` of which the class is a polynomial in `x` and `f(u)`, where `u` is one in `x`.
-fn gated(look: &Look<'_>, class: Id, name: &str, whole: Terms<'_>, operand: Terms<'_>) -> Vec<Id> {
+fn gated(look: &Look<'_>, class: Id, op: PlainOp, whole: Terms<'_>, operand: Terms<'_>) -> Vec<Id> {
     if !is_sum_or_product(look, class) {
         return Vec::new();
     }
     let mut found = Vec::new();
     for gate in variables(look, class) {
-        for u in look.unary(gate, name) {
+        for u in look.unary(gate, op) {
             let is_x = |&x: &Id| {
                 let is = |class, gate, terms| polynomial(look, class, x, gate).is_some_and(|found| found.is(terms));
                 is(u, None, operand) && is(class, Some(gate), whole)
@@ -79,21 +83,21 @@ const HALVES: Terms<'_> = &[([1, 0], 0.5), ([1, 1], 0.5)];
 fn gelu(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let slope = FRAC_2_PI.sqrt();
     let operand = |times: f64| [([1, 0], times * slope), ([3, 0], times * slope * 0.044_715)];
-    let by_tanh = gated(look, class, "tanh", HALVES, &operand(1.0));
-    let by_sigmoid = gated(look, class, "sigmoid", &[([1, 1], 1.0)], &operand(2.0));
+    let by_tanh = gated(look, class, PlainOp::Tanh, HALVES, &operand(1.0));
+    let by_sigmoid = gated(look, class, PlainOp::Sigmoid, &[([1, 1], 1.0)], &operand(2.0));
     let x = by_tanh.into_iter().chain(by_sigmoid);
-    x.filter_map(|x| equal(look, class, "gelu", x)).collect()
+    x.filter_map(|x| equal(look, class, PlainOp::Gelu, x)).collect()
 }
 
 /// `x / 2 (1 + erf(x / sqrt(2)))`
 fn gelu_erf(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let x = gated(look, class, "erf", HALVES, &[([1, 0], FRAC_1_SQRT_2)]).into_iter();
-    x.filter_map(|x| equal(look, class, "gelu_erf", x)).collect()
+    let x = gated(look, class, PlainOp::Erf, HALVES, &[([1, 0], FRAC_1_SQRT_2)]).into_iter();
+    x.filter_map(|x| equal(look, class, PlainOp::GeluErf, x)).collect()
 }
 
 /// `square(max(x, 0))`
 fn relu_squared(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let relu = look.unary(class, "square").into_iter().flat_map(|relu| look.with_number(relu, "max"));
+    let relu = look.unary(class, PlainOp::Square).into_iter().flat_map(|relu| look.with_number(relu, PlainOp::Max));
     let x = relu.filter(|(_, number)| *number == 0.0).map(|(x, _)| x);
-    x.filter_map(|x| equal(look, class, "relu_squared", x)).collect()
+    x.filter_map(|x| equal(look, class, PlainOp::ReluSquared, x)).collect()
 }

@@ -3,6 +3,7 @@
 use super::mask::{Index, Limit, masked};
 use crate::egraph::language::{Contraction, Made, Node, NodeKind, Number, Shape, Spread};
 use crate::egraph::look::Look;
+use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 
@@ -46,7 +47,8 @@ fn weights_of<'a>(look: &Look<'a>, class: Id) -> Vec<(Id, Option<Dropout<'a>>)> 
         NodeKind::Dropout(p, path) => Some((node.operands[0], (*p, path.as_str()))),
         _ => None,
     });
-    let of = |(weights, dropout)| look.unary(weights, "softmax").into_iter().map(move |scores| (scores, dropout));
+    let of =
+        |(weights, dropout)| look.unary(weights, PlainOp::Softmax).into_iter().map(move |scores| (scores, dropout));
     let whole = [(class, None)].into_iter();
     whole.chain(dropped.into_iter().map(|(x, dropout)| (x, Some(dropout)))).flat_map(of).collect()
 }
@@ -238,7 +240,9 @@ impl Heads {
             match [positions.as_ref(), segments.as_ref()].map(|given| given.map(placed)) {
                 [Some(positions), Some(segments)] => [positions, segments],
                 // All are equal to themselves.
-                [Some(positions), None] => [positions.clone(), Term::plain("equal", [positions.clone(), positions])],
+                [Some(positions), None] => {
+                    [positions.clone(), Term::plain(PlainOp::Equal, [positions.clone(), positions])]
+                }
                 [None, Some(segments)] => [segments.clone(), segments],
                 [None, None] => [count(1, sizes), count(0, sizes)],
             }

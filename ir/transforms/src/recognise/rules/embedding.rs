@@ -2,6 +2,7 @@
 
 use crate::egraph::language::{Contraction, Made, Node, NodeKind, Spread};
 use crate::egraph::look::Look;
+use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use ir::types::DType;
@@ -20,7 +21,7 @@ pub(super) fn one_hot(look: &Look<'_>, class: Id) -> Vec<Id> {
     });
     let masks = selected.into_iter().filter(|all| all.get(2).is_none_or(|&other| look.is_number(other, 0.0)));
     let masks = masks.map(|operands| operands[0]).chain([class]);
-    let compared = masks.flat_map(|mask| look.either(mask, "equal"));
+    let compared = masks.flat_map(|mask| look.either(mask, PlainOp::Equal));
     let counted = compared.filter(|&(_, index)| look.columns(index).iter().any(is_count));
     let ids = counted.flat_map(|(ids, _)| look.rows(ids));
     ids.filter_map(|ids| look.in_dtype(ids, DType::I32)).collect()

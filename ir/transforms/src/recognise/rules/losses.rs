@@ -4,6 +4,7 @@ use super::embedding::one_hot;
 use super::norms::below_max;
 use crate::egraph::language::{Made, NodeKind};
 use crate::egraph::look::Look;
+use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use ir::types::DType;
@@ -28,10 +29,10 @@ fn equal(look: &Look<'_>, class: Id, op: &Term, place: usize) -> Option<Equal> {
 /// `token_loss(lse, pick(logits, labels), labels)`
 fn of_tokens(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
-    for operands in look.plain(class, "token_loss") {
+    for operands in look.plain(class, PlainOp::TokenLoss) {
         let &[lse, picked, labels] = operands else { continue };
         let logits = log_sums(look, lse);
-        for (from, other) in look.binary(picked, "pick") {
+        for (from, other) in look.binary(picked, PlainOp::Pick) {
             if look.is_same(labels, other) && logits.iter().any(|&x| look.is_same_source(x, from)) {
                 let op = op(look, from, labels);
                 found.extend(op.iter().flat_map(|op| [equal(look, class, op, 0), equal(look, lse, op, 1)]).flatten());
@@ -44,11 +45,11 @@ fn of_tokens(look: &Look<'_>, class: Id) -> Vec<Equal> {
 /// The rows of whose exponentials the class is the log of the sum, with the maximum subtracted before.
 fn log_sums(look: &Look<'_>, class: Id) -> Vec<Id> {
     let mut found = Vec::new();
-    for (log, max) in look.either(class, "add") {
+    for (log, max) in look.either(class, PlainOp::Add) {
         let rows = look.reduced_last(max, true);
-        let sums: Vec<Id> = look.unary(log, "log");
+        let sums: Vec<Id> = look.unary(log, PlainOp::Log);
         let mut below: Vec<Id> = sums.iter().flat_map(|&sum| sums_of_exp(look, sum)).collect();
-        let primitive = sums.iter().flat_map(|&sum| look.binary(sum, "sum_exp"));
+        let primitive = sums.iter().flat_map(|&sum| look.binary(sum, PlainOp::SumExp));
         below.extend(primitive.filter(|&(_, other)| look.is_same_source(max, other)).map(|(x, _)| x));
         found.extend(rows.into_iter().filter(|&x| below.iter().any(|&y| look.is_same_source(x, y))));
     }
@@ -57,7 +58,7 @@ fn log_sums(look: &Look<'_>, class: Id) -> Vec<Id> {
 
 /// The rows whose sum of exponentials, with the maximum subtracted, the class is.
 fn sums_of_exp(look: &Look<'_>, class: Id) -> Vec<Id> {
-    let exps = look.reduced_last(class, false).into_iter().flat_map(|exp| look.unary(exp, "exp"));
+    let exps = look.reduced_last(class, false).into_iter().flat_map(|exp| look.unary(exp, PlainOp::Exp));
     exps.flat_map(|shifted| below_max(look, shifted)).collect()
 }
 
@@ -75,7 +76,7 @@ fn of_log_softmax(look: &Look<'_>, class: Id) -> Vec<Equal> {
                 |x: &Id| look.shape(*x).sizes.split_last().is_some_and(|(_, rows)| *rows == look.shape(labels).sizes);
             for op in logits.filter(is_of_rows).filter_map(|logits| op(look, logits, labels)) {
                 let loss = op.out(0, shape.clone());
-                let scaled = |loss| Term::plain("mul", [loss, Term::full(-factor, shape)]);
+                let scaled = |loss| Term::plain(PlainOp::Mul, [loss, Term::full(-factor, shape)]);
                 found.push(Equal { class, term: if factor == -1.0 { loss } else { scaled(loss) } });
             }
         }
@@ -89,8 +90,8 @@ fn summands(look: &Look<'_>, class: Id) -> Vec<(Id, f64)> {
     let mut next = 0;
     while let Some(&(id, factor)) = all.get(next) {
         next += 1;
-        let negatives = look.unary(id, "neg").into_iter().map(|x| (x, -factor));
-        let scaled = look.with_number(id, "mul").into_iter().map(|(x, by)| (x, factor * by));
+        let negatives = look.unary(id, PlainOp::Neg).into_iter().map(|x| (x, -factor));
+        let scaled = look.with_number(id, PlainOp::Mul).into_iter().map(|(x, by)| (x, factor * by));
         let sums = look.reduced(id, false).into_iter().map(|(_, x)| (x, factor));
         for summand in negatives.chain(scaled).chain(sums) {
             if !all.iter().any(|(id, _)| look.is_same(*id, summand.0)) {
@@ -103,8 +104,8 @@ fn summands(look: &Look<'_>, class: Id) -> Vec<(Id, f64)> {
 
 /// The tensors of which the class has the entries at labels, and 0 elsewhere or where a label is ignored.
 fn picked(look: &Look<'_>, class: Id) -> Vec<(Id, Id)> {
-    let mut found = look.binary(class, "pick");
-    for (mask, log) in look.either(class, "mul") {
+    let mut found = look.binary(class, PlainOp::Pick);
+    for (mask, log) in look.either(class, PlainOp::Mul) {
         found.extend(one_hot(look, mask).into_iter().map(|labels| (log, labels)));
     }
     let selections =
@@ -124,7 +125,8 @@ fn log_softmax(look: &Look<'_>, class: Id) -> Vec<Id> {
         for row in look.rows(log) {
             found.extend(log_sums(look, row).into_iter().filter(|&y| look.is_same_source(x, y)));
             let rows = below_max(look, x).into_iter();
-            let sums: Vec<Id> = look.unary(row, "log").into_iter().flat_map(|sum| sums_of_exp(look, sum)).collect();
+            let sums: Vec<Id> =
+                look.unary(row, PlainOp::Log).into_iter().flat_map(|sum| sums_of_exp(look, sum)).collect();
             found.extend(rows.filter(|&x| sums.iter().any(|&y| look.is_same_source(x, y))));
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::egraph::language::{NodeKind, Spread};
 use crate::egraph::look::Look;
+use crate::egraph::plain::PlainOp;
 use egg::Id;
 use ir::types::DType;
 
@@ -52,7 +53,7 @@ fn limited(look: &Look<'_>, class: Id) -> Vec<(Id, Vec<Limit>)> {
             found.extend(limits(look, mask, &whole, is_shown).into_iter().map(|limit| (shown, vec![limit])));
         }
     }
-    for (scores, bias) in look.either(class, "add") {
+    for (scores, bias) in look.either(class, PlainOp::Add) {
         found.extend(biases(look, bias).into_iter().map(|limits| (scores, limits)));
     }
     found
@@ -92,7 +93,7 @@ fn biases(look: &Look<'_>, class: Id) -> Vec<Vec<Limit>> {
                 found.extend(limits(look, mask, &spread, !is_first).into_iter().map(|limit| vec![limit]));
             }
         }
-        let hiding = look.with_number(bias, "mul").into_iter().filter(|(_, number)| *number <= HIDDEN);
+        let hiding = look.with_number(bias, PlainOp::Mul).into_iter().filter(|(_, number)| *number <= HIDDEN);
         found.extend(hiding.flat_map(|(mask, _)| limits(look, mask, &spread, false)).map(|limit| vec![limit]));
         found.extend(showing(look, bias).into_iter().flat_map(|mask| all_limits(look, mask, &spread)));
     }
@@ -102,20 +103,21 @@ fn biases(look: &Look<'_>, class: Id) -> Vec<Vec<Limit>> {
 /// The masks `m` of which the class is `(1 - m) c` or `(m - 1) (-c)`, with a large negative number `c`.
 fn showing(look: &Look<'_>, class: Id) -> Vec<Id> {
     let mut found = Vec::new();
-    for (mask, number) in look.with_number(class, "mul") {
+    for (mask, number) in look.with_number(class, PlainOp::Mul) {
         if number <= HIDDEN {
             let visible = look.difference(mask).into_iter().filter(|(one, _)| look.is_number(*one, 1.0));
             found.extend(visible.map(|(_, mask)| mask));
         }
         if -number <= HIDDEN {
             found.extend(
-                look.with_number(mask, "add").into_iter().filter(|(_, one)| *one == -1.0).map(|(mask, _)| mask),
+                look.with_number(mask, PlainOp::Add).into_iter().filter(|(_, one)| *one == -1.0).map(|(mask, _)| mask),
             );
         }
     }
-    for (scaled, number) in look.with_number(class, "add").into_iter().filter(|(_, number)| *number <= HIDDEN) {
-        found
-            .extend(look.with_number(scaled, "mul").into_iter().filter(|(_, by)| *by == -number).map(|(mask, _)| mask));
+    for (scaled, number) in look.with_number(class, PlainOp::Add).into_iter().filter(|(_, number)| *number <= HIDDEN) {
+        found.extend(
+            look.with_number(scaled, PlainOp::Mul).into_iter().filter(|(_, by)| *by == -number).map(|(mask, _)| mask),
+        );
     }
     found
 }
@@ -124,7 +126,7 @@ fn showing(look: &Look<'_>, class: Id) -> Vec<Id> {
 fn all_limits(look: &Look<'_>, mask: Id, outer: &Spread) -> Vec<Vec<Limit>> {
     let mut found: Vec<Vec<Limit>> = limits(look, mask, outer, true).into_iter().map(|limit| vec![limit]).collect();
     for (spread, product) in unspread(look, mask, outer) {
-        for (a, b) in look.binary(product, "mul") {
+        for (a, b) in look.binary(product, PlainOp::Mul) {
             for first in limits(look, a, &spread, true) {
                 found.extend(limits(look, b, &spread, true).into_iter().map(|second| vec![first.clone(), second]));
             }
@@ -143,16 +145,16 @@ fn unspread(look: &Look<'_>, class: Id, outer: &Spread) -> Vec<(Spread, Id)> {
 fn limits(look: &Look<'_>, mask: Id, outer: &Spread, is_visible: bool) -> Vec<Limit> {
     let mut found = Vec::new();
     for (spread, mask) in unspread(look, mask, outer) {
-        let pairs = |name: &str| {
-            let pairs = look.binary(mask, name).into_iter();
+        let pairs = |op: PlainOp| {
+            let pairs = look.binary(mask, op).into_iter();
             let indices = pairs.map(|(a, b)| (index(look, a, &spread), index(look, b, &spread)));
             indices.filter_map(|(a, b)| Some((a?, b?))).collect::<Vec<_>>()
         };
         if is_visible {
-            found.extend(pairs("less_equal").into_iter().map(|(key, query)| Limit::Causal(key, query)));
-            found.extend(pairs("equal").into_iter().map(|(a, b)| Limit::Equal(a, b)));
+            found.extend(pairs(PlainOp::LessEqual).into_iter().map(|(key, query)| Limit::Causal(key, query)));
+            found.extend(pairs(PlainOp::Equal).into_iter().map(|(a, b)| Limit::Equal(a, b)));
         } else {
-            found.extend(pairs("less").into_iter().map(|(query, key)| Limit::Causal(key, query)));
+            found.extend(pairs(PlainOp::Less).into_iter().map(|(query, key)| Limit::Causal(key, query)));
         }
     }
     found

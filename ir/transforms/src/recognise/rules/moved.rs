@@ -2,6 +2,7 @@
 
 use crate::egraph::language::{Made, Node, NodeKind, Spread, merged};
 use crate::egraph::look::Look;
+use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use crate::egraph::rules::moves::{reshapes, spreads};
 use egg::Id;
@@ -49,9 +50,9 @@ fn moves(look: &Look<'_>, class: Id, leading: usize) -> Vec<(Move, Id)> {
 
 /// `softmax(move(x)) = move(softmax(x))`
 fn softmax(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let nodes = look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Plain("softmax")));
+    let nodes = look.nodes(class).filter(|node| matches!(node.kind, NodeKind::Plain(PlainOp::Softmax)));
     let moved = nodes.flat_map(|node| moves(look, node.operands[0], 0));
-    moved.map(|(by, x)| Equal { class, term: by.of(Term::plain("softmax", [Term::Class(x)])) }).collect()
+    moved.map(|(by, x)| Equal { class, term: by.of(Term::plain(PlainOp::Softmax, [Term::Class(x)])) }).collect()
 }
 
 /// `norm(move(x)) = move(norm(x))`

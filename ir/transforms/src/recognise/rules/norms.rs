@@ -2,6 +2,7 @@
 
 use crate::egraph::language::{Made, NodeKind, Number, Shape};
 use crate::egraph::look::Look;
+use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use ir::types::DType;
@@ -74,9 +75,9 @@ fn orders(factors: &[Id]) -> Vec<[Id; 3]> {
 
 /// The classes `x`, and `eps`, of which the class is `rsqrt(mean(x^2) + eps)`.
 fn deviations(look: &Look<'_>, class: Id) -> Vec<(Id, f64)> {
-    let shifted = look.unary(class, "rsqrt").into_iter().flat_map(|sum| look.with_number(sum, "add"));
+    let shifted = look.unary(class, PlainOp::Rsqrt).into_iter().flat_map(|sum| look.with_number(sum, PlainOp::Add));
     let squares = shifted.flat_map(|(mean, eps)| look.means(mean).into_iter().map(move |square| (square, eps)));
-    squares.flat_map(|(square, eps)| look.unary(square, "square").into_iter().map(move |x| (x, eps))).collect()
+    squares.flat_map(|(square, eps)| look.unary(square, PlainOp::Square).into_iter().map(move |x| (x, eps))).collect()
 }
 
 /// The f32 class of statistics of rows equals a result of the op.
@@ -102,7 +103,7 @@ fn rms_norm(look: &Look<'_>, class: Id) -> Vec<Equal> {
 fn layer_norm(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let shape = look.shape(class);
     let mut shifted = vec![(class, Gain::Number(0.0))];
-    for (scaled, shift) in look.either(class, "add") {
+    for (scaled, shift) in look.either(class, PlainOp::Add) {
         shifted.extend(look.columns(shift).into_iter().map(|beta| (scaled, Gain::Column(beta))));
     }
     let mut found = Vec::new();
@@ -143,15 +144,15 @@ pub(super) fn below_max(look: &Look<'_>, class: Id) -> Vec<Id> {
 fn softmax(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let shape = look.shape(class);
     let mut found = Vec::new();
-    for (exp, share) in look.either(class, "mul") {
-        let sums = look.rows(share).into_iter().flat_map(|row| look.unary(row, "recip"));
+    for (exp, share) in look.either(class, PlainOp::Mul) {
+        let sums = look.rows(share).into_iter().flat_map(|row| look.unary(row, PlainOp::Recip));
         let mut sums = sums.flat_map(|sum| look.reduced_last(sum, false));
         if !sums.any(|other| look.is_same_source(exp, other)) {
             continue;
         }
-        let x = look.unary(exp, "exp").into_iter().flat_map(|shifted| below_max(look, shifted));
+        let x = look.unary(exp, PlainOp::Exp).into_iter().flat_map(|shifted| below_max(look, shifted));
         let x = x.filter_map(|x| look.in_dtype(x, shape.dtype));
-        found.extend(x.map(|x| Equal { class, term: Term::plain("softmax", [Term::Class(x)]) }));
+        found.extend(x.map(|x| Equal { class, term: Term::plain(PlainOp::Softmax, [Term::Class(x)]) }));
     }
     found
 }

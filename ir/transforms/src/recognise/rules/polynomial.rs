@@ -1,6 +1,7 @@
 //! Polynomials in a class and in a function of it: all spellings of `a x + b x^3` or `x / 2 + x t / 2` have the same coefficients.
 
 use crate::egraph::look::{Look, is_near};
+use crate::egraph::plain::PlainOp;
 use egg::Id;
 use std::collections::BTreeMap;
 
@@ -70,20 +71,20 @@ fn in_variables(look: &Look<'_>, class: Id, (x, t): (Id, Option<Id>), depth: usi
         return None;
     }
     let part = |id| in_variables(look, id, (x, t), depth - 1);
-    let sums = [("add", 1.0), ("sub", -1.0)].into_iter();
-    let sums = sums.flat_map(|(name, sign)| look.binary(class, name).into_iter().map(move |(a, b)| (a, b, sign)));
+    let sums = [(PlainOp::Add, 1.0), (PlainOp::Sub, -1.0)].into_iter();
+    let sums = sums.flat_map(|(op, sign)| look.binary(class, op).into_iter().map(move |(a, b)| (a, b, sign)));
     if let Some(sum) = sums.into_iter().find_map(|(a, b, sign)| Some(part(a)?.plus(&part(b)?, sign))) {
         return Some(sum);
     }
-    if let Some(product) = look.binary(class, "mul").into_iter().find_map(|(a, b)| part(a)?.times(&part(b)?)) {
+    if let Some(product) = look.binary(class, PlainOp::Mul).into_iter().find_map(|(a, b)| part(a)?.times(&part(b)?)) {
         return Some(product);
     }
     let square = |a| part(a).and_then(|a| a.times(&a));
-    if let Some(square) = look.unary(class, "square").into_iter().find_map(square) {
+    if let Some(square) = look.unary(class, PlainOp::Square).into_iter().find_map(square) {
         return Some(square);
     }
     let negative = |a| Some(Polynomial(BTreeMap::new()).plus(&part(a)?, -1.0));
-    look.unary(class, "neg").into_iter().find_map(negative)
+    look.unary(class, PlainOp::Neg).into_iter().find_map(negative)
 }
 
 /// The classes that the class may be a polynomial in, nearest first: operands of its sums and products that are not constant.
@@ -93,8 +94,8 @@ pub(super) fn variables(look: &Look<'_>, class: Id) -> Vec<Id> {
     for _ in 0..DEPTH {
         let mut below = Vec::new();
         for id in level {
-            let names = ["add", "sub", "mul", "square", "neg"];
-            let operands = names.iter().flat_map(|name| look.plain(id, name)).flatten();
+            let ops = [PlainOp::Add, PlainOp::Sub, PlainOp::Mul, PlainOp::Square, PlainOp::Neg];
+            let operands = ops.into_iter().flat_map(|op| look.plain(id, op)).flatten();
             for &operand in operands.filter(|&&operand| look.number(operand).is_none()) {
                 let operand = look.source(operand);
                 if !all.contains(&operand) {

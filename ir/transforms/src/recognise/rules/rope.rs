@@ -2,6 +2,7 @@
 
 use crate::egraph::language::{Made, Node, NodeKind, Number, Spread};
 use crate::egraph::look::{Look, is_near};
+use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
 use egg::Id;
 use ir::types::DType;
@@ -22,14 +23,14 @@ struct Angles {
 /// `x cos + rotate_half(x) sin`
 fn rotated_whole(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
-    for (first, second) in look.either(class, "add") {
-        for (x, cos) in look.either(first, "mul") {
-            let cosines = angles(look, cos, "cos", true);
-            for (turned, sin) in look.either(second, "mul") {
+    for (first, second) in look.either(class, PlainOp::Add) {
+        for (x, cos) in look.either(first, PlainOp::Mul) {
+            let cosines = angles(look, cos, PlainOp::Cos, true);
+            for (turned, sin) in look.either(second, PlainOp::Mul) {
                 if cosines.is_empty() || !half_turns(look, turned).iter().any(|&y| look.is_same_source(x, y)) {
                     continue;
                 }
-                let sines = angles(look, sin, "sin", true);
+                let sines = angles(look, sin, PlainOp::Sin, true);
                 let common = cosines.iter().filter(|angle| sines.contains(angle));
                 found.extend(common.filter_map(|angle| equal(look, class, x, angle)));
             }
@@ -43,7 +44,7 @@ fn rotated_halves(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
     for [first, second] in halves(look, class) {
         for (a, b) in look.difference(first) {
-            for (c, d) in look.either(second, "add") {
+            for (c, d) in look.either(second, PlainOp::Add) {
                 for (x, angle) in turned(look, a, b) {
                     let same = turned(look, c, d)
                         .into_iter()
@@ -60,13 +61,13 @@ fn rotated_halves(look: &Look<'_>, class: Id) -> Vec<Equal> {
 /// `a cos` and `b sin` of the same angles.
 fn turned(look: &Look<'_>, a: Id, b: Id) -> Vec<([Id; 2], Angles)> {
     let mut found = Vec::new();
-    for (x, cos) in look.either(a, "mul") {
-        let cosines = angles(look, cos, "cos", false);
+    for (x, cos) in look.either(a, PlainOp::Mul) {
+        let cosines = angles(look, cos, PlainOp::Cos, false);
         if cosines.is_empty() {
             continue;
         }
-        for (y, sin) in look.either(b, "mul") {
-            let sines = angles(look, sin, "sin", false);
+        for (y, sin) in look.either(b, PlainOp::Mul) {
+            let sines = angles(look, sin, PlainOp::Sin, false);
             found.extend(cosines.iter().filter(|angle| sines.contains(angle)).map(|angle| ([x, y], angle.clone())));
         }
     }
@@ -105,12 +106,12 @@ fn whole(look: &Look<'_>, [first, second]: [Id; 2]) -> Option<Id> {
 /// The classes `x` of which the class is `concat(-x2, x1)`.
 fn half_turns(look: &Look<'_>, class: Id) -> Vec<Id> {
     let parts = halves(look, class).into_iter();
-    let negatives = parts.flat_map(|[a, b]| look.unary(a, "neg").into_iter().map(move |a| [b, a]));
+    let negatives = parts.flat_map(|[a, b]| look.unary(a, PlainOp::Neg).into_iter().map(move |a| [b, a]));
     negatives.filter_map(|halves| whole(look, halves)).collect()
 }
 
 /// The angles whose cosine or sine the class is. In the whole tensor both halves of the last dim have the same angles.
-fn angles(look: &Look<'_>, class: Id, name: &str, is_whole: bool) -> Vec<Angles> {
+fn angles(look: &Look<'_>, class: Id, op: PlainOp, is_whole: bool) -> Vec<Angles> {
     let sizes = look.shape(class).sizes.clone();
     let identity = Spread { places: (0..sizes.len()).collect(), sizes };
     let mut spreads = vec![(identity, class)];
@@ -120,10 +121,10 @@ fn angles(look: &Look<'_>, class: Id, name: &str, is_whole: bool) -> Vec<Angles>
     for (spread, function) in spreads.into_iter().filter(|(spread, _)| spread.places.last() == Some(&last)) {
         let twice = |id| halves(look, id).into_iter().filter(|[a, b]| look.is_same(*a, *b)).map(|[a, _]| a);
         let angle: Vec<Id> = if is_whole {
-            let inside = look.unary(function, name).into_iter().flat_map(twice);
-            inside.chain(twice(function).flat_map(|half| look.unary(half, name))).collect()
+            let inside = look.unary(function, op).into_iter().flat_map(twice);
+            inside.chain(twice(function).flat_map(|half| look.unary(half, op))).collect()
         } else {
-            look.unary(function, name)
+            look.unary(function, op)
         };
         found.extend(angle.into_iter().flat_map(|angle| of_positions(look, angle, &spread)));
     }
@@ -133,7 +134,7 @@ fn angles(look: &Look<'_>, class: Id, name: &str, is_whole: bool) -> Vec<Angles>
 /// Angles that are positions times powers of a base, as `f32[.., d / 2]` whose dims have places in the rotated tensor.
 fn of_positions(look: &Look<'_>, angle: Id, outer: &Spread) -> Vec<Angles> {
     let mut found = Vec::new();
-    for (along, across) in look.either(angle, "mul") {
+    for (along, across) in look.either(angle, PlainOp::Mul) {
         for theta in look.columns(across).into_iter().filter_map(|column| base(look, column)) {
             for (spread, positions) in look.spreads(along) {
                 let Some(positions) = look.in_dtype(positions, DType::I32) else { continue };
@@ -152,13 +153,13 @@ fn base(look: &Look<'_>, class: Id) -> Option<f64> {
         look.in_dtype(x, DType::I32).is_some_and(|x| look.nodes(x).any(|node| matches!(node.kind, NodeKind::Iota(_))))
     };
     let slope = |exp: Id, sign: f64| {
-        let steps = look.unary(exp, "exp").into_iter().flat_map(|power| {
-            let negatives = look.unary(power, "neg").into_iter().flat_map(|x| look.with_number(x, "mul"));
-            look.with_number(power, "mul").into_iter().chain(negatives.map(|(x, by)| (x, -by)))
+        let steps = look.unary(exp, PlainOp::Exp).into_iter().flat_map(|power| {
+            let negatives = look.unary(power, PlainOp::Neg).into_iter().flat_map(|x| look.with_number(x, PlainOp::Mul));
+            look.with_number(power, PlainOp::Mul).into_iter().chain(negatives.map(|(x, by)| (x, -by)))
         });
         steps.into_iter().find(is_count).map(|(_, by)| sign * by)
     };
-    let inverse = || look.unary(class, "recip").into_iter().find_map(|exp| slope(exp, -1.0));
+    let inverse = || look.unary(class, PlainOp::Recip).into_iter().find_map(|exp| slope(exp, -1.0));
     let theta = (-slope(class, 1.0).or_else(inverse)? * n).exp();
     let whole = theta.round();
     (theta > 1.0 && theta.is_finite()).then_some(if is_near(theta, whole) { whole } else { theta })
