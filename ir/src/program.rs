@@ -76,7 +76,7 @@ use crate::expr::Expr;
 use crate::fused::Fused;
 use crate::graph::{SectionKind, Stmt, ValueData};
 use crate::ids::{BlockId, BodyId, ModelValue, ParamId, Reg, Token, Value};
-use crate::ops::{Collective, KernelOp};
+use crate::ops::Collective;
 use crate::types::Type;
 use cranelift_entity::PrimaryMap;
 use std::ops::Range;
@@ -421,13 +421,5 @@ impl Body {
     /// True for a state of `U` that is in host memory between updates, and in a bundle of the device while it runs.
     pub fn is_on_host(&self, value: Value) -> bool {
         self.kind == BodyKind::U && self.keeps.contains(&value)
-    }
-
-    /// The kernel of a compute statement.
-    pub fn kernel(stmt: &Stmt) -> Option<&KernelOp> {
-        match &stmt.op {
-            crate::ops::Op::Kernel(op) => Some(op),
-            _ => None,
-        }
     }
 }

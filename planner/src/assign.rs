@@ -223,9 +223,6 @@ impl Assignment {
 
 /// Returns whether decomposition can handle a sharded `!` factor of the op.
 pub(crate) fn is_expandable(op: &Op) -> bool {
-    match op {
-        Op::Kernel(op) => op.def().facts().expands_when_sharded,
-        Op::Made(_) => true,
-        Op::Collective(_) | Op::Reshard => false,
-    }
+    let facts = op.facts();
+    facts.composite || facts.expands_when_sharded
 }

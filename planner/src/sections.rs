@@ -91,7 +91,7 @@ impl Site<'_> {
                 close_reshard(block, &stmt, hints);
                 return Ok(vec![stmt]);
             }
-            Op::Kernel(_) | Op::Made(_) => self.naturals(block, &stmt, known, hints)?,
+            Op::Kernel(_) => self.naturals(block, &stmt, known, hints)?,
         };
         Ok(settle(block, stmt, naturals))
     }

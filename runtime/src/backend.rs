@@ -7,7 +7,6 @@ use ir::graph::ValueData;
 use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::ops::KernelOp;
-use ir::program::Body;
 use ir::types::{DType, Type};
 use std::time::Instant;
 
@@ -109,7 +108,7 @@ impl GroupSite<'_> {
         };
         let mut stmts = Vec::new();
         for (stmt, [operands, results]) in fused.stmts.iter().zip(&types) {
-            let op = Body::kernel(stmt).ok_or_else(|| format!("`{}` has no kernel", stmt.op.name()))?;
+            let op = stmt.op.kernel().ok_or_else(|| format!("`{}` has no kernel", stmt.op.name()))?;
             let GroupPlace { mesh, coordinates, forward, .. } = at;
             let site = KernelSite { mesh, coordinates, operands, results, forward };
             let [operands, results] =

@@ -245,7 +245,7 @@ fn spans(block: &Block, room: &mut Room) -> Result<SecondaryMap<Value, Option<Sp
 fn kernels(model: &Model, block: &Block, cpu: &mut Cpu) -> Result<Vec<Kernel>, String> {
     let coordinates = model.mesh.coordinates(0);
     let kernel = |stmt: &Stmt| {
-        let Op::Kernel(op) = &stmt.op else { return Err(format!("`{}` has no kernel", stmt.op.name())) };
+        let op = stmt.op.kernel().ok_or_else(|| format!("`{}` has no kernel", stmt.op.name()))?;
         let [operands, results] = [&stmt.operands, &stmt.results]
             .map(|side| side.iter().map(|&value| block.ty(value)).collect::<Vec<&Type>>());
         let site = KernelSite {

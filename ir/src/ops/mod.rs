@@ -1,7 +1,7 @@
 //! The ops: one file each (or each family), stated once. `ops!` is the one list.
 //!
-//! `kernel` ops make [`KernelOp`], the only ops that level 4 has. `made` ops are composite: the pass `decompose` replaces them
-//! by graphs of other ops. A [`Collective`] moves data between ranks.
+//! They make [`KernelOp`]. The pass `decompose` replaces composite ones by graphs of others, so that each op of level 4 has a
+//! kernel. A [`Collective`] moves data between ranks.
 
 mod attention;
 mod attr;
@@ -82,70 +82,52 @@ pub use work::Work;
 use crate::types::Type;
 
 macro_rules! ops {
-    (kernel: $($kernel:ident),* $(,)?; made: $($made:ident),* $(,)?;) => {
-        /// An op that has a kernel; level 4 has no other ops.
+    ($($op:ident),* $(,)?) => {
+        /// An op that computes. It has a kernel, unless it is composite.
         #[derive(Clone, PartialEq, Debug)]
-        pub enum KernelOp { $(#[doc = concat!("See [`", stringify!($kernel), "`].")] $kernel($kernel)),* }
-
-        /// A composite op; the pass `decompose` replaces it by a graph of other ops.
-        #[derive(Clone, PartialEq, Debug)]
-        pub enum CompositeOp { $(#[doc = concat!("See [`", stringify!($made), "`].")] $made($made)),* }
+        pub enum KernelOp { $(#[doc = concat!("See [`", stringify!($op), "`].")] $op($op)),* }
 
         impl KernelOp {
             /// The definition of the op.
             pub fn def(&self) -> &dyn OpDef {
-                match self { $(KernelOp::$kernel(op) => op),* }
+                match self { $(KernelOp::$op(op) => op),* }
             }
         }
 
-        impl CompositeOp {
-            /// The definition of the op.
-            pub fn def(&self) -> &dyn OpDef {
-                match self { $(CompositeOp::$made(op) => op),* }
-            }
-        }
-
-        $(impl From<$kernel> for Op {
-            fn from(op: $kernel) -> Op { Op::Kernel(KernelOp::$kernel(op)) }
-        })*
-        $(impl From<$made> for Op {
-            fn from(op: $made) -> Op { Op::Made(CompositeOp::$made(op)) }
+        $(impl From<$op> for Op {
+            fn from(op: $op) -> Op { Op::Kernel(KernelOp::$op(op)) }
         })*
 
         /// The names of all ops that are not collectives, in the order of the list.
         pub fn names() -> Vec<&'static str> {
-            let lists: &[&[&'static str]] = &[$($kernel::NAMES,)* $($made::NAMES,)*];
+            let lists: &[&[&'static str]] = &[$($op::NAMES),*];
             lists.concat()
         }
 
         fn parse_listed(name: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Option<Result<Op, String>> {
-            $(if $kernel::NAMES.contains(&name) { return Some($kernel::parse(name, attrs, shapes).map(Op::from)); })*
-            $(if $made::NAMES.contains(&name) { return Some($made::parse(name, attrs, shapes).map(Op::from)); })*
+            $(if $op::NAMES.contains(&name) { return Some($op::parse(name, attrs, shapes).map(Op::from)); })*
             None
         }
     };
 }
 
 ops! {
-    kernel:
-        Einsum, Unary, Binary, Reduce, Broadcast,
-        Permute, Reshape, Slice, Concat, Pad, Reverse, Windows, Fold,
-        Take, ScatterAdd, DynamicSlice, DynamicPad, Compare, Select, Iota,
-        RmsNorm, RmsNormDx, RmsNormDgamma, LayerNorm, LayerNormDx, LayerNormDgamma,
-        Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout,
-        Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
-        TopK, TopKGrad, Dispatch, Combine, CombineDw,
-        AbsMax, ScaleFor, Quantise, Exponents, Ages, DelayedScale, SumSquares, AdamW, Sgd;
-    made: ClipFactor;
+    Einsum, Unary, Binary, Reduce, Broadcast,
+    Permute, Reshape, Slice, Concat, Pad, Reverse, Windows, Fold,
+    Take, ScatterAdd, DynamicSlice, DynamicPad, Compare, Select, Iota,
+    RmsNorm, RmsNormDx, RmsNormDgamma, LayerNorm, LayerNormDx, LayerNormDgamma,
+    Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout,
+    Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
+    TopK, TopKGrad, Dispatch, Combine, CombineDw,
+    AbsMax, ScaleFor, Quantise, Exponents, Ages, DelayedScale, SumSquares, AdamW, Sgd,
+    ClipFactor,
 }
 
 /// The operation of a statement.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Op {
-    /// An op with a kernel.
+    /// An op that computes.
     Kernel(KernelOp),
-    /// A composite op: a graph of other ops.
-    Made(CompositeOp),
     /// Moves or regroups data between ranks.
     Collective(Collective),
     /// From the operand's sharding to the stated one; the pass `collectives` replaces it by collectives.
@@ -171,8 +153,15 @@ impl Op {
     pub fn def(&self) -> Option<&dyn OpDef> {
         match self {
             Op::Kernel(op) => Some(op.def()),
-            Op::Made(op) => Some(op.def()),
             Op::Collective(_) | Op::Reshard => None,
+        }
+    }
+
+    /// The op, if it has a kernel: collectives, reshards and composite ops have none.
+    pub fn kernel(&self) -> Option<&KernelOp> {
+        match self {
+            Op::Kernel(op) if !op.def().facts().composite => Some(op),
+            Op::Kernel(_) | Op::Collective(_) | Op::Reshard => None,
         }
     }
 
@@ -192,7 +181,6 @@ impl Op {
             Op::Collective(collective) => collective.name(),
             Op::Reshard => "reshard",
             Op::Kernel(op) => op.def().name(),
-            Op::Made(op) => op.def().name(),
         }
     }
 
@@ -202,7 +190,6 @@ impl Op {
             Op::Collective(collective) => collective.attrs(),
             Op::Reshard => Vec::new(),
             Op::Kernel(op) => op.def().attrs(),
-            Op::Made(op) => op.def().attrs(),
         }
     }
 

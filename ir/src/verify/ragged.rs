@@ -62,7 +62,6 @@ impl Known {
                 return Ok(are_zeros.then_some(numbers));
             }
             Op::Kernel(op) => op.def().facts(),
-            Op::Made(op) => op.def().facts(),
             Op::Reshard => return Ok(None),
         };
         if let Some(routed) = facts.routed.filter(|routed| routed.rows == RoutedRows::Filled) {

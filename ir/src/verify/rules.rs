@@ -113,7 +113,6 @@ impl<'a> Checker<'a> {
             Op::Collective(collective) => self.collective(collective, &operands, &results),
             Op::Reshard => Ok(()),
             Op::Kernel(op) => self.ruled(op.def(), operands, results),
-            Op::Made(op) => self.ruled(op.def(), operands, results),
         }
     }
 

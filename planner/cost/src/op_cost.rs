@@ -44,7 +44,7 @@ pub fn seconds_of_stmt(cluster: &Cluster, mesh: &Mesh, values: &PrimaryMap<Value
     match &stmt.op {
         Op::Collective(collective) => seconds_of_change(cluster, mesh, collective, &operands, &results),
         Op::Reshard => 0.0,
-        Op::Kernel(_) | Op::Made(_) => {
+        Op::Kernel(_) => {
             let local = |types: &[&Type]| types.iter().map(|ty| local_type(ty, mesh)).collect::<Vec<_>>();
             let (operands, results) = (local(&operands), local(&results));
             let moved = results.iter().map(Type::bytes).sum::<u64>() as f64;

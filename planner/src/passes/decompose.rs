@@ -2,12 +2,11 @@
 //! softmax, cross-entropy and norms over a sharded vocabulary or hidden dim.
 
 use crate::PlanError;
-use crate::assign::is_expandable;
 use crate::sections::{Hints, Known, Site, count_uses, instance_of};
 use cost::Cluster;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::ops::{Builder, Op};
+use ir::ops::Builder;
 use ir::options::PlanOptions;
 use ir::rule::{DimFactors, TensorFactors};
 use ir::types::Type;
@@ -40,10 +39,11 @@ pub(crate) fn expand_section(site: &Site<'_>, block: &mut Block, kind: SectionKi
 
 /// Returns whether the op is composite, or has an operand sharded on a `!` factor.
 fn must_expand(block: &Block, stmt: &Stmt) -> Result<bool, String> {
-    if !is_expandable(&stmt.op) {
-        return Ok(false);
+    let facts = stmt.op.facts();
+    if facts.composite || !facts.expands_when_sharded {
+        return Ok(facts.composite);
     }
-    let (Op::Kernel(_), Some(instance)) = (&stmt.op, instance_of(block, stmt)?) else { return Ok(true) };
+    let Some(instance) = instance_of(block, stmt)? else { return Ok(false) };
     let types = |values: &[Value]| values.iter().map(|&v| block.ty(v)).collect::<Vec<&Type>>();
     let (operands, results) = (types(&stmt.operands), types(&stmt.results));
     let cut = |tensor: &TensorFactors, ty: &Type| {

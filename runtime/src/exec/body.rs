@@ -125,7 +125,7 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
 
     fn compute<B: Backend<Kernel = K>>(&mut self, stmt: &Stmt, backend: &mut B) -> Result<(), String> {
         let name = stmt.op.name();
-        let op = Body::kernel(stmt).ok_or_else(|| format!("`{name}` has no kernel"))?;
+        let op = stmt.op.kernel().ok_or_else(|| format!("`{name}` has no kernel"))?;
         let (operands, results) = (self.types(&stmt.operands), self.types(&stmt.results));
         let forward = self.body.kind == BodyKind::F;
         let site = KernelSite {

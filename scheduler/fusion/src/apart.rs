@@ -5,7 +5,6 @@ use crate::unit::{Target, Unit};
 use cost::{is_memory_bound, local_type};
 use ir::graph::Stmt;
 use ir::ids::Value;
-use ir::ops::Op;
 use std::collections::{HashMap, HashSet};
 
 /// Two kernels that have a tensor in common.
@@ -59,7 +58,7 @@ pub fn neighbours(target: Target<'_>, given: HashSet<Value>, units: &[Unit]) -> 
 
 /// True if both are kernels, one of which at least is neither a product nor attention.
 fn are_kernels(units: [&Unit; 2]) -> bool {
-    let is_kernel = |unit: &&Unit| unit.stmts().iter().all(|stmt| matches!(stmt.op, Op::Kernel(_)));
+    let is_kernel = |unit: &&Unit| unit.stmts().iter().all(|stmt| stmt.op.kernel().is_some());
     units.iter().all(is_kernel) && units.iter().any(|unit| unit.stmts().iter().any(is_memory_bound))
 }
 

@@ -83,7 +83,7 @@ impl BodyState<'_> {
         stmt.operands.iter().for_each(|&value| self.busy(value, false, say));
         stmt.results.iter().for_each(|&value| self.busy(value, true, say));
         stmt.results.iter().for_each(|&value| self.define(value, stmt.accumulate, say));
-        if Body::kernel(stmt).is_none() {
+        if stmt.op.kernel().is_none() {
             say("signature", format!("`{}` has no kernel", stmt.op.name()));
         } else if let Some((what, text)) = partials::check(self.body, stmt) {
             say(what, text);

@@ -206,7 +206,8 @@ impl Encoded {
             | KernelOp::DelayedScale(_)
             | KernelOp::SumSquares(_)
             | KernelOp::AdamW(_)
-            | KernelOp::Sgd(_) => return None,
+            | KernelOp::Sgd(_)
+            | KernelOp::ClipFactor(_) => return None,
         };
         Some(self.add(kind, operands))
     }

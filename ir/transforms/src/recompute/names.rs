@@ -4,7 +4,6 @@ use super::{MODULES, is_layer};
 use ir::catalogue::Code;
 use ir::diag::{Coded, nearest};
 use ir::graph::{Block, Model, SectionKind};
-use ir::ops::Op;
 use ir::options::Recompute;
 use std::fmt;
 
@@ -26,7 +25,7 @@ pub fn is_module(name: &str) -> bool {
 pub fn of_value(block: &Block, name: &str) -> Option<usize> {
     let find = |name: &str| {
         block[SectionKind::F].stmts.iter().position(|stmt| {
-            matches!(stmt.op, Op::Kernel(_)) && stmt.results.iter().any(|&value| block.value_name(value) == name)
+            stmt.op.kernel().is_some() && stmt.results.iter().any(|&value| block.value_name(value) == name)
         })
     };
     let within = || {
@@ -60,7 +59,7 @@ pub fn check_names(model: &Model, recompute: &Recompute) -> Result<(), UnknownNa
 
 /// The first value of each statement that can be named.
 fn values(block: &Block) -> Vec<String> {
-    let kernels = block[SectionKind::F].stmts.iter().filter(|stmt| matches!(stmt.op, Op::Kernel(_)));
+    let kernels = block[SectionKind::F].stmts.iter().filter(|stmt| stmt.op.kernel().is_some());
     kernels.filter_map(|stmt| stmt.results.first()).map(|&value| block.value_name(value).to_string()).collect()
 }
 

@@ -14,7 +14,7 @@ use super::real::Real;
 use super::round::Within;
 use super::tensor::{Array, Tensor};
 use attention::{AttentionInputs, Dropped};
-use ir::ops::{AttentionSettings, Collective, CompositeOp, Einsum, KernelOp, Op, Scaling};
+use ir::ops::{AttentionSettings, Collective, Einsum, KernelOp, Op, Scaling};
 use ir::types::DType;
 
 /// Position of a statement in a run, on which random numbers depend, and its rounding.
@@ -48,7 +48,6 @@ pub fn evaluate<R: Real>(
             Some(results) => return Ok(results),
             None => kernel(op, Operands(operands), dims, context)?,
         },
-        Op::Made(CompositeOp::ClipFactor(op)) => vec![elementwise::clip_factor(op.max, operands[0].real()?)],
         Op::Collective(Collective::Shift { dim, by, .. }) => {
             return Ok(operands.iter().map(|&operand| dense::rolled(operand, *dim, *by as usize)).collect());
         }
@@ -212,5 +211,6 @@ fn kernel<'a, R: Real>(
         KernelOp::SumSquares(_) => vec![update::sum_squares(o.real(0)?)],
         KernelOp::AdamW(op) => update::adamw(op, &o.reals()?),
         KernelOp::Sgd(op) => update::sgd(op, &o.reals()?),
+        KernelOp::ClipFactor(op) => vec![elementwise::clip_factor(op.max, o.real(0)?)],
     })
 }

@@ -87,7 +87,7 @@ impl Sharing<'_> {
     }
 
     fn statement(&mut self, stmt: &Stmt, at: usize) {
-        let Some(facts) = Body::kernel(stmt).map(|op| op.def().facts()).filter(|_| !stmt.accumulate) else { return };
+        let Some(facts) = stmt.op.kernel().map(|op| op.def().facts()).filter(|_| !stmt.accumulate) else { return };
         if facts.is_view && self.may_view(stmt.results[0], stmt.operands[0]) {
             return self.join(stmt.results[0], stmt.operands[0]);
         }

@@ -4,7 +4,7 @@
 use super::places::Places;
 use crate::graph::Stmt;
 use crate::ids::{BodyId, Token, Value};
-use crate::program::{Body, BodyInstr};
+use crate::program::BodyInstr;
 use crate::types::Type;
 use crate::verify::program::Violation;
 use cranelift_entity::SecondaryMap;
@@ -74,7 +74,7 @@ impl Contents<'_> {
 
     fn statement(&mut self, stmt: &Stmt) {
         stmt.operands.iter().for_each(|&value| self.read(value));
-        let Some(op) = Body::kernel(stmt).map(|op| op.def()) else { return };
+        let Some(op) = stmt.op.kernel().map(|op| op.def()) else { return };
         let facts = op.facts();
         for (nth, &result) in stmt.results.iter().enumerate() {
             let root = self.root(result);
