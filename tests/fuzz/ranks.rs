@@ -46,11 +46,12 @@ const FLAGS: [(&str, &[&str]); 30] = [
 ];
 
 const BASE: &str = "train ../config.json --comm tcp";
-const DEFAULTS: [(&str, &str); 7] = [
+const DEFAULTS: [(&str, &str); 8] = [
     ("--parallel", "dp=2"),
     ("--data", "../text.txt"),
     ("--seq", "8"),
     ("--global-batch", "2"),
+    ("--mbs", "1"),
     ("--steps", "2"),
     ("--valid-fraction", "0.1"),
     ("--out", "../a"),
