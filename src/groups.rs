@@ -1,6 +1,6 @@
 //! The groups of a compiled program: what runs as one kernel, what that saves, and why neighbours are not in one group.
 
-use cost::{Cluster, MemoryTraffic, memory_traffic};
+use cost::{Cluster, MemoryTraffic, Platform, memory_traffic};
 use fusion::Unit;
 use ir::ids::Value;
 use ir::program::Body;
@@ -81,13 +81,14 @@ pub fn groups(file: &File, cluster: &Cluster) -> Option<GroupReport> {
 
 fn body_groups(file: &File, cluster: &Cluster, body: &Body) -> BodyGroups {
     let mesh = &file.model.mesh;
+    let platform = Platform::of_program(cluster);
     let (traffic, units) = (memory_traffic(mesh, body), codegen::units_of(body));
     let name = |value: &Value| format!("%{}", body.values[*value].name);
     let group = |unit: &Unit| match unit {
         Unit::Group(fused) => Some(KernelGroup { ops: ops(unit), leaves: fused.outs.iter().map(name).collect() }),
         Unit::Stmt(_) => None,
     };
-    let apart = codegen::neighbours(cluster, mesh, body).into_iter().map(|pair| Apart {
+    let apart = codegen::neighbours(&platform, &file.model, body).into_iter().map(|pair| Apart {
         tensor: name(&pair.value),
         bytes: pair.bytes,
         kernels: pair.units.map(|at| ops(&units[at])),

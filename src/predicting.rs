@@ -2,7 +2,7 @@
 //! program.
 
 use compiler::error::Error;
-use cost::{Cluster, model_flops};
+use cost::{Cluster, Platform, model_flops};
 use ir::text::File;
 use ir::types::DType;
 use scheduler::model_costs;
@@ -71,14 +71,17 @@ pub fn predict(file: &File, cluster: &Cluster) -> Result<(StepPrediction, Trace)
         return Err(Error::fault("predict", "there is no program"));
     };
     let model = &file.model;
-    let costs = model_costs(model, cluster, program.microbatches, program.has_groups());
-    let stages = predict_staged(&costs, staged, schedule);
-    let stages = stages.map_err(|why| Error::fault("predict", why))?;
-    let trace = simulator::step(model, program, cluster).map_err(|why| Error::fault("simulator", why))?;
-    let reads = model.inputs.first().filter(|input| input.ty.dtype == DType::I32);
-    let tokens = reads.map(|input| input.ty.elements() * u64::from(program.microbatches));
     let devices = model.mesh.devices();
     let dtype = model.params.values().next().map_or(DType::F32, |param| param.ty.dtype);
+    let recipe = if dtype == DType::F16 { "fp16" } else { "" };
+    let cluster = &cluster.for_devices(devices).computing_in(recipe);
+    let platform = Platform::of_program(cluster);
+    let costs = model_costs(model, &platform, program.microbatches, program.has_groups());
+    let stages = predict_staged(&costs, staged, schedule);
+    let stages = stages.map_err(|why| Error::fault("predict", why))?;
+    let trace = simulator::step(model, program, &platform).map_err(|why| Error::fault("simulator", why))?;
+    let reads = model.inputs.first().filter(|input| input.ty.dtype == DType::I32);
+    let tokens = reads.map(|input| input.ty.elements() * u64::from(program.microbatches));
     let peak = cluster.device.flops(dtype) * devices as f64;
     let prediction = StepPrediction {
         schema: "meshwright.predict/1",

@@ -2,7 +2,7 @@
 
 use compiler::error::Error;
 use compiler::machine_source;
-use cost::Cluster;
+use cost::{Cluster, Platform};
 use ir::catalogue::Code;
 use ir::graph::{Block, Model, Span, Stmt};
 use ir::ops::Op;
@@ -105,7 +105,8 @@ impl fmt::Display for ReshardReport {
 pub fn reshard(request: &ReshardRequest) -> Result<ReshardReport, Error> {
     let (model, from, to) = read(request)?;
     let cluster: &Cluster = &machine_source::cluster(&request.cluster)?;
-    let site = Site { mesh: &model.mesh, dims: &model.dims, cluster };
+    let platform = Platform::of_program(cluster);
+    let site = Site::new(&model.mesh, &model.dims, &platform);
     let no_path = |_| {
         Error::input(
             Code::BadOption,
@@ -163,7 +164,7 @@ fn path_report(model: &Model, from: &Type, steps: Vec<ReshardStep>) -> PathRepor
         value = result;
         let text = printer.stmt(&stmt, &block.values);
         let collective = text.split_once(" = ").map_or(text.as_str(), |(_, right)| right).to_string();
-        StepReport { collective, ty, bytes: step.traffic.wire.round() as u64, seconds: step.seconds }
+        StepReport { collective, ty, bytes: step.bytes.round() as u64, seconds: step.seconds }
     };
     let steps: Vec<StepReport> = steps.into_iter().enumerate().map(report).collect();
     let (bytes, seconds) = (steps.iter().map(|step| step.bytes).sum(), steps.iter().map(|step| step.seconds).sum());

@@ -6,7 +6,7 @@ mod meshes;
 
 use codegen::buffers::assign_buffers;
 use codegen::lower;
-use cost::CPU;
+use cost::PROGRAM;
 use ir::catalogue::Code;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
@@ -264,7 +264,7 @@ fn of_whole_chunks(file: &File) -> Program {
     let (Some(staged), Some(schedule), Some(program)) = (&file.staged, &file.schedule, &file.program) else {
         panic!("no schedule")
     };
-    let mut whole = lower(&model, staged, schedule, program.microbatches, &CPU).expect("a program");
+    let mut whole = lower(&model, staged, schedule, program.microbatches, &PROGRAM).expect("a program");
     assign_buffers(&model, &mut whole, None);
     whole
 }

@@ -19,7 +19,7 @@ mod run;
 #[path = "equal/sliced.rs"]
 mod sliced;
 
-use cost::{CPU, Cluster};
+use cost::{CPU, Cluster, PROGRAM, Platform};
 use ir::fused::Fused;
 use ir::graph::{Model, SectionKind};
 use ir::options::{ParallelConfig, PlanOptions, Quantisation, Scales};
@@ -75,7 +75,7 @@ fn sharded(case: &generate::Case) -> Result<(Model, File, bool), String> {
     let parallel = ParallelConfig { zero: case.zero, ..ParallelConfig::default() };
     let within = |memory| {
         let options = PlanOptions::auto(parallel.clone(), memory, case.pipeline.microbatches);
-        run::compiled_to(case, options, &cluster(case.seed), true)
+        run::compiled_to(case, options, &Platform::of_program(&cluster(case.seed)), true)
     };
     // Parameters and gradients in f32 and half of what AdamW has; of the rest as much as that.
     let tight = 20 * case.model.parameter_count();
@@ -208,7 +208,7 @@ fn groups(file: &File) -> impl Iterator<Item = &Fused> {
 
 /// The results of a case with groups and without, and the names of the ops in groups.
 fn fused_and_not(case: &generate::Case) -> Result<([narrow::Results; 2], Vec<&'static str>), String> {
-    let compiled = |fusion| run::compiled_to(case, run::along_rules(case), &CPU, fusion);
+    let compiled = |fusion| run::compiled_to(case, run::along_rules(case), &PROGRAM, fusion);
     let (fused, not) = (compiled(true)?.1, compiled(false)?.1);
     if groups(&not).next().is_some() {
         return Err("there are groups without fusion".to_string());

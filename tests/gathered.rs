@@ -14,7 +14,7 @@ mod training;
 
 use codegen::buffers::assign_buffers;
 use codegen::lower_forward;
-use cost::CPU;
+use cost::PROGRAM;
 use ir::graph::{Model, SectionKind};
 use ir::ids::{Reg, Token, Value};
 use ir::models::{Experts, LlamaConfig, ModelConfig};
@@ -188,7 +188,7 @@ fn an_evaluation_gives_the_same_loss() {
     let losses = ["use", "step"].map(|gather| {
         let file = compiled(&recipe, &format!("dp=2,pp=2,zero=3,gather={gather}"), 4);
         let (staged, training) = (file.staged.as_ref().expect("stages"), program(&file));
-        let mut forward = lower_forward(&file.model, staged, training.microbatches, &CPU).expect("an evaluation");
+        let mut forward = lower_forward(&file.model, staged, training.microbatches, &PROGRAM).expect("an evaluation");
         assign_buffers(&file.model, &mut forward, Some(training));
         verify::program::check(&evaluation(&file.model), &forward, None).expect("it is right");
         let options = Options { seed: SEED, evaluation: Some(&forward), poison: true, ..Options::default() };

@@ -10,7 +10,7 @@ mod meshes;
 #[path = "equal/random.rs"]
 mod random;
 
-use cost::CPU;
+use cost::PROGRAM;
 use draw::Draw;
 use ir::diag::Coded;
 use meshes::compare::differences;
@@ -58,12 +58,12 @@ fn outcome(draw: &Draw) -> Result<Outcome, String> {
     if let Err(why) = parallel::parse(mesh) {
         return Ok(Outcome::Refused(why.to_string()));
     }
-    let file = match compile(model(recipe, *sequences).into(), &request(recipe, mesh, *sequences), &CPU, &mut |_, _| {})
-    {
-        Ok(file) => file,
-        Err(why) if why.code().is_some() => return Ok(Outcome::Refused(why.to_string())),
-        Err(why) => return Err(format!("an internal error: {why}")),
-    };
+    let file =
+        match compile(model(recipe, *sequences).into(), &request(recipe, mesh, *sequences), &PROGRAM, &mut |_, _| {}) {
+            Ok(file) => file,
+            Err(why) if why.code().is_some() => return Ok(Outcome::Refused(why.to_string())),
+            Err(why) => return Err(format!("an internal error: {why}")),
+        };
     let got = trained(&file, recipe, mesh);
     let found = if recipe.precision == "f32" {
         differences(&got, &alone(recipe), &recipe.optimizer)

@@ -3,7 +3,7 @@
 #[path = "meshes/mod.rs"]
 mod meshes;
 
-use cost::CPU;
+use cost::PROGRAM;
 use ir::graph::{ArgKind, Model, is_factor};
 use ir::models::{Experts, LlamaConfig, ModelConfig};
 use ir::optimizer::{Optimizer, OptimizerKind};
@@ -43,7 +43,7 @@ fn adapted((recipe, lora): &(Recipe, Lora)) -> Model {
 }
 
 fn program(case: &(Recipe, Lora), mesh: &str) -> File {
-    let compiled = compile(adapted(case).into(), &request(&case.0, mesh, SEQUENCES), &CPU, &mut |_, _| {});
+    let compiled = compile(adapted(case).into(), &request(&case.0, mesh, SEQUENCES), &PROGRAM, &mut |_, _| {});
     compiled.unwrap_or_else(|why| panic!("{mesh}: {why}"))
 }
 

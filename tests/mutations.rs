@@ -62,7 +62,7 @@ mod text;
 mod training;
 
 use codegen::CodegenError;
-use cost::CPU;
+use cost::PROGRAM;
 use edit::{
     block, collective_into_group, drop_first_add, drop_first_copy, drop_first_gradient, drop_last_send,
     forget_reduction, free_early, gather_another, group, kernels, microbatch_of, places, runs, sent_tags, skip,
@@ -461,7 +461,8 @@ fn a_schedule_with_a_backward_before_its_forward() {
     let place = |kind| row.iter().position(|&action| action == Action::One(Item::new(kind, 1, 0))).expect("the action");
     let (forward, backward) = (place(Kind::F), place(Kind::I));
     row.swap(forward, backward);
-    let costs = costs_of(right.file.staged.as_ref().expect("stages"), &model_costs(&right.file.model, &CPU, 4, true));
+    let costs =
+        costs_of(right.file.staged.as_ref().expect("stages"), &model_costs(&right.file.model, &PROGRAM, 4, true));
     let found = scheduler::check::check(schedule, &costs, 4, |stage, _| stage);
     assert!(!found.is_empty() && found.iter().all(|violation| violation.invariant == Invariant::Order), "{found:?}");
     assert!(matches!(right.emitted(&right.file.model), Err(CodegenError::Early { needs: 'F', .. })));

@@ -11,7 +11,7 @@ mod text;
 #[path = "meshes/training.rs"]
 mod training;
 
-use cost::CPU;
+use cost::PROGRAM;
 use ir::arena::SavedLayout;
 use ir::graph::Call;
 use ir::ids::{Reg, Token};
@@ -183,7 +183,7 @@ fn the_text_of_a_program_with_copies_comes_back() {
 fn copies_have_lines_of_their_own_in_traces() {
     let recipe = recipe(0, 1);
     let file = compiled(&recipe, "pp=2,schedule=gpipe,offload=all", 4);
-    let predicted = simulator::step(&file.model, program(&file), &CPU).expect("it runs");
+    let predicted = simulator::step(&file.model, program(&file), &PROGRAM).expect("it runs");
     let options = Options { seed: SEED, record: true, ..Options::default() };
     let mut executor = Executor::load_on(threads(&file), &file.model, program(&file), &options).expect("it loads");
     executor.set_recording(true);

@@ -11,7 +11,7 @@ mod text;
 #[path = "meshes/training.rs"]
 mod training;
 
-use cost::CPU;
+use cost::PROGRAM;
 use ir::arena::{Arena, Resident, Role};
 use ir::ids::{Reg, Token};
 use ir::optimizer::{Optimizer, OptimizerKind};
@@ -168,7 +168,7 @@ fn the_text_of_a_program_with_states_on_the_host_comes_back() {
 fn copies_of_states_have_lines_of_their_own_in_traces() {
     let recipe = recipe(0, "f32", 1);
     let [_, file] = both(&recipe, "pp=2,schedule=gpipe", 4);
-    let predicted = simulator::step(&file.model, program(&file), &CPU).expect("it runs");
+    let predicted = simulator::step(&file.model, program(&file), &PROGRAM).expect("it runs");
     let options = Options { seed: SEED, record: true, ..Options::default() };
     let mut executor = Executor::load_on(threads(&file), &file.model, program(&file), &options).expect("it loads");
     executor.set_recording(true);

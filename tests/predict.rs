@@ -5,7 +5,7 @@
 mod lanes;
 
 use codegen::buffers::report;
-use cost::{CPU, Cluster, Link};
+use cost::{CPU, Cluster, Link, PROGRAM};
 use ir::text::File;
 use lanes::{Lanes, lanes};
 use meshwright::compiler::compile::{CompileRequest, compile_source};
@@ -84,7 +84,7 @@ fn every_kind_is_predicted_from_costs_alone() {
         let order = CompileRequest { model: "tiny-llama".into(), parallel: mesh.clone(), ..CompileRequest::default() };
         let file = compile_source(&source, &order, None, &mut |_, _| {}).unwrap();
         let program = file.program.as_ref().unwrap();
-        let costs = model_costs(&file.model, &CPU, program.microbatches, true);
+        let costs = model_costs(&file.model, &PROGRAM, program.microbatches, true);
         let step = scheduler::predict::predict(&costs, &parallel::parse(&mesh).unwrap()).unwrap();
         let (prediction, _) = predict(&file, &CPU).unwrap();
         assert!((step.seconds / prediction.schedule_s - 1.0).abs() < 1e-9, "{mesh}: {step:?}, {prediction:?}");
@@ -118,6 +118,34 @@ fn with_communication_the_program_hides_some_of_it() {
         assert!((0.75..1.05).contains(&step.ratio), "{mesh}: {step:?}");
         let sum: f64 = step.shares.values().sum();
         assert!((sum - 1.0).abs() < 1e-9, "{mesh}: {:?}", step.shares);
+    }
+}
+
+/// Seconds beside those of the program, by the stack: the next batch, and the record of the step.
+const FIXED: f64 = 0.3e-3;
+
+/// One job has one answer: a compiled program hides some of its communication, and an estimate of this stack hides none.
+#[test]
+fn an_estimate_and_a_simulated_program_agree() {
+    for (model, parallel, devices) in [
+        ("tiny-llama", "dp=1,mbs=8", 1),
+        ("tiny-llama", "dp=2,tp=2,pp=2,mbs=2", 8),
+        ("tiny-llama", "tp=4,sp=true,mbs=4", 4),
+        ("tiny-llama", "dp=4,zero=3,mbs=4", 4),
+        ("tiny-gpt2", "dp=2,tp=2,mbs=4", 4),
+        ("tiny-gpt2", "pp=2,cp=2,mbs=4", 4),
+        ("tiny-moe", "dp=2,ep=2,tp=2,mbs=4", 4),
+        ("tiny-moe", "dp=4,ep=4,zero=1,mbs=4", 4),
+    ] {
+        let source = ModelSource::open(model).unwrap();
+        let (text, global_batch) = (parallel.to_string(), Some(16));
+        let order =
+            CompileRequest { model: model.into(), parallel: text, seq: 128, global_batch, ..Default::default() };
+        let (step, _) = predict(&compile_source(&source, &order, None, &mut |_, _| {}).unwrap(), &CPU).unwrap();
+        let estimate = meshwright::estimate(model).on("cpu", devices).stack("meshwright-threads").precision("f32");
+        let estimate = estimate.batch(16, 128).parallel(parallel).run().unwrap().predicted.step_time_s;
+        let ratio = (step.program_s + FIXED) / estimate;
+        assert!((0.92..1.01).contains(&ratio), "{model}, {parallel}: {} and {estimate}", step.program_s);
     }
 }
 

@@ -12,7 +12,7 @@ mod shardings;
 #[path = "reshard/shardy.rs"]
 mod shardy;
 
-use cost::{CPU, Cluster, Link};
+use cost::{CPU, Cluster, Link, PROGRAM, Platform};
 use ir::mesh::{Axes, Mesh};
 use ir::types::{DType, Dim, DimName, Dims, PartialKind, Type};
 use planner::reshard::{NoPath, ReshardStep, Site, cheapest, naive};
@@ -45,12 +45,17 @@ fn check(sizes: &[u64], kinds: &[PartialKind], stride: usize) {
     for shape in SIZES {
         let shardings = shardings(&mesh, &shape, kinds);
         for cluster in [&*CPU, &*SLOW] {
-            let site = Site { mesh: &mesh, dims: &dims, cluster };
+            let platform = Platform::of_program(cluster);
+            let site = Site::new(&mesh, &dims, &platform);
             let sequences = Sequences::new(&site, &shardings);
             let mut ways = Vec::new();
             for (from, to) in pairs(&shardings, stride) {
                 let way = cheapest(&site, &shardings[from], &shardings[to], &mesh.tensor_axes());
-                same_cost(&way, sequences.best(from, to), (&shardings[from], &shardings[to]));
+                same_cost(
+                    &way,
+                    sequences.best(from, to, &shardings[to].partial_axes()),
+                    (&shardings[from], &shardings[to]),
+                );
                 ways.extend(way.map(|steps| (shardings[from].clone(), shardings[to].clone(), steps)));
             }
             execute::check(&mesh, &ways);
@@ -95,7 +100,7 @@ fn three_axes_in_full() {
 const FEW_AXES: usize = 5;
 
 fn bytes(steps: &[ReshardStep]) -> f64 {
-    steps.iter().map(|step| step.traffic.wire).sum()
+    steps.iter().map(|step| step.bytes).sum()
 }
 
 /// At sizes where bandwidth decides, with axes that are not used on the way or without them.
@@ -104,7 +109,7 @@ fn shardy_never_sends_less() {
     let dims = Dims::default();
     for merged in [false, true] {
         for (case, [from, to], mesh) in shardy::cases(24, merged) {
-            let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+            let site = Site::new(&mesh, &dims, &PROGRAM);
             let spare = (mesh.axes.len() <= FEW_AXES).then(|| mesh.tensor_axes());
             for spare in [Axes::none()].into_iter().chain(spare) {
                 let steps = cheapest(&site, &from, &to, &spare).expect("sums can always be owed");
@@ -115,18 +120,19 @@ fn shardy_never_sends_less() {
     }
 }
 
-/// Also where dims are as small as in the cases, so that they cannot be cut much, and another dim, which cannot be cut, is large.
+/// Also where dims are as small as in the cases, so that they cannot be cut much, and another dim, which cannot be cut, is large. Of many
+/// axes those that are adjacent move together, which may send some more.
 #[test]
-fn shardy_never_sends_less_of_small_dims() {
+fn shardy_hardly_sends_less_of_small_dims() {
     let mut dims = Dims::new();
     let prime = dims.push(DimName::new("p", 1_048_583, None).undivided());
     let is_legal = |(case, _, mesh): &(shardy::Case, [Type; 2], Mesh)| case.is_legal() && mesh.axes.len() <= FEW_AXES;
     for (case, mut ends, mesh) in shardy::cases(0, false).into_iter().filter(is_legal) {
         ends.iter_mut().for_each(|ty| ty.dims.push(Dim::named(&dims, prime)));
-        let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+        let site = Site::new(&mesh, &dims, &PROGRAM);
         let steps = cheapest(&site, &ends[0], &ends[1], &Axes::none()).expect("sums can always be owed");
         let (ours, theirs) = (bytes(&steps), case.bytes() * 1_048_583.0);
-        assert!(ours <= theirs * (1.0 + 1e-9), "{}: {ours} bytes, not {theirs}: {steps:?}", case.name);
+        assert!(ours <= theirs * 1.15, "{}: {ours} bytes, not {theirs}: {steps:?}", case.name);
     }
 }
 
@@ -135,7 +141,7 @@ fn the_plain_way_never_sends_less_where_bandwidth_decides() {
     let dims = Dims::default();
     for sizes in [&[2, 4][..], &[2, 2, 2]] {
         let mesh = mesh(sizes);
-        let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+        let site = Site::new(&mesh, &dims, &PROGRAM);
         let shardings = shardings(&mesh, &[1 << 13, 1 << 14], &[PartialKind::Sum]);
         for (from, to) in pairs(&shardings, if sizes.len() == 2 { 1 } else { 97 }) {
             let (from, to) = (&shardings[from], &shardings[to]);
@@ -149,7 +155,7 @@ fn the_plain_way_never_sends_less_where_bandwidth_decides() {
 #[test]
 fn a_slice_of_several_dims_is_one_step_and_sends_nothing() {
     let (mesh, dims) = (mesh(&[2, 4]), Dims::default());
-    let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+    let site = Site::new(&mesh, &dims, &PROGRAM);
     let from = Type::of(DType::F32, &[4096, 4096]);
     let mut to = from.clone();
     to.dims.iter_mut().zip(mesh.axes.keys()).for_each(|(dim, axis)| dim.axes = Axes::one(axis));
@@ -160,7 +166,7 @@ fn a_slice_of_several_dims_is_one_step_and_sends_nothing() {
 #[test]
 fn the_plain_way_arrives_too_and_is_never_faster() {
     let (mesh, dims) = (mesh(&[2, 4]), Dims::default());
-    let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+    let site = Site::new(&mesh, &dims, &PROGRAM);
     let shardings = shardings(&mesh, &[5, 7], &[PartialKind::Sum]);
     let mut ways = Vec::new();
     for (from, to) in pairs(&shardings, 3) {

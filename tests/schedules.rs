@@ -9,7 +9,7 @@ mod random;
 #[path = "equal/rows.rs"]
 mod rows;
 
-use cost::CPU;
+use cost::PROGRAM;
 use ir::models::{Gpt2Config, LlamaConfig, ModelConfig};
 use ir::optimizer::Optimizer;
 use ir::text::File;
@@ -70,7 +70,7 @@ fn every_kind_trains(ranks: u32) {
         let mesh = format!("pp={ranks},schedule={}", kind.name);
         for (recipe, alone) in ALONE.iter() {
             let compiled =
-                compile(model(recipe, SEQUENCES).into(), &request(recipe, &mesh, SEQUENCES), &CPU, &mut |_, _| {});
+                compile(model(recipe, SEQUENCES).into(), &request(recipe, &mesh, SEQUENCES), &PROGRAM, &mut |_, _| {});
             let file = compiled.unwrap_or_else(|why| panic!("{mesh}: {why}"));
             same(&file, recipe, alone, &mesh, None);
         }

@@ -3,7 +3,7 @@
 //! `tests/transformers/compare.py` makes the cases and runs this test on them. Random ones run in f32 alone, and export nothing.
 
 use codegen::buffers::assign_buffers;
-use cost::CPU;
+use cost::PROGRAM;
 use ir::graph::Model;
 use ir::models::{self, from_config};
 use ir::optimizer::Optimizer;
@@ -275,7 +275,7 @@ fn compiled(config: &str, case: &Case, parallel: &str, dtype: DType) -> Result<F
         microbatches: (case.sequences / MICRO) as u32,
         stop_after: None,
     };
-    compile(model.into(), &request, &CPU, &mut |_, _| {}).map_err(|why| why.to_string())
+    compile(model.into(), &request, &PROGRAM, &mut |_, _| {}).map_err(|why| why.to_string())
 }
 
 /// Inputs of a step. Each sequence is one document unless the case has others.

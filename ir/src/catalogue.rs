@@ -341,7 +341,7 @@ catalogue! {
         "Correct the program, or omit it to regenerate it.";
     603 NotPlanned "model not planned":
         "Code generation needs a differentiated model with closed shardings and explicit collectives.";
-        "codegen::lower(&model, &staged, &schedule, 1, &CPU).unwrap_err().code()";
+        "codegen::lower(&model, &staged, &schedule, 1, &PROGRAM).unwrap_err().code()";
         "Compile the model from level 1.";
     604 NoProgram "no program for this model":
         "The sections of the blocks do not match: a cotangent has another type, a value has no derivative, two blocks update one parameter, or a constant has no source.";

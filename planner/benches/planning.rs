@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p meshwright-planner` prints a line for each model and configuration: the median of many calls.
 
-use cost::CPU;
+use cost::PROGRAM;
 use ir::models::{Batch, preset};
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::types::DType;
@@ -43,6 +43,6 @@ fn planned(name: &str, parallel: &ParallelConfig) -> f64 {
     let options = PlanOptions::of(parallel.clone());
     let clock = Instant::now();
     let model = gradients(black_box(model)).expect("gradients");
-    black_box(meshwright_planner::plan(model, &options, &CPU, None, &mut |_, _| {}).expect("a plan"));
+    black_box(meshwright_planner::plan(model, &options, &PROGRAM, None, &mut |_, _| {}).expect("a plan"));
     clock.elapsed().as_secs_f64()
 }

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p meshwright-planner --bench sharding` prints a line for each model and mesh.
 
-use cost::Cluster;
+use cost::{Cluster, Platform};
 use ir::models::{Batch, preset};
 use ir::optimizer::Optimizer;
 use ir::options::{ParallelConfig, PlanOptions};
@@ -27,9 +27,10 @@ fn main() {
         let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
         let model = differentiate(model, &Optimizer::default()).expect("a gradient");
         let options = PlanOptions::auto(ParallelConfig { dp, tp, cp, ..ParallelConfig::default() }, Some(u64::MAX), 1);
-        let mut model = plan(model, &options, &cluster, Some("annotate"), &mut |_, _| {}).expect("a mesh");
+        let mut model =
+            plan(model, &options, &Platform::of_program(&cluster), Some("annotate"), &mut |_, _| {}).expect("a mesh");
         let clock = Instant::now();
-        let decided = shard::decide(&mut model, &options, &cluster, &mut |_| {})
+        let decided = shard::decide(&mut model, &options, &Platform::of_program(&cluster), &mut |_| {})
             .expect("shardings")
             .expect("something to decide");
         let seconds = clock.elapsed().as_secs_f64();

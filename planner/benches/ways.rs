@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p meshwright-planner --bench ways` prints a line per pair: the median of many searches.
 
-use cost::CPU;
+use cost::PROGRAM;
 use ir::mesh::{Axes, Mesh};
 use ir::types::{DType, Dims, PartialKind, Type};
 use meshwright_planner::reshard::{Site, cheapest};
@@ -27,7 +27,7 @@ const ROUNDS: usize = 200;
 
 fn main() {
     let (mesh, dims) = (Mesh::new("m", &[("w", 4), ("x", 16), ("y", 2), ("z", 2)]), Dims::new());
-    let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+    let site = Site::new(&mesh, &dims, &PROGRAM);
     for ends in PAIRS {
         let [from, to] = ends.map(|axes| lying(&mesh, axes));
         let mut seconds: Vec<f64> = (0..ROUNDS).map(|_| searched(&site, &from, &to)).collect();

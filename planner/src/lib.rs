@@ -9,7 +9,7 @@
 //! shardings.
 //!
 //! ```
-//! use cost::CPU;
+//! use cost::PROGRAM;
 //! use ir::models::{Batch, preset};
 //! use ir::optimizer::Optimizer;
 //! use ir::options::{ParallelConfig, PlanOptions};
@@ -22,7 +22,7 @@
 //! let model = config.build(&Batch { batch: 4, seq: 16, dtype: DType::F32 })?;
 //! let model = differentiate(model, &Optimizer::default())?;
 //! let options = PlanOptions::of(ParallelConfig { dp: 2, tp: 2, ..Default::default() });
-//! let planned = plan(model, &options, &CPU, None, &mut |pass, _| println!("{pass}"))?;
+//! let planned = plan(model, &options, &PROGRAM, None, &mut |pass, _| println!("{pass}"))?;
 //! assert!(planned.is_fully_specified());
 //! assert!(print(&File::from(planned)).contains("all_reduce("));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -2,7 +2,7 @@
 
 use crate::passes::{annotate, build_mesh, collectives, decompose, propagate, ragged, recompute, reshard, shard};
 use crate::reshard::ReshardCache;
-use cost::Cluster;
+use cost::Platform;
 use ir::catalogue::Code;
 use ir::diag::{Coded, Diagnostics};
 use ir::dim_role::DimRole;
@@ -173,16 +173,16 @@ pub struct Pass {
 /// Entry point of a pass.
 enum Run {
     /// Reports no progress.
-    Silent(fn(&mut Model, &PlanOptions, &Cluster) -> Result<(), PlanError>),
+    Silent(fn(&mut Model, &PlanOptions, &Platform<'_>) -> Result<(), PlanError>),
     /// Reports the progress of a long search.
-    Watched(fn(&mut Model, &PlanOptions, &Cluster, &mut Watch<'_>) -> Result<(), PlanError>),
+    Watched(fn(&mut Model, &PlanOptions, &Platform<'_>, &mut Watch<'_>) -> Result<(), PlanError>),
 }
 
 const fn pass(
     name: &'static str,
     does: &'static str,
     why_here: &'static str,
-    run: fn(&mut Model, &PlanOptions, &Cluster) -> Result<(), PlanError>,
+    run: fn(&mut Model, &PlanOptions, &Platform<'_>) -> Result<(), PlanError>,
 ) -> Pass {
     Pass { name, does, why_here, verify: verify::verify, run: Run::Silent(run) }
 }
@@ -193,7 +193,7 @@ impl Pass {
         Pass { verify: verify::verify_planned, ..self }
     }
 
-    /// Runs the pass. `cluster` supplies the cost of reshards; `watch` hears of the sharding search.
+    /// Runs the pass. `platform` supplies the cost of reshards; `watch` hears of the sharding search.
     ///
     /// # Errors
     /// The options do not fit the model, or the pass has an internal error.
@@ -201,12 +201,12 @@ impl Pass {
         &self,
         model: &mut Model,
         options: &PlanOptions,
-        cluster: &Cluster,
+        platform: &Platform<'_>,
         watch: &mut Watch<'_>,
     ) -> Result<(), PlanError> {
         match self.run {
-            Run::Silent(run) => run(model, options, cluster)?,
-            Run::Watched(run) => run(model, options, cluster, watch)?,
+            Run::Silent(run) => run(model, options, platform)?,
+            Run::Watched(run) => run(model, options, platform, watch)?,
         }
         renumber_all(model);
         Ok(())
@@ -278,19 +278,19 @@ pub const PASSES: &[Pass] = &[
 /// Callback that receives each pass's name and the model after that pass.
 pub type Observer<'a> = dyn FnMut(&'static str, &Model) + 'a;
 
-/// Runs the passes up to and including `stop_after`. `cluster` supplies the cost of reshards.
+/// Runs the passes up to and including `stop_after`. `platform` supplies the cost of reshards.
 ///
 /// # Errors
 /// The options do not fit the model, or a pass has an internal error.
 pub fn plan(
     mut model: Model,
     options: &PlanOptions,
-    cluster: &Cluster,
+    platform: &Platform<'_>,
     stop_after: Option<&str>,
     observer: &mut Observer<'_>,
 ) -> Result<Model, PlanError> {
     for pass in PASSES {
-        pass.run(&mut model, options, cluster, &mut |_| {})?;
+        pass.run(&mut model, options, platform, &mut |_| {})?;
         observer(pass.name, &model);
         if stop_after == Some(pass.name) {
             break;
@@ -300,17 +300,17 @@ pub fn plan(
 }
 
 /// Runs the pass `collectives` over a model that all earlier passes have planned. `ways` caches reshard paths of other models on
-/// the same cluster.
+/// the same platform.
 ///
 /// # Errors
 /// Same as [`plan`].
 pub fn finish(
     mut model: Model,
     options: &PlanOptions,
-    cluster: &Cluster,
+    platform: &Platform<'_>,
     ways: &ReshardCache,
 ) -> Result<Model, PlanError> {
-    collectives::run_by(ways, &mut model, options, cluster)?;
+    collectives::run_by(ways, &mut model, options, platform)?;
     renumber_all(&mut model);
     Ok(model)
 }

@@ -1,6 +1,6 @@
 //! The default rules give the shardings of Megatron-LM: tests of the collectives in a Llama layer.
 
-use cost::CPU;
+use cost::PROGRAM;
 use ir::graph::{ArgKind, Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::models::{Batch, preset};
@@ -19,7 +19,7 @@ fn planned_preset(name: &str, parallel: ParallelConfig) -> Model {
     let batch = Batch { batch: 4, seq: 64, dtype: DType::F32 };
     let model = preset(name).expect("a preset").config.build(&batch).expect("a model");
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
-    meshwright_planner::plan(model, &PlanOptions::of(parallel), &CPU, None, &mut |_, _| {}).expect("a plan")
+    meshwright_planner::plan(model, &PlanOptions::of(parallel), &PROGRAM, None, &mut |_, _| {}).expect("a plan")
 }
 
 fn block<'m>(model: &'m Model, name: &str) -> &'m Block {

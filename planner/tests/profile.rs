@@ -18,7 +18,7 @@ const BATCH: Batch = Batch { batch: 1, seq: 2048, dtype: DType::BF16 };
 fn planned(model: Model, parallel: &ParallelConfig) -> Model {
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
     let options = PlanOptions::of(ParallelConfig { recompute: Recompute::Auto, ..parallel.clone() });
-    meshwright_planner::plan(model, &options, &cost::CPU, None, &mut |_, _| {}).expect("a plan")
+    meshwright_planner::plan(model, &options, &cost::PROGRAM, None, &mut |_, _| {}).expect("a plan")
 }
 
 fn gpt3(parallel: &ParallelConfig) -> Model {

@@ -1,7 +1,7 @@
 //! Propagation held against Shardy's own tests. A block of `tests/cases/propagate/shardy` is one of its cases: a comment line
 //! `Shardy NAME: %x [{a}, {}], ..` says how its test shards values, a line `Here: ..` how we do where that differs, and why.
 
-use cost::CPU;
+use cost::PROGRAM;
 use ir::graph::{Block, Model};
 use ir::mesh::Axes;
 use ir::options::{ParallelConfig, PlanOptions};
@@ -44,7 +44,7 @@ fn planned(text: &str) -> Model {
     let planned = meshwright_planner::plan(
         file.model,
         &PlanOptions::of(ParallelConfig::default()),
-        &CPU,
+        &PROGRAM,
         Some("propagate"),
         &mut |_, _| {},
     );

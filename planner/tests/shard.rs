@@ -1,6 +1,6 @@
 //! Cost-based sharding, without rules, finds the published shardings.
 
-use cost::{CPU, Cluster};
+use cost::{Cluster, PROGRAM, Platform};
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
 use ir::models::{Batch, ModelConfig, preset};
@@ -24,16 +24,16 @@ fn opened(name: &str, batch: u64, seq: u64, parallel: &ParallelConfig) -> Model 
 fn on_mesh(model: Model, parallel: &ParallelConfig) -> Model {
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
     let options = PlanOptions::auto(parallel.clone(), None, 1);
-    meshwright_planner::plan(model, &options, &CPU, Some("annotate"), &mut |_, _| {}).expect("a mesh")
+    meshwright_planner::plan(model, &options, &PROGRAM, Some("annotate"), &mut |_, _| {}).expect("a mesh")
 }
 
 /// The model with its shardings decided within a device's memory, and all collectives. The verifiers accept it.
-fn sharded(mut model: Model, cluster: &Cluster, memory: u64, microbatches: u32) -> (Model, Decided) {
+fn sharded(mut model: Model, platform: &Platform<'_>, memory: u64, microbatches: u32) -> (Model, Decided) {
     let options = PlanOptions::auto(ParallelConfig::default(), Some(memory), microbatches);
-    let decided = decide(&mut model, &options, cluster, &mut |_| {}).expect("shardings").expect("something to decide");
+    let decided = decide(&mut model, &options, platform, &mut |_| {}).expect("shardings").expect("something to decide");
     assert!(decided.is_proved && decided.bound <= decided.seconds && decided.peak <= memory, "{decided:?}");
     verify::verify(&model).expect("what is done once a step is not laid out yet, all else is");
-    let model = meshwright_planner::plan(model, &options, cluster, None, &mut |_, _| {}).expect("a plan");
+    let model = meshwright_planner::plan(model, &options, platform, None, &mut |_, _| {}).expect("a plan");
     verify::verify_planned(&model).expect("collectives are right");
     (model, decided)
 }
@@ -80,7 +80,7 @@ fn pin_whole(model: &mut Model, block: &str, value: &str) {
 fn few_tokens_and_large_matrices_are_split_by_column_and_row() {
     let h100 = Cluster::find(H100).unwrap();
     let parallel = ParallelConfig { tp: 8, ..ParallelConfig::default() };
-    let (model, free) = sharded(opened("llama3-8b", 1, 512, &parallel), &h100, u64::MAX, 4);
+    let (model, free) = sharded(opened("llama3-8b", 1, 512, &parallel), &Platform::of_program(&h100), u64::MAX, 4);
     let layer = block(&model, "layer");
     assert!(is_column_row(&model, layer));
     // An all-reduce in two halves, norms and sums between them on a part of the sequence (Korthikanti et al. 2022).
@@ -93,7 +93,7 @@ fn few_tokens_and_large_matrices_are_split_by_column_and_row() {
     // Stated shardings are constraints: the stream is unsharded, so each pass has two all-reduces.
     let mut stated = opened("llama3-8b", 1, 512, &parallel);
     pin_whole(&mut stated, "layer", "x");
-    let (model, pinned) = sharded(stated, &h100, u64::MAX, 4);
+    let (model, pinned) = sharded(stated, &Platform::of_program(&h100), u64::MAX, 4);
     let layer = block(&model, "layer");
     assert!(is_column_row(&model, layer));
     assert_eq!(cut(&model, layer, "x"), "");
@@ -105,7 +105,7 @@ fn few_tokens_and_large_matrices_are_split_by_column_and_row() {
 #[test]
 fn many_tokens_and_small_matrices_are_split_by_batch() {
     let parallel = ParallelConfig { dp: 4, ..ParallelConfig::default() };
-    let (model, _) = sharded(opened("tiny-llama", 32, 256, &parallel), &CPU, u64::MAX, 4);
+    let (model, _) = sharded(opened("tiny-llama", 32, 256, &parallel), &PROGRAM, u64::MAX, 4);
     let layer = block(&model, "layer");
     assert_eq!(cut(&model, layer, "x"), "b");
     assert!(model.params.values().all(|param| param.ty.sharded_axes().is_empty()), "parameters are whole");
@@ -120,9 +120,9 @@ fn many_tokens_and_small_matrices_are_split_by_batch() {
 fn in_little_memory_parameters_are_cut_and_gathered() {
     let parallel = ParallelConfig { dp: 4, ..ParallelConfig::default() };
     let opened = || opened("tiny-llama", 16, 256, &parallel);
-    let (_, free) = sharded(opened(), &CPU, u64::MAX, 4);
+    let (_, free) = sharded(opened(), &PROGRAM, u64::MAX, 4);
     // 3.2M parameters and gradients of 4 bytes are on every device; three quarters of them need not be.
-    let (model, tight) = sharded(opened(), &CPU, free.peak - 14_000_000, 4);
+    let (model, tight) = sharded(opened(), &PROGRAM, free.peak - 14_000_000, 4);
     assert!(tight.seconds > free.seconds && tight.peak < free.peak);
     let layer = block(&model, "layer");
     assert_eq!(cut(&model, layer, "x"), "b");
@@ -143,7 +143,7 @@ fn experts_are_shared_out_and_tokens_exchanged() {
     // With places for all tokens that may come, an exchange would move as much as a gather of the tokens.
     config.experts.as_mut().expect("experts").capacity = Some(1.25);
     let model = ModelConfig::Llama(config).build(&Batch { batch: 8, seq: 1024, dtype: DType::F32 }).expect("a model");
-    let (model, _) = sharded(on_mesh(model, &parallel), &h100, u64::MAX, 4);
+    let (model, _) = sharded(on_mesh(model, &parallel), &Platform::of_program(&h100), u64::MAX, 4);
     let layer = block(&model, "layer");
     assert_eq!(cut(&model, layer, "expert_up"), "e");
     for kind in [SectionKind::F, SectionKind::I] {
@@ -181,7 +181,7 @@ block @net(
 fn any_model_is_sharded() {
     let model = ir::text::parse(BRANCHES).expect("a model").model;
     let whole = on_mesh(model.clone(), &ParallelConfig { dp: 2, tp: 4, ..ParallelConfig::default() });
-    let (model, decided) = sharded(whole, &CPU, u64::MAX, 1);
+    let (model, decided) = sharded(whole, &PROGRAM, u64::MAX, 1);
     let net = block(&model, "net");
     assert!(!cut(&model, net, "u").is_empty() && !cut(&model, net, "q").is_empty(), "{decided:?}");
 }

@@ -23,7 +23,7 @@ fn planned(name: &str, parallel: &ParallelConfig) -> Model {
     let model = differentiate(model, &Optimizer::default()).expect("a gradient");
     let together = parallel.together().expect("shares");
     let options = PlanOptions::of(ParallelConfig { recompute: Recompute::Auto, ..together });
-    meshwright_planner::plan(model, &options, &cost::CPU, None, &mut |_, _| {}).expect("a plan")
+    meshwright_planner::plan(model, &options, &cost::PROGRAM, None, &mut |_, _| {}).expect("a plan")
 }
 
 /// Models of one kind of layers and of two, configurations with collectives in layers and without, stacks that fuse and that do not.

@@ -1,13 +1,13 @@
-//! Costs of a planned model on a cluster, block by block.
+//! Costs of a planned model on a platform, block by block.
 
 use crate::partition::runs_of;
 use crate::section_seconds::SectionTimer;
-use cost::{Cluster, seconds_of_message, seconds_of_stmt, seconds_of_sum};
+use cost::{Platform, Scope};
 use ir::costs::{BlockCosts, CallCosts, ModelCosts, ModelStates, SharedCosts};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance, ResultKind, SectionKind, Stmt};
 use ir::ids::{ModelValue, Value};
-use ir::mesh::{Axes, Mesh};
+use ir::mesh::Mesh;
 use ir::ops::{Collective, Op};
 use ir::saved::{forward_args, gathered_values, reads, results, saved_values};
 use std::collections::{BTreeMap, HashSet};
@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, HashSet};
 /// Computes the costs of a step of `microbatches` micro-batches from the ops of each section, which run in groups with `fusion`.
 ///
 /// Both gradients of a block count as one body, B. Where a schedule runs them apart, groups across the two take a little longer.
-pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32, fusion: bool) -> ModelCosts {
-    let timer = SectionTimer { cluster, mesh: &model.mesh, fusion };
+pub fn model_costs(model: &Model, platform: &Platform<'_>, microbatches: u32, fusion: bool) -> ModelCosts {
+    let timer = SectionTimer { platform, model, fusion };
     let calls = model.calls.iter();
     let mut shared = shared(model);
-    shared.values_mut().for_each(|shared| shared.copy = copy(model, cluster, &shared.model_states));
+    shared.values_mut().for_each(|shared| shared.copy = copy(model, platform, &shared.model_states));
     let alone = |param: &ParamInstance| !shared.contains_key(param);
     let norm = model.step.as_ref().map(|step| timer.forward(&step.graph).total());
     let mut blocks: Vec<BlockCosts> = model.blocks.values().map(|block| block_costs(model, block, timer)).collect();
@@ -30,7 +30,7 @@ pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32, fusion: 
             .map(|(_, states)| states)
             .collect();
         let costs = &mut blocks[model.calls[call].block.index()];
-        costs.copy = bound.iter().map(|states| copy(model, cluster, states)).sum();
+        costs.copy = bound.iter().map(|states| copy(model, platform, states)).sum();
         costs.model_states = bound.into_iter().fold(ModelStates::default(), sum);
     }
     ModelCosts {
@@ -45,19 +45,20 @@ pub fn model_costs(model: &Model, cluster: &Cluster, microbatches: u32, fusion: 
 }
 
 /// Returns the seconds in which two pipeline ranks sum a gradient, and one of them sends the new parameter to the other.
-fn copy(model: &Model, cluster: &Cluster, states: &ModelStates) -> f64 {
-    let link = model.mesh.pipeline().map(|axis| cluster.link(&model.mesh, &Axes::one(axis)));
-    link.map_or(0.0, |link| seconds_of_sum(link, states.gradients, 2) + seconds_of_message(link, states.parameters))
+fn copy(model: &Model, platform: &Platform<'_>, states: &ModelStates) -> f64 {
+    match model.mesh.pipeline() {
+        Some(_) => platform.sum(&model.mesh, states.gradients, 2) + platform.message(&model.mesh, states.parameters),
+        None => 0.0,
+    }
 }
 
 fn block_costs(model: &Model, block: &Block, timer: SectionTimer<'_>) -> BlockCosts {
-    let cluster = timer.cluster;
     let bytes = |values: &[Value]| values.iter().map(|&v| block.ty(v).local_bytes(&model.mesh)).sum::<u64>();
     let [i, w] = timer.backward(block);
     let update = timer.update(block);
     let is_gather = |stmt: &&Stmt| matches!(stmt.op, Op::Collective(Collective::AllGather { .. }));
     let gathers = block[SectionKind::U].stmts.iter().filter(is_gather);
-    let gather = gathers.map(|stmt| seconds_of_stmt(cluster, &model.mesh, &block.values, stmt)).sum::<f64>();
+    let gather = gathers.map(|stmt| timer.platform.stmt(Scope::of(model, &block.values), stmt)).sum::<f64>();
     let passed: Vec<Value> = block
         .results
         .iter()
@@ -66,7 +67,7 @@ fn block_costs(model: &Model, block: &Block, timer: SectionTimer<'_>) -> BlockCo
         .map(|r| *r.1)
         .collect();
     let output = bytes(&passed);
-    let link = model.mesh.pipeline().map(|axis| cluster.link(&model.mesh, &Axes::one(axis)));
+    let hops = model.mesh.pipeline().is_some() && output > 0;
     let saved = saved_values(block);
     BlockCosts {
         name: block.name.clone(),
@@ -84,7 +85,7 @@ fn block_costs(model: &Model, block: &Block, timer: SectionTimer<'_>) -> BlockCo
         model_states: ModelStates::default(),
         copy: 0.0,
         output,
-        hop: link.filter(|_| output > 0).map_or(0.0, |link| seconds_of_message(link, output)),
+        hop: if hops { timer.platform.message(&model.mesh, output) } else { 0.0 },
     }
 }
 

@@ -1,20 +1,19 @@
 //! Seconds of the sections of a block, whose statements run one by one or in groups.
 
-use cost::{Cluster, seconds_of_stmt};
+use cost::{Platform, Scope};
 use fusion::{Target, Unit, units};
 use ir::costs::SectionSeconds;
-use ir::graph::{Block, SectionKind, Stmt};
+use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
-use ir::mesh::Mesh;
 use ir::ops::Op;
 use ir::saved::{gathered_values, saved_values};
 use std::collections::{HashMap, HashSet};
 
-/// Cluster and mesh, on which the seconds of sections depend.
+/// Platform and model, on which the seconds of sections depend.
 #[derive(Clone, Copy)]
 pub(super) struct SectionTimer<'a> {
-    pub(super) cluster: &'a Cluster,
-    pub(super) mesh: &'a Mesh,
+    pub(super) platform: &'a Platform<'a>,
+    pub(super) model: &'a Model,
     /// True if statements run in groups.
     pub(super) fusion: bool,
 }
@@ -53,7 +52,7 @@ impl SectionTimer<'_> {
         sections: [SectionKind; N],
         given_away: Vec<Value>,
     ) -> [SectionSeconds; N] {
-        let target = Target { cluster: self.cluster, mesh: self.mesh, values: &block.values };
+        let target = Target { platform: self.platform, scope: Scope::of(self.model, &block.values) };
         let mut section_of: HashMap<Value, usize> = HashMap::new();
         for (place, &kind) in sections.iter().enumerate() {
             section_of.extend(block[kind].stmts.iter().map(|stmt| (stmt.results[0], place)));
@@ -68,7 +67,7 @@ impl SectionTimer<'_> {
         };
         let mut seconds = [SectionSeconds::default(); N];
         for unit in &units {
-            let alone: Vec<f64> = unit.stmts().iter().map(|stmt| self.alone(target, stmt)).collect();
+            let alone: Vec<f64> = unit.stmts().iter().map(|stmt| self.platform.stmt(target.scope, stmt)).collect();
             let (own, all) = (unit.seconds(target), alone.iter().sum::<f64>());
             for (stmt, alone) in unit.stmts().iter().zip(alone).filter(|(_, alone)| *alone > 0.0) {
                 let of_section = &mut seconds[section_of[&stmt.results[0]]];
@@ -78,9 +77,5 @@ impl SectionTimer<'_> {
             }
         }
         seconds
-    }
-
-    fn alone(&self, target: Target<'_>, stmt: &Stmt) -> f64 {
-        seconds_of_stmt(target.cluster, target.mesh, target.values, stmt)
     }
 }

@@ -26,7 +26,7 @@ use codegen::buffers::assign_buffers;
 use codegen::lower_forward;
 use compiler::model_source::ModelSource;
 use compiler::precision::precision;
-use cost::CPU;
+use cost::PROGRAM;
 use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::program::Program;
@@ -559,9 +559,9 @@ fn forward_only(
     fusion: bool,
 ) -> Result<Program, Error> {
     let fault = |why: &dyn Display| Error::fault("codegen", why);
-    let mut forward = lower_forward(model, staged, microbatches, &CPU).map_err(|why| fault(&why))?;
+    let mut forward = lower_forward(model, staged, microbatches, &PROGRAM).map_err(|why| fault(&why))?;
     if fusion {
-        codegen::fuse(model, &mut forward, &CPU);
+        codegen::fuse(model, &mut forward, &PROGRAM);
     }
     assign_buffers(model, &mut forward, Some(training));
     let found = verify::program::check(&evaluation(model), &forward, None).err();

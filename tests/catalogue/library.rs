@@ -1,6 +1,6 @@
 //! Errors that no command line can give, or none that gives the same text everywhere.
 
-use cost::CPU;
+use cost::PROGRAM;
 use flate2::read::GzDecoder;
 use ir::catalogue::Code;
 use ir::diag::Coded;
@@ -143,7 +143,7 @@ fn export_unsupported() -> Option<Code> {
 fn impossible_degrees() -> Option<Code> {
     let parallel = ParallelConfig { dp: 2, tp: 6, ..ParallelConfig::default() };
     let options = PlanOptions { levels: vec![4], ..PlanOptions::of(parallel) };
-    planner::plan(example_file().model, &options, &CPU, None, &mut |_, _| {}).unwrap_err().code()
+    planner::plan(example_file().model, &options, &PROGRAM, None, &mut |_, _| {}).unwrap_err().code()
 }
 
 fn cancelled() -> CancelToken {
@@ -161,7 +161,7 @@ fn not_planned() -> Option<Code> {
     let staged = Staged { name: "m".into(), stages: Vec::new() };
     let schedule = Schedule { name: "1f1b".into(), rows: Vec::new() };
     let model = example_file().model;
-    codegen::lower(&model, &staged, &schedule, 1, &CPU).unwrap_err().code()
+    codegen::lower(&model, &staged, &schedule, 1, &PROGRAM).unwrap_err().code()
 }
 
 /// Trains on this folder of tests.

@@ -1,7 +1,7 @@
 //! A checkpoint of one configuration loads under any other: parameters and optimizer states, to the bit.
 
 use super::runs::Folder;
-use cost::CPU;
+use cost::PROGRAM;
 use half::{bf16, f16};
 use ir::graph::is_record;
 use ir::models::{Batch, Gpt2Config, LlamaConfig, ModelConfig, preset};
@@ -74,7 +74,7 @@ fn executor_with(
         stop_after: None,
     };
     let model = config.build(&batch).expect("a model");
-    let file = compile(model.into(), &request, &CPU, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}: {why}"));
+    let file = compile(model.into(), &request, &PROGRAM, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}: {why}"));
     let program = file.program.as_ref().expect("a program");
     let executor = Executor::load(&file.model, program, &Options { seed, ..Options::default() }).expect("it loads");
     let tokens = |name: &str| -> Vec<i32> {

@@ -3,7 +3,7 @@
 use super::generate::Case;
 use super::processes::load;
 use super::random::Random;
-use cost::{CPU, Cluster};
+use cost::{PROGRAM, Platform};
 use ir::graph::Model;
 use ir::optimizer::OptimizerKind;
 use ir::options::{ParallelConfig, PlanOptions};
@@ -21,7 +21,7 @@ pub(crate) const LEARNING_RATE: f64 = 1e-2;
 
 /// Compiles a case along the rules: gives the differentiated model (the meaning) and the compiled file.
 pub(crate) fn compiled(case: &Case) -> Result<(Model, File), String> {
-    compiled_to(case, along_rules(case), &CPU, true)
+    compiled_to(case, along_rules(case), &PROGRAM, true)
 }
 
 /// Options that plan a case along the rules.
@@ -34,7 +34,7 @@ pub(crate) fn along_rules(case: &Case) -> PlanOptions {
 pub(crate) fn compiled_to(
     case: &Case,
     options: PlanOptions,
-    cluster: &Cluster,
+    platform: &Platform<'_>,
     fusion: bool,
 ) -> Result<(Model, File), String> {
     let mut meaning = case.whole.as_ref().unwrap_or(&case.model).clone();
@@ -55,12 +55,12 @@ pub(crate) fn compiled_to(
         microbatches: case.pipeline.microbatches,
         stop_after: Some("collectives".to_string()),
     };
-    let planned = compile(case.model.clone().into(), &request, cluster, &mut |_, _| {}).map_err(|e| e.to_string())?;
-    let staged = partition(&planned.model, &case.pipeline, &model_costs(&planned.model, &CPU, 1, false))
+    let planned = compile(case.model.clone().into(), &request, platform, &mut |_, _| {}).map_err(|e| e.to_string())?;
+    let staged = partition(&planned.model, &case.pipeline, &model_costs(&planned.model, &PROGRAM, 1, false))
         .map_err(|e| e.to_string())?;
     request.stop_after = None;
     let given = File { staged: Some(staged), schedule: Some(case.schedule.clone()), ..planned };
-    let file = compile(given, &request, &CPU, &mut |_, _| {}).map_err(|e| e.to_string())?;
+    let file = compile(given, &request, &PROGRAM, &mut |_, _| {}).map_err(|e| e.to_string())?;
     Ok((meaning, file))
 }
 

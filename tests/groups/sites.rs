@@ -1,6 +1,6 @@
 //! Groups and single ops of compiled programs.
 
-use cost::CPU;
+use cost::PROGRAM;
 use ir::entity::PrimaryMap;
 use ir::fused::Fused;
 use ir::graph::{Stmt, ValueData};
@@ -111,7 +111,7 @@ pub(crate) fn cases() -> Vec<RankGroup> {
             stop_after: None,
         };
         let model = config.build(&batch).expect("a model");
-        let file = compile(model.into(), &request, &CPU, &mut |_, _| {}).unwrap_or_else(|why| panic!("{why}"));
+        let file = compile(model.into(), &request, &PROGRAM, &mut |_, _| {}).unwrap_or_else(|why| panic!("{why}"));
         let program = file.program.expect("a program");
         let name = format!("{name} {format} {configuration}");
         for body in program.bodies.values().filter(|body| body.kind != BodyKind::R) {

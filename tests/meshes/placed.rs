@@ -3,7 +3,7 @@
 use super::random::Random;
 use super::rows::schedule;
 use super::training::{Recipe, model, request};
-use cost::CPU;
+use cost::PROGRAM;
 use ir::text::File;
 use meshwright::compiler::pipeline::{PipelineOptions, compile};
 use scheduler::model_costs;
@@ -15,10 +15,10 @@ pub(crate) fn placed(recipe: &Recipe, mesh: &str, sequences: u64, pipeline: &Pip
     let request = request(recipe, mesh, sequences);
     let early = PipelineOptions { stop_after: Some("collectives".to_string()), ..request.clone() };
     let run = |file: File, request: &PipelineOptions| {
-        compile(file, request, &CPU, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}, {pipeline:?}: {why}"))
+        compile(file, request, &PROGRAM, &mut |_, _| {}).unwrap_or_else(|why| panic!("{mesh}, {pipeline:?}: {why}"))
     };
     let planned = run(model(recipe, sequences).into(), &early);
-    let staged = partition(&planned.model, pipeline, &model_costs(&planned.model, &CPU, 1, false)).expect("stages");
+    let staged = partition(&planned.model, pipeline, &model_costs(&planned.model, &PROGRAM, 1, false)).expect("stages");
     let schedule = schedule(&mut Random::new(seed), pipeline);
     run(File { staged: Some(staged), schedule: Some(schedule), ..planned }, &request)
 }

@@ -1,7 +1,7 @@
 //! Small models compiled for a mesh, and what they are fed.
 
 use super::text::{SEQ, steps};
-use cost::CPU;
+use cost::PROGRAM;
 use ir::graph::Model;
 use ir::models::{Batch, Gpt2Config, LlamaConfig, ModelConfig, preset};
 use ir::optimizer::Optimizer;
@@ -78,7 +78,8 @@ pub(crate) fn model(recipe: &Recipe, sequences: u64) -> Model {
 
 /// The model compiled for a configuration, with micro-batches of so many sequences over all ranks.
 pub(crate) fn compiled(recipe: &Recipe, mesh: &str, sequences: u64) -> File {
-    let compiled = compile(model(recipe, sequences).into(), &request(recipe, mesh, sequences), &CPU, &mut |_, _| {});
+    let compiled =
+        compile(model(recipe, sequences).into(), &request(recipe, mesh, sequences), &PROGRAM, &mut |_, _| {});
     compiled.unwrap_or_else(|why| panic!("{mesh}: {why}"))
 }
 

@@ -4,7 +4,7 @@ use crate::compare::differences;
 use crate::record::{Record, sgd, train};
 use crate::training::{Recipe, compiled, inputs, models};
 use codegen::{CodegenError, lower};
-use cost::CPU;
+use cost::PROGRAM;
 use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::program::Program;
@@ -42,7 +42,7 @@ impl Right {
     /// The program of a changed model, or of another schedule.
     pub(crate) fn emitted(&self, model: &Model) -> Result<Program, CodegenError> {
         let (Some(staged), Some(schedule)) = (&self.file.staged, &self.file.schedule) else { panic!("no schedule") };
-        lower(model, staged, schedule, self.program().microbatches, &CPU)
+        lower(model, staged, schedule, self.program().microbatches, &PROGRAM)
     }
 
     /// Runs I and W apart from here on.

@@ -47,7 +47,10 @@ pub(crate) fn lanes(path: &Path) -> Lanes {
         let [(from, start), (to, end)] = ends[..] else { panic!("a flow has two ends: {ends:?}") };
         assert!(start <= end, "a flow from {start} to {end}");
         for (lane, at) in [(from, start), (to, end)] {
-            assert!(lanes[&names[&lane]].iter().any(|event| event.2 <= at && at <= event.3), "a flow ends at no event");
+            assert!(
+                lanes[&names[&lane]].iter().any(|event| event.2 - 1e-6 <= at && at <= event.3 + 1e-6),
+                "a flow ends at no event"
+            );
         }
     }
     lanes

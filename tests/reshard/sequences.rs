@@ -1,13 +1,16 @@
 //! The least cost of all sequences of collectives, found by trying every collective on every sharding.
 
-use cost::Traffic;
 use ir::mesh::Axes;
 use ir::ops::Collective;
 use ir::types::Type;
 use planner::reshard::Site;
 
-/// The least cost between any two shardings.
-pub(crate) struct Sequences(Vec<Vec<f64>>);
+/// The least cost between any two shardings, by the axes over which whole tensors may become partial.
+pub(crate) struct Sequences {
+    claims: Vec<Axes>,
+    /// By claims, then by both shardings.
+    least: Vec<Vec<Vec<f64>>>,
+}
 
 /// The cost of a change: seconds that ranks wait for each other, and a nanosecond for each step but a local slice, which
 /// costs a picosecond.
@@ -20,10 +23,29 @@ pub(crate) fn cost_of(change: &Collective, seconds: f64) -> f64 {
 }
 
 impl Sequences {
-    /// Least costs of sequences of any length through these shardings: one step is added until none is cheaper.
+    /// Least costs of sequences of any length through these shardings.
     pub(crate) fn new(site: &Site<'_>, shardings: &[Type]) -> Sequences {
+        let mut claims: Vec<Axes> = Vec::new();
+        for axes in shardings.iter().map(Type::partial_axes) {
+            if !claims.contains(&axes) {
+                claims.push(axes);
+            }
+        }
         let changes = changes(site, shardings);
-        let edges: Vec<Vec<(usize, f64)>> = shardings.iter().map(|ty| edges(site, shardings, &changes, ty)).collect();
+        let allowed = |claims: &Axes| -> Vec<Collective> {
+            let is_claimed = |change: &&Collective| match change {
+                Collective::ToPartial { dim: None, over } => over.without(claims).is_empty(),
+                _ => true,
+            };
+            changes.iter().filter(is_claimed).cloned().collect()
+        };
+        let least = claims.iter().map(|claims| Sequences::least(site, shardings, &allowed(claims))).collect();
+        Sequences { claims, least }
+    }
+
+    /// Least costs by some collectives: one step is added until none is cheaper.
+    fn least(site: &Site<'_>, shardings: &[Type], changes: &[Collective]) -> Vec<Vec<f64>> {
+        let edges: Vec<Vec<(usize, f64)>> = shardings.iter().map(|ty| edges(site, shardings, changes, ty)).collect();
         let from = |start: usize| {
             let mut least = vec![f64::INFINITY; shardings.len()];
             least[start] = 0.0;
@@ -37,12 +59,13 @@ impl Sequences {
                 }
             }
         };
-        Sequences((0..shardings.len()).map(from).collect())
+        (0..shardings.len()).map(from).collect()
     }
 
-    /// The least cost from one sharding to another; infinite where no sequence leads there.
-    pub(crate) fn best(&self, from: usize, to: usize) -> f64 {
-        self.0[from][to]
+    /// The least cost from one sharding to another, which is partial over `claims`; infinite where no sequence leads there.
+    pub(crate) fn best(&self, from: usize, to: usize, claims: &Axes) -> f64 {
+        let at = self.claims.iter().position(|known| known == claims).expect("the axes of some sharding");
+        self.least[at][from][to]
     }
 }
 
@@ -99,8 +122,7 @@ fn edges(site: &Site<'_>, shardings: &[Type], changes: &[Collective], ty: &Type)
         change.check_sizes(site.mesh, ty).ok()?;
         let result = change.result_type(ty).ok()?;
         let to = shardings.iter().position(|sharding| *sharding == result)?;
-        let traffic = Traffic::of(site.cluster, site.mesh, change, ty, &result);
-        Some((to, cost_of(change, traffic.seconds(site.cluster, site.mesh, change.over()))))
+        Some((to, cost_of(change, site.platform.change(site.mesh, change, &[ty], &[&result]))))
     };
     changes.iter().filter_map(edge).collect()
 }

@@ -11,7 +11,7 @@ use crate::pipeline::{self, Observer, PipelineOptions};
 use crate::precision::precision;
 use crate::request_error::RequestError;
 use crate::within;
-use cost::CPU;
+use cost::PROGRAM;
 use ir::diag::Diagnostic;
 use ir::graph::Model;
 use ir::models::Batch;
@@ -163,7 +163,7 @@ pub fn check_text(source: &ModelSource) -> Result<(), Error> {
         fusion: false,
         stop_after: Some("codegen".to_string()),
     };
-    let compiled = pipeline::compile(file.as_ref().clone(), &options, &CPU, &mut |_, _| ());
+    let compiled = pipeline::compile(file.as_ref().clone(), &options, &PROGRAM, &mut |_, _| ());
     compiled.map(drop).map_err(|error| told(source, error))
 }
 
@@ -232,7 +232,7 @@ fn compile_with(
     request: &PipelineOptions,
     listeners: (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, Error> {
-    within::compile(passes, file, request, &CPU, listeners).map_err(|error| told(source, error))
+    within::compile(passes, file, request, &PROGRAM, listeners).map_err(|error| told(source, error))
 }
 
 /// The number of micro-batches: that of a schedule in the file, else the global batch over the sequences of one.

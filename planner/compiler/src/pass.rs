@@ -3,7 +3,7 @@
 use crate::compile_error::CompileError;
 use crate::pass_events;
 use crate::pipeline_options::{Observer, PipelineOptions};
-use cost::Cluster;
+use cost::Platform;
 use ir::costs::ModelCosts;
 use ir::graph::Model;
 use ir::text::File;
@@ -111,7 +111,7 @@ pub trait Pass {
 /// Data that passes share during one compilation.
 pub struct Context<'a> {
     request: &'a PipelineOptions,
-    cluster: &'a Cluster,
+    platform: &'a Platform<'a>,
     observer: &'a mut Observer<'a>,
     watch: &'a mut Watch<'a>,
     costs: Option<ModelCosts>,
@@ -121,11 +121,11 @@ impl<'a> Context<'a> {
     /// The context of a request. `observer` hears of every pass that has run, and `watch` of the search for shardings.
     pub fn new(
         request: &'a PipelineOptions,
-        cluster: &'a Cluster,
+        platform: &'a Platform<'a>,
         observer: &'a mut Observer<'_>,
         watch: &'a mut Watch<'_>,
     ) -> Context<'a> {
-        Context { request, cluster, observer, watch, costs: None }
+        Context { request, platform, observer, watch, costs: None }
     }
 
     /// The request.
@@ -133,9 +133,9 @@ impl<'a> Context<'a> {
         self.request
     }
 
-    /// The cluster whose figures decide.
-    pub fn cluster(&self) -> &'a Cluster {
-        self.cluster
+    /// The platform whose figures decide.
+    pub fn platform(&self) -> &'a Platform<'a> {
+        self.platform
     }
 
     /// Listener of the search for shardings.
@@ -146,7 +146,7 @@ impl<'a> Context<'a> {
     /// Costs of a planned model; computed once, and again after its blocks or calls change.
     pub fn costs(&mut self, model: &Model) -> &ModelCosts {
         let PipelineOptions { microbatches, fusion, .. } = *self.request;
-        self.costs.get_or_insert_with(|| model_costs(model, self.cluster, microbatches, fusion))
+        self.costs.get_or_insert_with(|| model_costs(model, self.platform, microbatches, fusion))
     }
 
     /// Forgets the costs. A pass that adds a level calls it if it changes the model too.

@@ -7,7 +7,7 @@ use crate::compile_error::CompileError;
 use crate::pass::{Context, PassInfo};
 use crate::pass_manager::PassManager;
 pub use crate::pipeline_options::{Observer, PipelineOptions};
-use cost::Cluster;
+use cost::Platform;
 use ir::text::File;
 use planner::shard::Watch;
 
@@ -23,10 +23,10 @@ pub fn passes() -> Vec<PassInfo> {
 pub fn compile(
     file: File,
     request: &PipelineOptions,
-    cluster: &Cluster,
+    platform: &Platform<'_>,
     observer: &mut Observer<'_>,
 ) -> Result<File, CompileError> {
-    compile_watched(file, request, cluster, (observer, &mut |_| {}))
+    compile_watched(file, request, platform, (observer, &mut |_| {}))
 }
 
 /// The same, and `watch` is told how the search for shardings goes.
@@ -36,8 +36,8 @@ pub fn compile(
 pub fn compile_watched(
     file: File,
     request: &PipelineOptions,
-    cluster: &Cluster,
+    platform: &Platform<'_>,
     (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, CompileError> {
-    PassManager::standard().run(file, &mut Context::new(request, cluster, observer, watch))
+    PassManager::standard().run(file, &mut Context::new(request, platform, observer, watch))
 }

@@ -6,7 +6,7 @@ use crate::compile_error::CompileError;
 use crate::pass::Context;
 use crate::pass_manager::PassManager;
 use crate::pipeline_options::{Observer, PipelineOptions};
-use cost::Cluster;
+use cost::Platform;
 use ir::options::{PlanOptions, Sharding};
 use ir::text::File;
 use planner::PlanError;
@@ -31,12 +31,14 @@ pub(crate) fn compile(
     passes: &mut PassManager<'_>,
     file: File,
     request: &PipelineOptions,
-    cluster: &Cluster,
+    platform: &Platform<'_>,
     (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
 ) -> Result<File, CompileError> {
     let limit = match request.options.sharding {
-        Sharding::Auto { memory, .. } if is_decided(passes, &file, request) => memory.unwrap_or(cluster.device.memory),
-        _ => return passes.run(file, &mut Context::new(request, cluster, observer, watch)),
+        Sharding::Auto { memory, .. } if is_decided(passes, &file, request) => {
+            memory.unwrap_or(platform.cluster.device.memory)
+        }
+        _ => return passes.run(file, &mut Context::new(request, platform, observer, watch)),
     };
     let mut rounds = Rounds::new(request, limit);
     for round in 1..=ROUNDS {
@@ -48,7 +50,7 @@ pub(crate) fn compile(
             held = Some(so_far.peak);
             watch(so_far);
         };
-        let made = passes.run(file.clone(), &mut Context::new(&whole, cluster, &mut see, &mut hear));
+        let made = passes.run(file.clone(), &mut Context::new(&whole, platform, &mut see, &mut hear));
         match made {
             Err(CompileError::Plan(PlanError::NoRoom { .. })) if round > 1 => break,
             Err(CompileError::Plan(PlanError::NoRoom { .. })) => {
@@ -71,7 +73,7 @@ pub(crate) fn compile(
             continue;
         }
         if request.stop_after.is_some() {
-            return passes.run(file, &mut Context::new(&request, cluster, observer, &mut |_| {}));
+            return passes.run(file, &mut Context::new(&request, platform, observer, &mut |_| {}));
         }
         seen.iter().for_each(|(pass, file)| observer(pass, file));
         return made;

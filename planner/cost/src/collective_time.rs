@@ -1,6 +1,7 @@
 //! Collective time on groups of ranks over the link levels of a cluster.
 
 use crate::cluster::Link;
+use crate::group_shape::GroupShape;
 use crate::platform::Platform;
 use smallvec::SmallVec;
 
@@ -51,6 +52,8 @@ struct Level<'a> {
     within: f64,
     /// True if the level is between nodes.
     is_network: bool,
+    /// True if a hop of a ring takes less than one of a tree: NCCL between nodes.
+    has_short_hops: bool,
     /// Fraction of the link's bandwidth that the stack reaches.
     share: f64,
 }
@@ -106,12 +109,22 @@ impl Platform<'_> {
     /// stack can, run level by level, whichever takes less. In an all-to-all, traffic within a node and traffic between
     /// nodes overlap.
     pub fn collective_time(&self, kind: CollectiveKind, bytes: f64, group: Group) -> f64 {
+        self.time(kind, bytes, &group.into())
+    }
+
+    /// The same for ranks along any axes.
+    pub fn time(&self, kind: CollectiveKind, bytes: f64, group: &GroupShape) -> f64 {
         self.collective_time_with(kind, bytes, group, |_| 0.0)
     }
 
     /// Collective time between the ranks of a layer, which wait for each other. Such a ring runs alone, whereas
     /// consecutive gradient rings fill each other's pauses.
     pub fn isolated_collective_time(&self, kind: CollectiveKind, bytes: f64, group: Group) -> f64 {
+        self.isolated_time(kind, bytes, &group.into())
+    }
+
+    /// The same for ranks along any axes.
+    pub fn isolated_time(&self, kind: CollectiveKind, bytes: f64, group: &GroupShape) -> f64 {
         self.collective_time_with(kind, bytes, group, |level| level.link.step.unwrap_or(0.0))
     }
 
@@ -119,7 +132,7 @@ impl Platform<'_> {
     /// Its message is a rank's part, over as many lanes between nodes as the node has ranks of the group.
     pub fn stepwise_gather_time(&self, bytes: f64, messages: f64, group: Group) -> f64 {
         let part = bytes / messages / group.ranks as f64;
-        let levels = self.levels(group);
+        let levels = self.levels(&group.into());
         let step = |level: &Level<'_>| part / level.within / level.bandwidth(part / level.within);
         let steps = messages * (group.ranks as f64 - 1.0);
         steps * levels.iter().map(step).fold(0.0, f64::max)
@@ -128,7 +141,7 @@ impl Platform<'_> {
     /// Seconds of broadcasts of `bytes` in `messages` equal parts, one after the other around a ring of all ranks: a part goes through all
     /// links before the next one begins.
     pub fn broadcast_time(&self, bytes: f64, messages: f64, group: Group) -> f64 {
-        let levels = self.levels(group);
+        let levels = self.levels(&group.into());
         if levels.is_empty() || bytes <= 0.0 {
             return 0.0;
         }
@@ -139,24 +152,36 @@ impl Platform<'_> {
         messages * (self.cluster.links[0].start + flat(&levels, whole, ranks, |level| level.link.step.unwrap_or(0.0)))
     }
 
-    fn collective_time_with(&self, kind: CollectiveKind, bytes: f64, group: Group, step: fn(&Level<'_>) -> f64) -> f64 {
+    /// Seconds that any message takes, however few bytes it has. Beyond them fewer bytes take no less time for each.
+    pub fn least_wait(&self) -> f64 {
+        let latency = self.cluster.links.iter().map(|link| link.latency).fold(f64::INFINITY, f64::min);
+        self.cluster.links[0].start + RING_HOP * latency
+    }
+
+    fn collective_time_with(
+        &self,
+        kind: CollectiveKind,
+        bytes: f64,
+        group: &GroupShape,
+        step: fn(&Level<'_>) -> f64,
+    ) -> f64 {
         if bytes <= 0.0 {
             return 0.0;
         }
         let levels = self.levels(group);
         let Some(outer) = levels.last() else { return 0.0 };
-        let start = self.cluster.links[0].start;
+        let (start, ranks) = (self.cluster.links[0].start, group.ranks() as f64);
         match kind {
             CollectiveKind::Send => {
                 start + outer.hop(bytes).max(outer.link.latency + bytes / outer.link.pair.unwrap_or(f64::MAX))
             }
-            CollectiveKind::AllToAll => start + each_to_each(&levels, bytes, group.ranks as f64, |_| 1.0),
+            CollectiveKind::AllToAll => start + each_to_each(&levels, bytes, ranks, |_| 1.0),
             CollectiveKind::Exchange { copies, adjacent } => {
                 let share = |units: f64| reached(units, copies.max(1) as f64, adjacent as f64);
-                start + each_to_each(&levels, bytes, group.ranks as f64, share)
+                start + each_to_each(&levels, bytes, ranks, share)
             }
             CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
-                let flat = flat(&levels, bytes, group.ranks as f64, step);
+                let flat = flat(&levels, bytes, ranks, step);
                 let staged = staged(&levels, bytes, Level::gather);
                 start + if self.stack.facts.hierarchical { flat.min(staged) } else { flat }
             }
@@ -166,18 +191,20 @@ impl Platform<'_> {
 
     /// Levels that a group uses, innermost first. A level's unit is the greatest divisor of the group's rank count that
     /// fits.
-    fn levels(&self, group: Group) -> Levels<'_> {
+    fn levels(&self, group: &GroupShape) -> Levels<'_> {
+        let ranks = group.ranks();
         let mut within = 1;
         let mut levels = Levels::new();
         for (index, link) in self.cluster.links.iter().enumerate() {
             let is_last = index + 1 == self.cluster.links.len();
-            let fits = if is_last { group.ranks } else { (link.joins / group.stride.max(1)).clamp(1, group.ranks) };
-            let is_whole = |n: &u64| group.ranks.is_multiple_of(*n) && n.is_multiple_of(within);
+            let fits = if is_last { ranks } else { group.ranks_within(link.joins) };
+            let is_whole = |n: &u64| ranks.is_multiple_of(*n) && n.is_multiple_of(within);
             let joined = (within..=fits).rev().find(is_whole).unwrap_or(within);
             if joined > within {
                 let is_network = index > 0 || is_last;
                 let share = if is_network { self.stack.fitted.network.value } else { 1.0 };
-                levels.push(Level { link, units: (joined / within) as f64, within: within as f64, is_network, share });
+                let (units, has_short_hops) = ((joined / within) as f64, index > 0 || link.tree.is_some());
+                levels.push(Level { link, units, within: within as f64, is_network, has_short_hops, share });
             }
             within = joined;
         }
@@ -201,7 +228,7 @@ const RING_HOP: f64 = 0.47;
 /// ring has as many lanes as the node has ranks of the group.
 fn flat(levels: &[Level<'_>], bytes: f64, ranks: f64, step: fn(&Level<'_>) -> f64) -> f64 {
     let links = |level: &Level<'_>| ranks / level.within * (1.0 - 1.0 / level.units);
-    let hop = |level: &Level<'_>| level.link.latency * if level.is_network { RING_HOP } else { 1.0 };
+    let hop = |level: &Level<'_>| level.link.latency * if level.has_short_hops { RING_HOP } else { 1.0 };
     let around: f64 = levels.iter().map(|level| links(level) * hop(level)).sum();
     let steps = (ranks - 1.0) * levels.iter().map(step).fold(0.0, f64::max);
     let pace = |level: &Level<'_>| bytes / level.within / level.bandwidth(bytes / level.within);

@@ -4,7 +4,7 @@
 //! use it.
 //!
 //! - [`Cluster`]: the hardware, a file of figures with sources. [`Stack`]: the software on it. [`Platform`] joins the two.
-//! - [`seconds_of_stmt`], [`seconds_of_group`] and [`seconds_of_change`]: times of compute and of reshards, for `compile`.
+//! - [`Platform::stmt`], [`Platform::group`] and [`Platform::change`]: times of a program's statements and collectives.
 //! - [`profile()`]: the costs of a planned block section by section, for `estimate` and `plan`.
 //! - [`model_flops`]: the FLOPs that a model needs.
 //!
@@ -29,12 +29,14 @@ mod chance;
 mod cluster;
 mod collective_time;
 mod flops;
+mod group_shape;
 mod interpolation;
 mod knapsack;
-mod link_traffic;
+mod local_types;
 mod matmul;
 mod memory_traffic;
-mod op_cost;
+mod pattern;
+mod pieces;
 mod platform;
 mod preset_error;
 mod presets;
@@ -45,6 +47,7 @@ mod routing;
 mod rules;
 mod stack;
 mod stack_file;
+mod statement;
 mod supports;
 mod whole;
 
@@ -55,11 +58,13 @@ pub use chance::Percentiles;
 pub use cluster::{Attention, CPU, Cluster, Device, Host, Kernel, Link, Matmul, Tile};
 pub use collective_time::{CollectiveKind, Group};
 pub use flops::model_flops;
+pub use group_shape::GroupShape;
 pub use interpolation::{Table, TablePoint};
-pub use link_traffic::{Pattern, Traffic, pieces, seconds_of_message, seconds_of_sum};
+pub use local_types::local_type;
 pub use memory_traffic::{MemoryTraffic, is_memory_bound, memory_traffic};
-pub use op_cost::{local_type, seconds_of, seconds_of_change, seconds_of_group, seconds_of_stmt};
-pub use platform::{Format, Platform, Recipe};
+pub use pattern::Pattern;
+pub use pieces::pieces;
+pub use platform::{Format, PROGRAM, Platform, Recipe};
 pub use preset_error::PresetError;
 pub use presets::{CLUSTERS, Preset, STACKS};
 pub use profile::{
@@ -71,4 +76,5 @@ pub use residual::{Errors, Job, Measured, MemoryBudget, Residual};
 pub use routing::Routing;
 pub use rules::{Rule, RuleName, RuleNumbers};
 pub use stack::{Constant, Cut, Fitted, Stack, StackTraits};
+pub use statement::Scope;
 pub use supports::Supports;

@@ -21,29 +21,47 @@ impl Platform<'_> {
         if batch * m * n * k <= 0.0 {
             return 0.0;
         }
-        let device = &self.cluster.device;
-        let format = if device.peak(format).is_some() { format } else { Format::Half };
-        let bandwidth = device.memory_bandwidth * device.memory_share;
-        let result = if accumulate { 8.0 } else { 2.0f64.max(format.bytes().min(4.0)) };
-        let bytes = batch * ((m * k + k * n) * format.bytes() + m * n * result);
+        let format = self.computed(format);
         let quantised = matches!(format, Format::F8 | Format::F4) && !accumulate;
         let moved = self.stack.facts.quantise + if self.recipe.blocks { TRANSPOSED } else { 0.0 };
         let quantise = if quantised { self.copy(batch * m * k * moved) } else { 0.0 };
+        self.read_matmul(batch, m, n, k, format, accumulate) + quantise
+    }
+
+    /// The same for operands that are there in this format.
+    pub(crate) fn read_matmul(&self, batch: f64, m: f64, n: f64, k: f64, format: Format, accumulate: bool) -> f64 {
+        if batch * m * n * k <= 0.0 {
+            return 0.0;
+        }
+        let device = &self.cluster.device;
+        let format = self.computed(format);
+        let bandwidth = device.memory_bandwidth * device.memory_share;
+        let result = if accumulate { 8.0 } else { 2.0f64.max(format.bytes().min(4.0)) };
+        let bytes = batch * ((m * k + k * n) * format.bytes() + m * n * result);
         let compute = SPLITS.iter().map(|&split| {
             let joined = if split > 1.0 { batch * m * n * 4.0 * split * 2.0 / bandwidth } else { 0.0 };
             self.waves(batch * split, m, n, k / split, format) + joined
         });
         let compute = compute.fold(f64::INFINITY, f64::min);
-        device.start + compute.max(bytes / bandwidth) + quantise
+        device.start + compute.max(bytes / bandwidth)
     }
 
     /// Seconds of a grouped product of equal shapes with different weights, as for experts: the time of a batch over
     /// the efficiency of the stack's grouped kernel.
     pub fn grouped_matmul(&self, groups: f64, m: f64, n: f64, k: f64, format: Format, accumulate: bool) -> f64 {
+        self.matmul(groups, m, n, k, format, accumulate) / self.grouped_share(format)
+    }
+
+    /// Fraction of the rate of equal products that the stack's grouped kernel reaches.
+    pub(crate) fn grouped_share(&self, format: Format) -> f64 {
         let facts = &self.stack.facts;
         let is_transposed = format == Format::F8 && self.cluster.device.matmul.transposes_f8;
-        let share = facts.grouped * if is_transposed { facts.grouped_transposed } else { 1.0 };
-        self.matmul(groups, m, n, k, format, accumulate) / share
+        facts.grouped * if is_transposed { facts.grouped_transposed } else { 1.0 }
+    }
+
+    /// The format in which the device computes: half precision in place of one that it lacks.
+    fn computed(&self, format: Format) -> Format {
+        if self.cluster.device.peak(format).is_some() { format } else { Format::Half }
     }
 
     /// Seconds of the waves of products of depth k, for the fastest tile.

@@ -1,6 +1,6 @@
 //! Traffic of a body's kernels with memory, outside products and attention.
 
-use crate::op_cost::{local_type, untouched};
+use crate::local_types::{local_type, untouched};
 use ir::graph::Stmt;
 use ir::ids::Value;
 use ir::mesh::Mesh;

@@ -1,7 +1,8 @@
 //! Cost model of a cluster under a framework: seconds of kernels and collectives. All estimates use it.
 
-use crate::cluster::Cluster;
+use crate::cluster::{CPU, Cluster};
 use crate::stack::Stack;
+use std::sync::LazyLock;
 
 /// A cluster, a stack on it, and the precision recipe of the run.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +81,33 @@ impl Recipe {
             widened: 0.0,
             activation: 2.0,
         }
+    }
+}
+
+impl Recipe {
+    /// All tensors in f32.
+    pub fn f32() -> Recipe {
+        Recipe {
+            name: "f32".into(),
+            products: Format::F32,
+            parameter: 4.0,
+            master: 0.0,
+            activation: 4.0,
+            ..Recipe::bf16()
+        }
+    }
+}
+
+/// The recipe of programs: their types state the format of each tensor.
+static OF_TYPES: LazyLock<Recipe> = LazyLock::new(Recipe::f32);
+
+/// The platform on which programs are compiled unless another is given, so that their text does not depend on the machine.
+pub static PROGRAM: LazyLock<Platform<'static>> = LazyLock::new(|| Platform::of_program(&CPU));
+
+impl<'a> Platform<'a> {
+    /// The platform of a program that Meshwright itself runs on a cluster.
+    pub fn of_program(cluster: &'a Cluster) -> Platform<'a> {
+        Platform { cluster, stack: Stack::own(cluster), recipe: &OF_TYPES }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Software description: how well a framework uses the hardware. A file of `planner/cost/stacks/`.
 
-use crate::cluster::Kernel;
+use crate::cluster::{Cluster, Kernel};
 use crate::residual::Residual;
 use crate::supports::Supports;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// Framework profile of one version.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -269,7 +270,17 @@ impl Default for StackTraits {
 
 const MIB: f64 = 1024.0 * 1024.0;
 
+/// The stacks of Meshwright's own runtime, on processors and on GPUs.
+static OWN: LazyLock<[Stack; 2]> = LazyLock::new(|| {
+    ["meshwright-threads", "meshwright-cuda"].map(|name| Stack::find(name).expect("a test reads every preset"))
+});
+
 impl Stack {
+    /// The stack by which Meshwright itself runs a program on a cluster. Processors have no maker here.
+    pub fn own(cluster: &Cluster) -> &'static Stack {
+        &OWN[usize::from(cluster.device.vendor.is_some())]
+    }
+
     /// Groups of ops that a stack may fuse into one kernel. Pointwise: the norm; SwiGLU or another gate with its product; bias
     /// and GeLU; bias, dropout and residual sum; residual sum and norm; the rotation; softmax with mask and scale. Ends: the loss
     /// with its softmax; the embedding with its sum. Matmuls: q, k and v as one, gate and up as one, weight gradients with their

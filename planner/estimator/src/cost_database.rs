@@ -24,6 +24,7 @@ use super::error::Error;
 use super::faster_stages::{faster_stages, promising_stages};
 use super::memory_fit::{RecomputeOptions, offloaded};
 use super::model_plans::{ModelPlans, ModelTraits};
+use super::path_platform::PathPlatform;
 use super::pipeline::ScheduledPipeline;
 use super::plan_template::{Part, Plan};
 use super::projection::{
@@ -59,6 +60,7 @@ type CostQuery<K, V> = Query<CostDatabase, K, V>;
 pub(super) struct CostDatabase {
     planning: Planning,
     pub(super) plans: Arc<ModelPlans>,
+    paths: PathPlatform,
     orders: Arc<OrderCache>,
     /// Without memory.
     cluster: Cluster,
@@ -85,6 +87,7 @@ pub(super) struct CostDatabase {
 /// Results that databases share.
 pub(super) struct SharedResults {
     pub(super) plans: Arc<ModelPlans>,
+    pub(super) paths: PathPlatform,
     pub(super) orders: Arc<OrderCache>,
 }
 
@@ -100,7 +103,7 @@ impl CostDatabase {
         stack: Arc<Stack>,
         shared: SharedResults,
     ) -> Result<CostDatabase, Error> {
-        let SharedResults { plans, orders } = shared;
+        let SharedResults { plans, paths, orders } = shared;
         let stack = context.allowed(stack);
         let traits = plans.traits(context.seq)?;
         let recipe = context.recipe(&stack)?;
@@ -110,6 +113,7 @@ impl CostDatabase {
         Ok(CostDatabase {
             planning,
             plans,
+            paths,
             orders,
             cluster,
             context: context.clone(),
@@ -137,7 +141,7 @@ impl CostDatabase {
     /// # Errors
     /// The configuration does not fit the model.
     pub(super) fn planned(&self, config: &PlanConfig) -> Answer<Planned> {
-        self.plans.planned(&self.plan_key(config))
+        self.plans.planned(&self.plan_key(config), &self.paths)
     }
 
     /// The plan that a configuration shares with all that have the same statements.
@@ -146,7 +150,7 @@ impl CostDatabase {
     /// As [`CostDatabase::planned`].
     pub(super) fn shared_plan(&self, config: &BlockConfig) -> Answer<Plan> {
         let part = if self.dense_of(config)?.is_some() { Part::Experts } else { Part::All };
-        Ok(Arc::clone(&self.plans.of_shape(&self.plan_key(&config.plan), part)?.plan))
+        Ok(Arc::clone(&self.plans.of_shape(&self.plan_key(&config.plan), part, &self.paths)?.plan))
     }
 
     /// Costs of the blocks under a configuration.
@@ -287,7 +291,7 @@ impl CostDatabase {
                 let planned = self.planned(&config.plan)?;
                 Ok(then(&planned.model, &planned.outline))
             }
-            Planning::ByShape => self.plans.in_shape(&self.plan_key(&config.plan), part, then),
+            Planning::ByShape => self.plans.in_shape(&self.plan_key(&config.plan), part, &self.paths, then),
         }
     }
 

@@ -6,6 +6,7 @@ use super::cost_database::{CostDatabase, Planning, SharedResults};
 use super::error::Error;
 use super::headroom::{BudgetSizes, Headroom};
 use super::model_plans::ModelPlans;
+use super::path_platform::PathPlatform;
 use super::pipeline::drawn_costs;
 use super::place::config_on;
 use super::prediction::Prediction;
@@ -19,7 +20,6 @@ use compiler::machine_source;
 use compiler::model_source::ModelSource;
 use cost::{Cluster, Platform, Stack};
 use ir::options::{Offload, ParallelConfig, Recompute};
-use planner::reshard::ReshardCache;
 use std::sync::{Arc, Mutex, PoisonError};
 use support::query::Memo;
 use view::report::ScheduleRequest;
@@ -36,12 +36,13 @@ pub struct Estimator {
     stacks: Arc<Memo<String, Stack>>,
 }
 
-/// Results that depend on neither cluster nor stack.
+/// Results that requests on other clusters and stacks share.
 #[derive(Default)]
 struct Plans {
     models: Memo<String, Arc<ModelPlans>>,
     orders: Arc<OrderCache>,
-    paths: Arc<ReshardCache>,
+    /// The platforms that have chosen paths, by their keys.
+    paths: Memo<String, PathPlatform>,
 }
 
 impl Estimator {
@@ -55,9 +56,8 @@ impl Estimator {
     /// # Errors
     /// The model does not compile, or states its own mesh or gradients.
     pub fn with_model(source: ModelSource) -> Result<Estimator, Error> {
-        let paths = Arc::new(ReshardCache::default());
-        let models = Memo::with(source.name().to_string(), model_plans(source, &paths)?);
-        Ok(Estimator { plans: Arc::new(Plans { models, paths, ..Plans::default() }), ..Estimator::default() })
+        let models = Memo::with(source.name().to_string(), model_plans(source)?);
+        Ok(Estimator { plans: Arc::new(Plans { models, ..Plans::default() }), ..Estimator::default() })
     }
 
     /// An estimator that shares the planned models, and takes this stack under its name.
@@ -206,10 +206,12 @@ impl Estimator {
     /// A database without results, of the inputs that a context names.
     fn open(&self, context: &CostContext, planning: Planning) -> Result<CostDatabase, Error> {
         let (cluster, stack) = (self.cluster_in(&context.cluster, &context.precision)?, self.stack(&context.stack)?);
-        let open = || model_plans(ModelSource::open(&context.model)?, &self.plans.paths);
+        let open = || model_plans(ModelSource::open(&context.model)?);
         let plans = self.plans.models.get(&context.model, open)?;
         let orders = Arc::clone(&self.plans.orders);
-        let shared = SharedResults { plans: Arc::clone(&plans), orders };
+        let key = PathPlatform::key(&cluster, &stack);
+        let paths = self.plans.paths.get(&key, || Ok::<_, Error>(PathPlatform::new(&cluster, &stack)))?;
+        let shared = SharedResults { plans: Arc::clone(&plans), paths: PathPlatform::clone(&paths), orders };
         CostDatabase::new(context, planning, &cluster, stack, shared)
     }
 }
@@ -227,9 +229,9 @@ pub(super) fn check_joined(cluster: &Cluster, devices: u64) -> Result<(), Error>
 ///
 /// # Errors
 /// The model does not compile, or states its own mesh or gradients.
-fn model_plans(source: ModelSource, paths: &Arc<ReshardCache>) -> Result<Arc<ModelPlans>, Error> {
+fn model_plans(source: ModelSource) -> Result<Arc<ModelPlans>, Error> {
     // First the errors of `compile`, then files that compile but state decisions that an estimate makes.
     check_text(&source)?;
     source.check_open()?;
-    Ok(Arc::new(ModelPlans::new(source.recognised(), Arc::clone(paths))))
+    Ok(Arc::new(ModelPlans::new(source.recognised())))
 }

@@ -54,6 +54,7 @@ mod notes;
 mod offload_choice;
 mod open_shards;
 mod ordered_stages;
+mod path_platform;
 mod pipeline;
 mod place;
 mod plan_template;

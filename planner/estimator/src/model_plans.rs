@@ -1,7 +1,8 @@
-//! Plans of one model's blocks, which depend on neither cluster nor stack.
+//! Plans of one model's blocks. Of cluster and stack only what chooses reshard paths matters.
 
 use super::blocks::{Outline, Planned};
 use super::error::Error;
+use super::path_platform::PathPlatform;
 use super::plan_template::{DimSizes, Part, Plan, Sizes, Template, Unplanned};
 use super::projection::PlanKey;
 use super::shape_class::ShapeClass;
@@ -12,7 +13,6 @@ use ir::dim_role::DimRole;
 use ir::graph::Model;
 use ir::options::ParallelConfig;
 use ir::types::DType;
-use planner::reshard::ReshardCache;
 use std::sync::Arc;
 use support::query::{Memo, Query};
 
@@ -52,16 +52,17 @@ impl ModelTraits {
 pub(super) struct ModelPlans {
     /// The model.
     pub(super) source: ModelSource,
-    planned: Query<ModelPlans, PlanKey, Result<Arc<Planned>, Error>>,
+    planned: Query<ModelPlans, (PlanKey, PathPlatform), Result<Arc<Planned>, Error>>,
     /// Sizes of the model's dims.
     dims: Query<ModelPlans, Unplanned, Result<Arc<DimSizes>, Error>>,
     /// One template of each shape class.
     templates: Memo<(DType, ShapeClass, Part), Template>,
     /// Plans and sizes of configurations.
-    shaped: Query<ModelPlans, (PlanKey, Part), Result<Arc<Shaped>, Error>>,
-    /// Reshard paths of all models.
-    paths: Arc<ReshardCache>,
+    shaped: Query<ModelPlans, ShapedKey, Result<Arc<Shaped>, Error>>,
 }
+
+/// A configuration, a part of its plan, and what chooses its reshard paths.
+type ShapedKey = (PlanKey, Part, PathPlatform);
 
 /// The plan of a configuration, and its sizes.
 pub(super) struct Shaped {
@@ -72,10 +73,10 @@ pub(super) struct Shaped {
 
 impl ModelPlans {
     /// A model without plans.
-    pub(super) fn new(source: ModelSource, paths: Arc<ReshardCache>) -> ModelPlans {
+    pub(super) fn new(source: ModelSource) -> ModelPlans {
         let dims = |plans: &ModelPlans, unplanned: &Unplanned| unplanned.dims(&plans.source).map(Arc::new);
         let (planned, dims, shaped) = (Query::new(plan), Query::new(dims), Query::new(of_shape));
-        ModelPlans { source, planned, dims, templates: Memo::default(), shaped, paths }
+        ModelPlans { source, planned, dims, templates: Memo::default(), shaped }
     }
 
     /// The model planned for one micro-batch of the ranks that compute a block together. A `.ir` file has the batch that it
@@ -83,8 +84,8 @@ impl ModelPlans {
     ///
     /// # Errors
     /// The model cannot have this batch, or the configuration does not fit it.
-    pub(super) fn planned(&self, key: &PlanKey) -> Result<Arc<Planned>, Error> {
-        self.planned.get(self, key)
+    pub(super) fn planned(&self, key: &PlanKey, by: &PathPlatform) -> Result<Arc<Planned>, Error> {
+        self.planned.get(self, &(key.clone(), by.clone()))
     }
 
     /// Properties of the model in sequences of `seq` tokens.
@@ -105,9 +106,10 @@ impl ModelPlans {
         &self,
         key: &PlanKey,
         part: Part,
+        by: &PathPlatform,
         then: impl FnOnce(&Model, &Arc<Outline>) -> T,
     ) -> Result<T, Error> {
-        let Shaped { plan, sizes } = &*self.of_shape(key, part)?;
+        let Shaped { plan, sizes } = &*self.of_shape(key, part, by)?;
         Ok(plan.in_sizes(sizes, then))
     }
 
@@ -116,23 +118,23 @@ impl ModelPlans {
     ///
     /// # Errors
     /// As [`ModelPlans::planned`].
-    pub(super) fn of_shape(&self, key: &PlanKey, part: Part) -> Result<Arc<Shaped>, Error> {
-        self.shaped.get(self, &(key.clone(), part))
+    pub(super) fn of_shape(&self, key: &PlanKey, part: Part, by: &PathPlatform) -> Result<Arc<Shaped>, Error> {
+        self.shaped.get(self, &(key.clone(), part, by.clone()))
     }
 }
 
-fn of_shape(plans: &ModelPlans, (key, part): &(PlanKey, Part)) -> Result<Arc<Shaped>, Error> {
+fn of_shape(plans: &ModelPlans, (key, part, by): &ShapedKey) -> Result<Arc<Shaped>, Error> {
     let parallel = key.config.parallel();
     let unplanned = Unplanned::of(&parallel, key.seq, key.dtype);
     let sizes = Sizes::of(&parallel, plans.dims.get(plans, &unplanned)?)?;
     let shape = (key.dtype, sizes.shape(&parallel, plans.source.is_built()), *part);
     let template = plans.templates.get(&shape, || Template::of(&plans.source, &parallel, unplanned, *part))?;
-    Ok(Arc::new(Shaped { plan: template.plan(&parallel, &sizes, &plans.paths)?, sizes }))
+    Ok(Arc::new(Shaped { plan: template.plan(&parallel, &sizes, by)?, sizes }))
 }
 
-fn plan(plans: &ModelPlans, key: &PlanKey) -> Result<Arc<Planned>, Error> {
+fn plan(plans: &ModelPlans, (key, by): &(PlanKey, PathPlatform)) -> Result<Arc<Planned>, Error> {
     let parallel = key.config.parallel();
     let model = Unplanned::of(&parallel, key.seq, key.dtype).model(&plans.source)?;
-    let model = plan_blocks(model, &parallel)?;
+    let model = plan_blocks(model, &parallel, &by.platform())?;
     Ok(Arc::new(Planned { outline: Arc::new(Outline::of(&model)), model }))
 }

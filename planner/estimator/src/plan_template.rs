@@ -6,6 +6,7 @@
 
 use super::blocks::{Outline, Planned};
 use super::error::Error;
+use super::path_platform::PathPlatform;
 use super::shape_class::ShapeClass;
 use compiler::model_source::ModelSource;
 use compiler::plan_blocks::{lower_blocks, mark_blocks, mark_experts, reshard_paths_of_blocks};
@@ -18,7 +19,7 @@ use ir::models::Batch;
 use ir::ops::Collective;
 use ir::options::ParallelConfig;
 use ir::types::{DType, DimName, Dims, Type};
-use planner::reshard::ReshardCache;
+use planner::reshard::Site;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use support::query::Memo;
@@ -124,23 +125,18 @@ impl Template {
     ///
     /// # Errors
     /// A reshard has no path, which is an internal error of the planner.
-    pub(super) fn plan(
-        &self,
-        parallel: &ParallelConfig,
-        sizes: &Sizes,
-        known: &ReshardCache,
-    ) -> Result<Arc<Plan>, Error> {
-        let paths = self.paths(sizes, known)?;
+    pub(super) fn plan(&self, parallel: &ParallelConfig, sizes: &Sizes, by: &PathPlatform) -> Result<Arc<Plan>, Error> {
+        let paths = self.paths(sizes, by)?;
         self.plans.get(&paths, || {
             let mut model = self.model.clone();
             sizes.give(&mut model);
-            let model = lower_blocks(model, parallel, known)?;
+            let model = lower_blocks(model, parallel, &by.platform(), by.known())?;
             Ok(Plan { planned: Planned { outline: Arc::new(Outline::of(&model)), model }, copies: Mutex::default() })
         })
     }
 
     /// Paths of the marked reshards in these sizes.
-    fn paths(&self, sizes: &Sizes, known: &ReshardCache) -> Result<Vec<Vec<Collective>>, Error> {
+    fn paths(&self, sizes: &Sizes, by: &PathPlatform) -> Result<Vec<Vec<Collective>>, Error> {
         let dims = sizes.of_dims(&self.model.dims);
         let in_sizes = |reshard: &[Type; 2]| {
             let mut reshard = reshard.clone();
@@ -148,7 +144,9 @@ impl Template {
             reshard
         };
         let marked = self.marked.iter().map(in_sizes);
-        Ok(reshard_paths_of_blocks(marked, &sizes.mesh, &self.model.dims, known)?)
+        let platform = by.platform();
+        let site = Site::new(&sizes.mesh, &self.model.dims, &platform);
+        Ok(reshard_paths_of_blocks(marked, &site, by.known())?)
     }
 }
 

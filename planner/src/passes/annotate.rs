@@ -9,7 +9,7 @@
 
 use crate::PlanError;
 use crate::heads::{attend_by_heads, divisors, head_axes};
-use cost::Cluster;
+use cost::Platform;
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Block, Model};
 use ir::heads::Heads;
@@ -19,7 +19,7 @@ use ir::options::{AnnotationRule, AnnotationTarget, PlanOptions, Sharding};
 use ir::types::{Dims, Type};
 use transforms::recompute::calls_of;
 
-pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
     if model.is_fully_specified() {
         return Ok(());
     }

@@ -6,7 +6,7 @@
 //! are omitted. A file with its own mesh accepts no other mesh.
 
 use crate::PlanError;
-use cost::Cluster;
+use cost::Platform;
 use ir::dim_role::DimRole;
 use ir::entity::EntityRef;
 use ir::experts::Role;
@@ -17,7 +17,7 @@ use ir::mesh::{Axes, Axis, Group, Mesh, PIPELINE};
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::zero_groups::{UnevenGroups, group_ranks};
 
-pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
     let shards_heads = options.rules.iter().any(|rule| rule.axis == "tp" && rule.roles.contains(&DimRole::KvHeads));
     let heads = if shards_heads && !model.has_mesh { Heads::of(model.dims.values()) } else { None };
     let wanted = on_levels(&options.parallel, heads, &options.levels)?;
@@ -172,7 +172,7 @@ fn with_groups(parts: Vec<Part>, shard: Option<u64>) -> Result<Vec<Part>, Uneven
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cost::CPU;
+    use cost::PROGRAM;
 
     /// The mesh as a line of the text form.
     fn line(parallel: &ParallelConfig, levels: &[u64]) -> String {
@@ -252,7 +252,7 @@ mod tests {
     fn a_rank_order_with_a_stranger_is_told_which_axes_there_are() {
         let rank_order = ["pp", "dp", "xp"].map(str::to_string).into();
         let options = PlanOptions::of(ParallelConfig { rank_order, ..ParallelConfig::default() });
-        let error = run(&mut Model::default(), &options, &CPU).unwrap_err();
+        let error = run(&mut Model::default(), &options, &PROGRAM).unwrap_err();
         assert_eq!(error.to_string(), "there is no axis `xp`; the mesh has pp, dp, cp, tp");
     }
 

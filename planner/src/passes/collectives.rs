@@ -6,7 +6,7 @@
 
 use crate::PlanError;
 use crate::reshard::{ReshardCache, ReshardStep, Site};
-use cost::Cluster;
+use cost::Platform;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::mesh::Mesh;
@@ -14,19 +14,19 @@ use ir::ops::{Collective, Op};
 use ir::options::PlanOptions;
 use ir::types::{PartialKind, Type};
 
-pub(crate) fn run(model: &mut Model, options: &PlanOptions, cluster: &Cluster) -> Result<(), PlanError> {
-    run_by(&ReshardCache::default(), model, options, cluster)
+pub(crate) fn run(model: &mut Model, options: &PlanOptions, platform: &Platform<'_>) -> Result<(), PlanError> {
+    run_by(&ReshardCache::default(), model, options, platform)
 }
 
-/// Runs the pass with a cache of reshard paths on the same cluster.
+/// Runs the pass with a cache of reshard paths on the same platform.
 pub(crate) fn run_by(
     known: &ReshardCache,
     model: &mut Model,
     options: &PlanOptions,
-    cluster: &Cluster,
+    platform: &Platform<'_>,
 ) -> Result<(), PlanError> {
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
-    let site = Site { mesh: &mesh, dims: &dims, cluster };
+    let site = Site::new(&mesh, &dims, platform);
     let mut paths = Found { site, known, found: Vec::new() };
     let step = model.step.as_mut().map(|step| &mut step.graph);
     for block in model.blocks.values_mut().chain(step) {

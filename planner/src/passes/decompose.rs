@@ -3,7 +3,7 @@
 
 use crate::PlanError;
 use crate::sections::{Hints, Known, Site, count_uses, instance_of};
-use cost::Cluster;
+use cost::Platform;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::Builder;
@@ -12,7 +12,7 @@ use ir::rule::{DimFactors, TensorFactors};
 use ir::types::Type;
 use rustc_hash::FxHashMap;
 
-pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let site = Site { mesh: &mesh, dims: &dims };
     let step = model.step.as_mut().map(|step| &mut step.graph);

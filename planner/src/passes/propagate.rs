@@ -10,7 +10,7 @@ use crate::passes::annotate;
 use crate::ports::{Ports, passed, value_results};
 use crate::sections::{Hint, Hints, Site, made, reshard_stmt};
 use crate::spread::{Spread, spread};
-use cost::Cluster;
+use cost::Platform;
 use ir::graph::{ArgKind, Block, Model, ParamInstance, SectionKind, Stmt};
 use ir::ids::{BlockId, Value};
 use ir::mesh::Axes;
@@ -20,7 +20,7 @@ use ir::types::{PartialKind, Type};
 use rustc_hash::FxHashMap;
 use transforms::recompute::calls_of;
 
-pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
     if model.is_fully_specified() {
         return Ok(());
     }

@@ -7,7 +7,7 @@
 //! are zeros where they are not filled get the counts as an operand.
 
 use crate::PlanError;
-use cost::Cluster;
+use cost::Platform;
 use ir::graph::{Block, Model, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::ops::{Collective, Op, OpDef, Ragged, RoutedRows};
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 const SECTIONS: [SectionKind; 3] = [SectionKind::F, SectionKind::I, SectionKind::W];
 
-pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
     for block in model.blocks.values_mut() {
         let mut routes = Routes::default();
         routes.find_filled(block);

@@ -9,7 +9,7 @@
 //! model's first calls recompute.
 
 use crate::PlanError;
-use cost::Cluster;
+use cost::Platform;
 use ir::dim_role::DimRole;
 use ir::graph::{Block, Model, SectionKind};
 use ir::ids::Value;
@@ -23,7 +23,7 @@ use transforms::recompute::{
     remade,
 };
 
-pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
     if model.is_fully_specified() && model.has_mesh {
         return Ok(());
     }

@@ -8,7 +8,7 @@
 
 use crate::PlanError;
 use crate::sections::{count_uses, operand_for, reshard_stmt, wanted_types};
-use cost::Cluster;
+use cost::Platform;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Mesh;
@@ -16,7 +16,7 @@ use ir::ops::Op;
 use ir::options::PlanOptions;
 use ir::types::Type;
 
-pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Cluster) -> Result<(), PlanError> {
+pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
     let mesh = model.mesh.clone();
     let step = model.step.as_mut().map(|step| &mut step.graph);
     for block in model.blocks.values_mut().chain(step) {

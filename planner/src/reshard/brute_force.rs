@@ -1,17 +1,22 @@
 //! Tests of the searches against shortest paths over types, with every possible collective.
 
-use super::search::estimate;
+use super::cache::TOGETHER;
+use super::search::{cheapest_fused, estimate};
 use super::sharding::{Place, Sharding};
 use super::table::Table;
 use super::{ReshardCache, ReshardStep, Site, cheapest};
-use cost::{CPU, Cluster, Link};
+use cost::{CPU, Cluster, Link, PROGRAM, Platform};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
 use ir::types::{DType, Dim, DimName, Dims, PartialKind, Type};
 
-/// Least weight of a path from `from` to each reachable type (Dijkstra 1959).
-fn distances(site: &Site<'_>, from: &Type) -> Vec<(Type, f64)> {
+/// Least weight of a path from `from` to each reachable type (Dijkstra 1959), which makes whole tensors partial over `claims` alone.
+fn distances(site: &Site<'_>, from: &Type, claims: &Axes) -> Vec<(Type, f64)> {
     let changes = changes(site.mesh, from);
+    let is_claimed = |change: &Collective| match change {
+        Collective::ToPartial { dim: None, over } => over.without(claims).is_empty(),
+        _ => true,
+    };
     let mut found: Vec<(Type, f64)> = vec![(from.clone(), 0.0)];
     let mut done = vec![false];
     loop {
@@ -19,7 +24,8 @@ fn distances(site: &Site<'_>, from: &Type) -> Vec<(Type, f64)> {
         let Some(nearest) = waiting.min_by(|&a, &b| found[a].1.total_cmp(&found[b].1)) else { return found };
         done[nearest] = true;
         let (ty, so_far) = found[nearest].clone();
-        for step in changes.iter().filter_map(|change| site.step(change(&ty), &ty)) {
+        let changes = changes.iter().map(|change| change(&ty)).filter(is_claimed);
+        for step in changes.filter_map(|change| site.step(change, &ty)) {
             let weight = so_far + step.weight();
             match found.iter_mut().find(|(known, _)| *known == step.ty) {
                 Some((_, least)) => *least = least.min(weight),
@@ -150,13 +156,22 @@ fn no_sequence_of_collectives_is_cheaper_and_no_estimate_too_high() {
         for cluster in clusters() {
             let (mesh, mut dims) = (random.mesh(axes), Dims::new());
             let ty = random.tensor(&mut dims, rank);
-            let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
+            let platform = Platform::of_program(&cluster);
+            let site = Site::new(&mesh, &dims, &platform);
             let kind = random.of(&[PartialKind::Sum, PartialKind::Sum, PartialKind::Max]);
             let from = random.sharding(&site, &ty).on(&ty);
             let from = from.partial_over(kind, &from.partial_axes());
-            let distances = distances(&site, &from);
+            let every = distances(&site, &from, &mesh.tensor_axes());
+            let mut known: Vec<(Axes, Vec<(Type, f64)>)> = Vec::new();
             for _ in 0..40 {
-                let (to, wanted) = &distances[random.below(distances.len())];
+                let to = &every[random.below(every.len())].0;
+                let claims = to.partial_axes();
+                if !known.iter().any(|(axes, _)| *axes == claims) {
+                    known.push((claims.clone(), distances(&site, &from, &claims)));
+                }
+                let of_claims = known.iter().find(|(axes, _)| *axes == claims).map(|(_, distances)| distances);
+                let (_, wanted) =
+                    of_claims.and_then(|it| it.iter().find(|(ty, _)| ty == to)).expect("no zeros are needed");
                 let path = cheapest(&site, &from, to, &mesh.tensor_axes()).expect("collectives lead there");
                 let found = path.iter().map(ReshardStep::weight).sum();
                 assert!(is_equal(found, *wanted), "{found}, not {wanted}, from {from:?} to {to:?} on {mesh:?}");
@@ -174,7 +189,8 @@ fn what_a_table_says_is_what_the_cheapest_way_takes() {
         let (mesh, mut dims) = (random.mesh(axes), Dims::new());
         let ty = random.tensor(&mut dims, rank);
         for cluster in clusters() {
-            let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
+            let platform = Platform::of_program(&cluster);
+            let site = Site::new(&mesh, &dims, &platform);
             let mut table = Table::new(site, &ty, true, None);
             let from = random.sharding(&site, &ty);
             for _ in 0..40 {
@@ -183,8 +199,9 @@ fn what_a_table_says_is_what_the_cheapest_way_takes() {
                 let wanted = table.seconds(ends.0, ends.1);
                 let path = cheapest(&site, &from.on(&ty), &to.on(&ty), &Axes::none());
                 let found = path.map_or(f64::INFINITY, |path| path.iter().map(ReshardStep::weight).sum());
+                // The table may move axes that stay on a path, and axes apart that move together on one.
                 assert!(
-                    is_equal(found, wanted),
+                    is_equal(found, wanted) || found > wanted,
                     "{found}, not {wanted}, from {from:?} to {to:?} of {ty:?} on {mesh:?}"
                 );
             }
@@ -195,14 +212,14 @@ fn what_a_table_says_is_what_the_cheapest_way_takes() {
 #[test]
 fn an_axis_of_one_rank_asks_for_no_message() {
     let (mesh, dims) = (Mesh::new("m", &[("x", 3), ("y", 1)]), Dims::new());
-    let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+    let site = Site::new(&mesh, &dims, &PROGRAM);
     let ty = Type::of(DType::F32, &[1024]);
     let axes: Vec<Axes> = mesh.axes.keys().map(Axes::one).collect();
     let mut from = ty.partial_over(PartialKind::Sum, &axes[0]);
     from.dims[0].axes = axes[1].clone();
     let to = ty.partial_over(PartialKind::Sum, &mesh.tensor_axes());
     let path = cheapest(&site, &from, &to, &Axes::none()).expect("the naive path");
-    assert_eq!(path.iter().map(|step| step.traffic.messages).sum::<f64>(), 0.0);
+    assert_eq!(path.iter().map(|step| step.bytes).sum::<f64>(), 0.0);
 }
 
 /// Even splits; with uneven splits each size has its own entry.
@@ -217,6 +234,9 @@ fn what_fewer_and_more_bytes_take_takes_least_between_uneven_cuts() {
     takes_least_between(1, 8);
 }
 
+/// Factor between a path that is the cheapest for fewer and for more bytes, and the cheapest one: the two may change places twice.
+const NEAR: f64 = 1.05;
+
 /// Multiplies the sizes of all dims but the first by `others`, and the first by a random power of two below `2^powers`.
 fn takes_least_between(others: u64, powers: usize) {
     let mut random = Random(13);
@@ -224,7 +244,8 @@ fn takes_least_between(others: u64, powers: usize) {
         for cluster in clusters() {
             let (mesh, mut dims) = (random.mesh(axes), Dims::new());
             let ty = random.tensor(&mut dims, rank);
-            let site = Site { mesh: &mesh, dims: &dims, cluster: &cluster };
+            let platform = Platform::of_program(&cluster);
+            let site = Site::new(&mesh, &dims, &platform);
             let paths = ReshardCache::default();
             for _ in 0..10 {
                 let (from, to) = (random.sharding(&site, &ty), random.sharding(&site, &ty));
@@ -239,9 +260,11 @@ fn takes_least_between(others: u64, powers: usize) {
                     let path = |path: Result<Vec<ReshardStep>, _>| {
                         path.map(|path| path.iter().map(ReshardStep::weight).sum()).ok()
                     };
-                    let wanted: Option<f64> = path(cheapest(&site, &sized(&from), &sized(&to), &Axes::none()));
+                    let wanted: Option<f64> = path(cheapest_fused(&site, &sized(&from), &sized(&to), TOGETHER));
                     let found = path(paths.cheapest(&site, &sized(&from), &sized(&to)));
-                    let is_least = found.zip(wanted).is_none_or(|(found, wanted)| is_equal(found, wanted));
+                    let is_least = found
+                        .zip(wanted)
+                        .is_none_or(|(found, wanted)| is_equal(found, wanted) || found < NEAR * wanted);
                     assert!(
                         is_least && found.is_some() == wanted.is_some(),
                         "{found:?}, not {wanted:?}: {from:?} {to:?}"

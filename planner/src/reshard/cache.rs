@@ -1,34 +1,50 @@
-//! Cache of cheapest reshard paths, shared among tensors of many sizes.
+//! Cache of cheapest reshard paths, shared among tensors that are split alike.
 
-use super::{NoPath, ReshardStep, Site, cheapest};
+use super::fuse::Fused;
+use super::search::{cheapest_fused, fused_path};
+use super::{NoPath, ReshardStep, Site};
 use ir::ids::AxisId;
 use ir::mesh::Axes;
 use ir::ops::Collective;
 use ir::types::{DType, Dim, Partial, Type};
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound::{Excluded, Unbounded};
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Thread-safe cache of reshard paths on one cluster.
+/// Thread-safe cache of reshard paths on one platform.
 ///
-/// If every split is even (dims of fixed size excepted), the cost of a path is affine in the tensor's bytes, for either
-/// algorithm of a step. A path that is optimal at both ends of an interval of sizes is optimal inside the interval: its
-/// cost difference to any other path is affine, and nonnegative at both ends. The cache therefore answers all sizes
-/// between two known sizes with one path.
+/// Of tensors that are split evenly (dims of fixed size excepted), the bytes alone decide between paths. The cache finds the cheapest ones
+/// for tensors of 1 KiB, 1 MiB, 1 GiB .. . Where those of fewer and of more bytes agree, tensors between take the same path: of two paths
+/// the one with less to wait for wins below some size, and the other one above. Else the path is that of exactly these bytes.
 #[derive(Debug, Default)]
 pub struct ReshardCache {
-    known: Mutex<FxHashMap<Question, Known>>,
+    known: Mutex<FxHashMap<(Question, Size), Path>>,
 }
 
-/// Paths by the tensor's bytes.
-type Known = BTreeMap<u64, Arc<Path>>;
+/// Collectives, in order.
+type Path = Arc<[Collective]>;
 
-/// Cache key: a reshard without the sizes of evenly split dims.
-#[derive(PartialEq, Eq, Hash, Debug)]
+/// Bytes of a tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Size {
+    /// A power of [`GRID`].
+    Power(u32),
+    Exactly(u64),
+}
+
+/// Adjacent axes always move together. So a path is the same whether one axis or two stand for the same ranks, and frameworks, too, have
+/// one group for them.
+pub(super) const TOGETHER: u64 = 0;
+
+/// Factor between the sizes at which paths are compared.
+const GRID: u64 = 1024;
+
+/// A reshard without the sizes of evenly split dims.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Question {
-    /// Axes of both shardings: size, and the bits of link bandwidth and latency.
-    axes: Vec<(AxisId, u64, [u64; 2])>,
+    /// Axes of both shardings.
+    axes: Vec<AxisRanks>,
     dtype: DType,
     /// Axes of each dim, and of the storage, before and after.
     dims: Vec<[Axes; 2]>,
@@ -36,8 +52,17 @@ struct Question {
     partials: [Option<Partial>; 2],
 }
 
+/// Ranks along an axis, which decide how long its collectives take.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct AxisRanks {
+    axis: AxisId,
+    ranks: u64,
+    /// The ranks that each level of links joins.
+    within: SmallVec<[u64; 4]>,
+}
+
 /// Shard counts that a dim allows.
-#[derive(PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Cuts {
     /// Every shard count up to the dim's size is even: a bit per possible shard count.
     Even(u64),
@@ -45,45 +70,50 @@ enum Cuts {
     Sized(u64, bool),
 }
 
-/// Collectives of a path with their message counts, which identify the algorithm of each step.
-#[derive(PartialEq, Debug)]
-struct Path(Vec<(Collective, f64)>);
-
 impl ReshardCache {
-    /// Returns the result of [`cheapest`] without spare axes.
+    /// Returns the cheapest path on which axes that are adjacent before and after move together: that of these bytes, or of fewer and of more.
     ///
     /// # Errors
     /// No sequence of collectives produces `to` from `from`.
     pub fn cheapest(&self, site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<ReshardStep>, NoPath> {
-        let find = || cheapest(site, from, to, &Axes::none());
-        let Some(question) = Question::of(site, from, to) else { return find() };
-        let bytes = from.bytes();
-        if let Some(path) = self.between(&question, bytes)
-            && let Some(steps) = path.steps(site, from)
-        {
-            return Ok(steps);
-        }
-        let steps = find()?;
-        let path = Path(steps.iter().map(|step| (step.change.clone(), step.traffic.messages)).collect());
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.entry(question).or_default().insert(bytes, Arc::new(path));
-        Ok(steps)
+        let fused = Fused::of(site, from, to, TOGETHER);
+        let small = fused.site(site);
+        let known = match Question::of(&small, &fused.ends) {
+            Some(question) => fused.steps(site, from, &self.path(&question, &small, &fused.ends)?),
+            None => None,
+        };
+        // A path of other sizes may not apply to these.
+        known.map_or_else(|| cheapest_fused(site, from, to, TOGETHER), Ok)
     }
 
-    /// Path known for exactly `bytes`, or for both a smaller and a larger size.
-    fn between(&self, question: &Question, bytes: u64) -> Option<Arc<Path>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.get(question)?;
-        let (_, fewer) = known.range(..=bytes).next_back()?;
-        let is_known = || known.contains_key(&bytes);
-        let is_between = || known.range((Excluded(bytes), Unbounded)).next().is_some_and(|(_, more)| more == fewer);
-        (is_known() || is_between()).then(|| Arc::clone(fewer))
+    /// The path of a tensor between two shardings.
+    fn path(&self, question: &Question, site: &Site<'_>, ends: &[Type; 2]) -> Result<Path, NoPath> {
+        let bytes = ends[0].bytes().max(1);
+        let power = bytes.ilog(GRID);
+        let fewer = self.path_of(question, Size::Power(power), site, ends)?;
+        let more = self.path_of(question, Size::Power(power + 1), site, ends)?;
+        if fewer == more { Ok(fewer) } else { self.path_of(question, Size::Exactly(bytes), site, ends) }
+    }
+
+    /// The path if the tensor had some bytes.
+    fn path_of(&self, question: &Question, size: Size, site: &Site<'_>, ends: &[Type; 2]) -> Result<Path, NoPath> {
+        let key = (question.clone(), size);
+        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let bytes = match size {
+            Size::Power(power) => (GRID as f64).powi(power as i32),
+            Size::Exactly(bytes) => bytes as f64,
+        };
+        let scaled = Site { scale: bytes / ends[0].bytes().max(1) as f64, ..*site };
+        let path = fused_path(&scaled, ends)?.into();
+        Ok(Arc::clone(self.known.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_insert(path)))
     }
 }
 
 impl Question {
     /// Cache key of a reshard; `None` if a size is dynamic or flat shards would be uneven.
-    fn of(site: &Site<'_>, from: &Type, to: &Type) -> Option<Question> {
+    fn of(site: &Site<'_>, [from, to]: &[Type; 2]) -> Option<Question> {
         let used = from.used_axes().union(&to.used_axes());
         let parts = products(used.iter().map(|axis| site.mesh.axes[axis].size))?;
         let cuts = from.dims.iter().map(|dim| Cuts::of(dim, &parts, site)).collect::<Option<Vec<Cuts>>>()?;
@@ -92,9 +122,11 @@ impl Question {
         if !elements.is_multiple_of(site.mesh.size(&used)) {
             return None;
         }
+        let links = &site.platform.cluster.links;
         let axis = |axis: AxisId| {
-            let link = site.cluster.link(site.mesh, &Axes::one(axis));
-            (axis, site.mesh.axes[axis].size, [link.bandwidth.to_bits(), link.latency.to_bits()])
+            let group = site.group(&Axes::one(axis));
+            let within = links.iter().map(|link| group.ranks_within(link.joins)).collect();
+            AxisRanks { axis, ranks: site.mesh.axes[axis].size, within }
         };
         let dims = from.dims.iter().zip(&to.dims).map(|(from, to)| [from.axes.clone(), to.axes.clone()]);
         Some(Question {
@@ -125,17 +157,5 @@ impl Cuts {
         let even = || Cuts::Even(parts[..fit].iter().enumerate().map(|(at, _)| 1 << at).sum());
         let sized = || Cuts::Sized(dim.size, dim.name.is_some_and(|name| site.dims[name].indivisible));
         dim.count.is_none().then(|| if is_even { even() } else { sized() })
-    }
-}
-
-impl Path {
-    /// Steps of the path from a type; `None` if a step does not apply.
-    fn steps(&self, site: &Site<'_>, from: &Type) -> Option<Vec<ReshardStep>> {
-        let mut steps: Vec<ReshardStep> = Vec::with_capacity(self.0.len());
-        for (change, _) in &self.0 {
-            let operand = steps.last().map_or(from, |step| &step.ty);
-            steps.push(site.step(change.clone(), operand)?);
-        }
-        Some(steps)
     }
 }

@@ -1,7 +1,8 @@
-//! Axis fusion: a reshard over many axes as a reshard over few. Axes that are adjacent before and after become one
-//! axis. Axes that stay at the front of an evenly sharded dim are removed, and the dim becomes smaller.
+//! Axis fusion: a reshard over many axes as a reshard over few. Axes that stay at the front of an evenly sharded dim are removed, and the
+//! dim becomes smaller. If the others may lie in many ways, those that are adjacent before and after become one axis.
 
-use super::{ReshardStep, Site};
+use super::graph::arrangements;
+use super::{ReshardStep, Site, WholeAxes};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
@@ -11,8 +12,8 @@ use ir::types::{Partial, Type};
 /// factorial.
 pub(super) const MOST: usize = 4;
 
-/// Limit for axes of the two shardings alone, without spare axes.
-pub(super) const MOST_USED: usize = 5;
+/// Largest number of ways in which axes may lie on dims for which each axis moves by itself.
+pub(super) const MOST_WAYS: u64 = 400;
 
 /// Limit for fused axes, without spare axes.
 pub(super) const MOST_FUSED: usize = 7;
@@ -59,16 +60,19 @@ impl Spot {
 }
 
 impl Fused {
-    /// Fuses the axes of a reshard into the fewest axes that express it.
-    pub(super) fn of(site: &Site<'_>, from: &Type, to: &Type) -> Fused {
+    /// Fuses the axes of a reshard into the fewest axes that express it, unless they may lie in at most `ways` ways.
+    pub(super) fn of(site: &Site<'_>, from: &Type, to: &Type, ways: u64) -> Fused {
         let fronts: Vec<Axes> = from.dims.iter().zip(&to.dims).map(|(old, new)| front(site, old, &new.axes)).collect();
         let stays = fronts.iter().fold(Axes::none(), |all, front| all.union(front));
         let moving: Vec<AxisId> = from.used_axes().union(&to.used_axes()).without(&stays).sorted().iter().collect();
         let spots = |axis: AxisId| [Spot::of(from, axis), Spot::of(to, axis)];
         let follows =
             |next: AxisId, axis: AxisId| spots(next).iter().zip(spots(axis)).all(|(next, spot)| next.follows(spot));
-        let mut parts: Vec<Axes> = Vec::new();
-        let mut left = moving.clone();
+        let moves_apart = arrangements(moving.len() as u32, from.rank() as u32) <= ways;
+        let (mut parts, mut left): (Vec<Axes>, Vec<AxisId>) = match moves_apart {
+            true => (moving.into_iter().map(Axes::one).collect(), Vec::new()),
+            false => (Vec::new(), moving),
+        };
         // A chain begins with an axis that follows no other axis. Unordered axes (replicated or partial) follow each
         // other both ways.
         while let Some(first) = left.iter().copied().find(|&axis| {
@@ -90,12 +94,18 @@ impl Fused {
         Fused { mesh, ends, parts, fronts }
     }
 
+    /// The site of the fused axes, whose groups are those of the original mesh.
+    pub(super) fn site<'a>(&'a self, site: &Site<'a>) -> Site<'a> {
+        let whole = Some(WholeAxes { mesh: site.mesh, parts: &self.parts });
+        Site { mesh: &self.mesh, whole, ..*site }
+    }
+
     /// Steps on the original mesh for steps on the fused mesh; `None` if an intermediate sharding is not allowed.
-    pub(super) fn steps(&self, site: &Site<'_>, from: &Type, fused: Vec<ReshardStep>) -> Option<Vec<ReshardStep>> {
+    pub(super) fn steps(&self, site: &Site<'_>, from: &Type, fused: &[Collective]) -> Option<Vec<ReshardStep>> {
         let mut steps: Vec<ReshardStep> = Vec::with_capacity(fused.len());
-        for step in fused {
+        for change in fused {
             let operand = steps.last().map_or(from, |step| &step.ty);
-            let change = self.change(step.change, operand);
+            let change = self.change(change.clone(), operand);
             steps.push(site.step(change, operand)?);
         }
         Some(steps)
@@ -156,7 +166,7 @@ mod tests {
     use super::*;
     use crate::reshard::sharding::{Place, Sharding};
     use crate::reshard::{cheapest, naive};
-    use cost::CPU;
+    use cost::PROGRAM;
     use ir::types::{DType, Dims};
 
     #[test]
@@ -164,7 +174,7 @@ mod tests {
         let sizes: Vec<(String, u64)> = (0..8).map(|axis| (format!("x{axis}"), 2)).collect();
         let sizes: Vec<(&str, u64)> = sizes.iter().map(|(name, size)| (name.as_str(), *size)).collect();
         let (mesh, dims) = (Mesh::new("m", &sizes), Dims::new());
-        let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+        let site = Site::new(&mesh, &dims, &PROGRAM);
         let ty = Type::of(DType::F32, &[256, 256, 256]);
         let axes: Vec<AxisId> = mesh.tensor_axes().iter().collect();
         let lying = |places: [Place; 8]| {

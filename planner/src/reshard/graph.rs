@@ -3,7 +3,7 @@
 use super::lists::{self, List, Lists, Set};
 use super::sharding::Sharding;
 use super::{SLICE, STEP, Site};
-use cost::{Link, Pattern, pieces};
+use cost::{GroupShape, Pattern, pieces};
 use ir::mesh::Axes;
 use ir::ops::Collective;
 use ir::types::{Dim, PartialKind, Type};
@@ -56,7 +56,7 @@ type Shards = SmallVec<[u64; 8]>;
 
 /// Sharding graph of a tensor.
 pub(super) struct Graph<'a> {
-    /// Mesh, dims and cluster.
+    /// Mesh, dims and platform.
     pub(super) site: Site<'a>,
     /// Unsharded, closed type of the tensor.
     tensor: Type,
@@ -64,8 +64,8 @@ pub(super) struct Graph<'a> {
     pub(super) lists: Lists,
     /// Effects per axis list and dim.
     cuts: Vec<Cut>,
-    /// Per axis: the link level that joins the ranks along the axis and along the axes inside it.
-    links: Vec<&'a Link>,
+    /// Shapes of the groups along axes.
+    shapes: FxHashMap<Set, GroupShape>,
     renamings: FxHashMap<(Shards, Set), Rc<[List]>>,
     pieces: FxHashMap<(usize, List, List), u64>,
     /// Interchangeable dims, ascending.
@@ -79,7 +79,7 @@ pub(super) struct Graph<'a> {
 const MOST_RENAMINGS: u64 = 128;
 
 /// Number of ordered arrangements of `axes` axes on `dims` dims, with every axis used.
-fn arrangements(axes: u32, dims: u32) -> u64 {
+pub(super) fn arrangements(axes: u32, dims: u32) -> u64 {
     let dims = u64::from(dims);
     (0..u64::from(axes)).try_fold(1u64, |all, axis| all.checked_mul(dims + axis)).unwrap_or(u64::MAX)
 }
@@ -87,10 +87,9 @@ fn arrangements(axes: u32, dims: u32) -> u64 {
 impl<'a> Graph<'a> {
     /// Graph of a tensor's shardings; the type's own sharding is ignored.
     pub(super) fn new(site: Site<'a>, ty: &Type) -> Graph<'a> {
-        let links = site.mesh.axes.keys().map(|axis| site.cluster.link(site.mesh, &Axes::one(axis))).collect();
-        let (cuts, renamings, pieces, alike, aim) = Default::default();
+        let (cuts, shapes, renamings, pieces, alike, aim) = Default::default();
         let (tensor, lists) = (ty.logical(), Lists::new(site.mesh));
-        let mut graph = Graph { tensor, lists, site, cuts, links, renamings, pieces, alike, aim };
+        let mut graph = Graph { tensor, lists, site, cuts, shapes, renamings, pieces, alike, aim };
         graph.cut();
         graph
     }
@@ -175,16 +174,18 @@ impl<'a> Graph<'a> {
     }
 
     /// Weight of a collective over these axes, equal to [`ReshardStep::weight`](super::ReshardStep::weight).
-    pub(super) fn weight(&self, change: Change, pattern: Pattern, over: Set, before: u64, after: u64) -> f64 {
+    pub(super) fn weight(&mut self, change: Change, pattern: Pattern, over: Set, before: u64, after: u64) -> f64 {
         match change {
             Change::AllSlice(_) => SLICE,
             Change::ToPartial | Change::Unshard(_) => STEP,
-            _ => {
-                let link = self.links[over.trailing_zeros() as usize];
-                let traffic = pattern.traffic(link, self.lists.size(over), before, after);
-                traffic.seconds_on(link, self.site.cluster.device.memory_bandwidth) + STEP
-            }
+            _ => self.seconds(pattern, over, before, after) + STEP,
         }
+    }
+
+    /// Seconds of a pattern over these axes.
+    pub(super) fn seconds(&mut self, pattern: Pattern, over: Set, before: u64, after: u64) -> f64 {
+        let shape = self.shapes.entry(over).or_insert_with(|| self.site.group(&lists::axes(over)));
+        self.site.seconds(pattern, before as f64, after as f64, shape)
     }
 
     /// Returns whether the mesh allows the sharding, by the same rule as [`Site`] for types.

@@ -5,21 +5,27 @@
 //! collective runs once for all axes that change alike. If axes would have to move inside other axes, one permute is
 //! added.
 
-use super::STEP;
 use super::sharding::{Place, Sharding};
-use cost::{Cluster, Link, Pattern};
+use super::step_bound::StepBound;
+use super::{STEP, Site};
+use cost::{GroupShape, Pattern, Platform};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::types::Type;
 
-/// Cost of natural paths on a cluster.
+/// Cost of natural paths on a platform.
 pub(crate) struct Fare<'a> {
     mesh: &'a Mesh,
-    /// Link of each axis.
-    links: Vec<Link>,
-    memory_bandwidth: f64,
+    platform: &'a Platform<'a>,
     /// Set if the costs are a lower bound.
-    least: Option<Least>,
+    least: Option<LeastFare>,
+}
+
+/// Costs that never exceed some axes' part of any path.
+#[derive(Clone, Copy)]
+struct LeastFare {
+    shares: Least,
+    bound: StepBound,
 }
 
 /// Parameters of costs over some axes that never exceed those axes' part of any path.
@@ -34,18 +40,16 @@ pub(crate) struct Least {
 }
 
 impl<'a> Fare<'a> {
-    /// Costs of collectives on a cluster.
-    pub(crate) fn new(mesh: &'a Mesh, cluster: &Cluster) -> Fare<'a> {
-        let links = mesh.axes.keys().map(|axis| cluster.link(mesh, &Axes::one(axis)).clone()).collect();
-        Fare { mesh, links, memory_bandwidth: cluster.device.memory_bandwidth, least: None }
+    /// Costs of collectives on a site.
+    pub(crate) fn new(site: &Site<'a>) -> Fare<'a> {
+        Fare { mesh: site.mesh, platform: site.platform, least: None }
     }
 
-    /// Costs that are a lower bound on any path: every byte uses the fastest link, and copies are free.
-    pub(crate) fn least(mesh: &'a Mesh, cluster: &Cluster, least: Least) -> Fare<'a> {
-        let fastest = cluster.links.iter().map(|link| link.bandwidth).fold(f64::MIN_POSITIVE, f64::max);
-        let latency = cluster.links.iter().map(|link| link.latency).fold(f64::INFINITY, f64::min);
-        let links = mesh.axes.keys().map(|_| Link::plain(fastest, latency)).collect();
-        Fare { mesh, links, memory_bandwidth: f64::INFINITY, least: Some(least) }
+    /// Costs that are a lower bound on any path of tensors of at most `most` bytes: every byte takes the least time that any takes, and
+    /// copies are free.
+    pub(crate) fn least(site: &Site<'a>, shares: Least, most: f64) -> Fare<'a> {
+        let bound = StepBound::of(site, &site.mesh.tensor_axes(), most);
+        Fare { least: Some(LeastFare { shares, bound }), ..Fare::new(site) }
     }
 
     /// Seconds from one sharding of a tensor to another.
@@ -71,23 +75,21 @@ impl<'a> Fare<'a> {
     }
 
     fn price(&self, pattern: Pattern, over: &Axes, before: u64, after: u64) -> f64 {
-        let Some(outermost) = over.iter().min() else { return 0.0 };
-        let (link, n) = (&self.links[outermost.as_u32() as usize], self.mesh.size(over));
-        if pattern == Pattern::Local {
-            // No rank waits for another.
-            return if self.least.is_none() { STEP } else { 0.0 };
+        if over.is_empty() {
+            return 0.0;
         }
-        let traffic = pattern.traffic(link, n, before, after);
-        let Some(least) = self.least else { return traffic.seconds_on(link, self.memory_bandwidth) + STEP };
-        let moved = (1.0 - 1.0 / n as f64) * before as f64 * least.exchange;
-        let wire = if pattern == Pattern::Exchange { moved } else { traffic.wire };
-        // Each axis of a reduction halves its own messages; other collectives may be one permute of all axes.
-        let messages = match pattern {
-            Pattern::Sum => (n as f64).log2() + least.message,
-            Pattern::Round if after <= before => (n as f64).log2(),
-            _ => least.message,
-        };
-        wire / link.bandwidth / least.others + messages * link.latency
+        let (n, before, after) = (self.mesh.size(over), before as f64, after as f64);
+        match (&self.least, pattern) {
+            // No rank waits for another.
+            (None, Pattern::Local) => STEP,
+            (Some(_), Pattern::Local) => 0.0,
+            (None, _) => self.platform.pattern_time(pattern, before, after, &GroupShape::of(self.mesh, over)) + STEP,
+            (Some(LeastFare { shares, bound }), _) => {
+                let share = if pattern == Pattern::Exchange { shares.exchange } else { 1.0 };
+                // A step may serve all axes at once.
+                bound.seconds(shares.message, pattern.received(n, before, after) * share / shares.others)
+            }
+        }
     }
 }
 
@@ -128,14 +130,14 @@ impl<'p, 'a> Path<'p, 'a> {
         self.go(Pattern::Local, &sliced);
         for dim in dims.clone() {
             let over = self.over(|from, to| from == Place::Partial && to == Place::Dim(dim));
-            self.go(Pattern::Round, &over);
+            self.go(Pattern::Scatter, &over);
         }
         let summed = self.over(|from, to| from == Place::Partial && to == Place::Whole);
         self.go(Pattern::Sum, &summed);
         self.exchange();
         for dim in dims {
             let over = self.over(|from, to| from == Place::Dim(dim) && to != from && to != Place::Partial);
-            self.go(Pattern::Round, &over);
+            self.go(Pattern::Gather, &over);
         }
         let unreduced = self.over(|from, to| from != to && to == Place::Partial);
         self.go(Pattern::Local, &unreduced);
@@ -152,7 +154,7 @@ impl<'p, 'a> Path<'p, 'a> {
             let over = self.over(|from, _| from == Place::Stored);
             let before = self.bytes();
             self.stored = 1;
-            self.walk(Pattern::Round, &over, before);
+            self.walk(Pattern::Gather, &over, before);
             let stored = self.axes.iter_mut().filter(|(axis, ..)| over.contains(*axis));
             stored.for_each(|(_, from, _)| *from = Place::Whole);
         }
@@ -175,7 +177,7 @@ impl<'p, 'a> Path<'p, 'a> {
 
     fn store(&mut self) {
         let scattered = self.over(|from, to| from == Place::Partial && to == Place::Stored);
-        self.go(Pattern::Round, &scattered);
+        self.go(Pattern::Scatter, &scattered);
         let sliced = self.over(|from, to| from != to && to == Place::Stored);
         self.go(Pattern::Local, &sliced);
         debug_assert!(self.axes.iter().all(|(_, from, to)| from == to), "{:?}", self.to);
@@ -195,7 +197,7 @@ impl<'p, 'a> Path<'p, 'a> {
         for axis in over.iter() {
             let size = self.fare.mesh.axes[axis].size;
             let Some((_, from, to)) = self.axes.iter_mut().find(|(known, ..)| *known == axis) else { continue };
-            let gathered = pattern == Pattern::Round && matches!(from, Place::Dim(_));
+            let gathered = pattern == Pattern::Gather && matches!(from, Place::Dim(_));
             let next = if gathered { Place::Whole } else { *to };
             match *from {
                 Place::Dim(dim) => self.shards[dim] /= size,

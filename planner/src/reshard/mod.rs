@@ -13,26 +13,39 @@ mod moves;
 mod naive;
 mod search;
 pub(crate) mod sharding;
+mod step_bound;
 pub(crate) mod table;
 
 pub use cache::ReshardCache;
 pub use naive::naive;
 pub use search::cheapest;
 
-use cost::{Cluster, Traffic};
+use cost::{GroupShape, Pattern, Platform};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::Collective;
 use ir::types::{Dim, Dims, Type};
 
-/// Mesh, dims and cluster against which a reshard is checked and costed.
+/// Mesh, dims and platform against which a reshard is checked and costed.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
     /// The mesh.
     pub mesh: &'a Mesh,
     /// Named dims, which say which dims are indivisible.
     pub dims: &'a Dims,
-    /// Cluster whose links join the devices.
-    pub cluster: &'a Cluster,
+    /// The platform whose figures decide.
+    pub platform: &'a Platform<'a>,
+    /// Factor by which all tensors have more bytes than their types say.
+    scale: f64,
+    /// The axes of which those of the mesh are made, if it is one of fused axes.
+    whole: Option<WholeAxes<'a>>,
+}
+
+/// Axes of a mesh that others are made of.
+#[derive(Clone, Copy)]
+struct WholeAxes<'a> {
+    mesh: &'a Mesh,
+    /// By fused axis.
+    parts: &'a [Axes],
 }
 
 /// One collective of a reshard path.
@@ -42,9 +55,9 @@ pub struct ReshardStep {
     pub change: Collective,
     /// Type of the tensor after the step.
     pub ty: Type,
-    /// Traffic of one rank.
-    pub traffic: Traffic,
-    /// Time on the site's cluster, in seconds.
+    /// Bytes that a rank receives.
+    pub bytes: f64,
+    /// Time on the site's platform, in seconds.
     pub seconds: f64,
 }
 
@@ -80,14 +93,33 @@ pub struct NoPath {
     pub to: String,
 }
 
-impl Site<'_> {
+impl<'a> Site<'a> {
+    /// The site of reshards of tensors as their types say.
+    pub fn new(mesh: &'a Mesh, dims: &'a Dims, platform: &'a Platform<'a>) -> Site<'a> {
+        Site { mesh, dims, platform, scale: 1.0, whole: None }
+    }
+
+    /// Seconds of a pattern whose ranks have these bytes by their types.
+    fn seconds(&self, pattern: Pattern, before: f64, after: f64, group: &GroupShape) -> f64 {
+        self.platform.pattern_time(pattern, before * self.scale, after * self.scale, group)
+    }
+
+    /// The ranks that communicate along axes.
+    fn group(&self, over: &Axes) -> GroupShape {
+        let Some(WholeAxes { mesh, parts }) = self.whole else { return GroupShape::of(self.mesh, over) };
+        let axes: Axes = over.iter().flat_map(|axis| parts[axis.as_u32() as usize].iter()).collect();
+        GroupShape::of(mesh, &axes)
+    }
+
     /// Step of a collective, if the mesh allows the resulting type.
     fn step(&self, change: Collective, operand: &Type) -> Option<ReshardStep> {
         let ty = change.result_type(operand).ok().filter(|ty| self.holds(ty))?;
         change.check_sizes(self.mesh, operand).ok()?;
-        let traffic = Traffic::of(self.cluster, self.mesh, &change, operand, &ty);
-        let seconds = traffic.seconds(self.cluster, self.mesh, change.over());
-        Some(ReshardStep { change, ty, traffic, seconds })
+        let (before, after) = (operand.local_bytes(self.mesh) as f64, ty.local_bytes(self.mesh) as f64);
+        let pattern = Pattern::of(self.mesh, &change, operand);
+        let bytes = pattern.received(self.mesh.size(change.over()), before, after);
+        let seconds = self.seconds(pattern, before, after, &self.group(change.over()));
+        Some(ReshardStep { change, ty, bytes, seconds })
     }
 
     fn holds(&self, ty: &Type) -> bool {

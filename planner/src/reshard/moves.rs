@@ -3,23 +3,29 @@
 use super::graph::{Change, Form, Graph};
 use super::lists::{List, Set, subsets};
 use cost::Pattern;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+/// Receiver of the shardings that one collective makes of another.
+pub(super) trait Successors {
+    /// True if some permute of so many bytes a rank may be on a cheapest path. There are many of them.
+    fn takes_permutes(&self, graph: &Graph<'_>, bytes: u64) -> bool;
+
+    /// True if a permute that takes so many seconds or more may be.
+    fn takes_permute(&self, graph: &Graph<'_>, seconds: f64) -> bool;
+
+    /// Receives a sharding, with the weight of the collective.
+    fn add(&mut self, graph: &Graph<'_>, change: Change, next: &Form, weight: f64);
+}
+
 impl Graph<'_> {
-    /// Passes to `show` each sharding that one collective over the given axes produces and that may be on a cheapest
+    /// Passes to `next` each sharding that one collective over the given axes produces and that may be on a cheapest
     /// path, with its weight. The order is fixed. Axes in `claims` may become partial: a search for a target claims
-    /// exactly the target's partial axes. Any other new partial axis would have to be reduced again, and the path would
-    /// be no cheaper.
-    pub(super) fn moves(
-        &mut self,
-        axes: Set,
-        form: &Form,
-        claims: Set,
-        show: &mut impl FnMut(&Graph<'_>, Change, &Form, f64),
-    ) {
+    /// exactly the target's partial axes. Any other new partial axis would have to be reduced again: ranks would send zeros.
+    pub(super) fn moves(&mut self, axes: Set, form: &Form, claims: Set, next: &mut impl Successors) {
         let (bytes, places) = (self.bytes(form), if self.is_stored(form) { self.rank() } else { 0 }..self.rank() + 1);
         let free = axes & !self.cut_by(form) & !form.unreduced;
-        let mut from = Moves { graph: self, bytes, form: form.clone(), places, show };
+        let mut from = Moves { graph: self, bytes, form: form.clone(), places, next };
         from.reductions();
         from.gathers();
         from.exchanges();
@@ -42,16 +48,17 @@ struct Moves<'g, 'a, S> {
     form: Form,
     /// Dims and storage that may change; only the storage if the tensor is flat-sharded.
     places: std::ops::Range<usize>,
-    show: &'g mut S,
+    next: &'g mut S,
 }
 
-impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
+impl<S: Successors> Moves<'_, '_, S> {
     /// Shows the modified sharding if the mesh allows it.
     fn made(&mut self, change: Change, pattern: Pattern, over: Set) {
-        let Moves { graph, bytes, form, show, .. } = self;
+        let Moves { graph, bytes, form, next, .. } = self;
         if graph.holds(form) {
-            let weight = graph.weight(change, pattern, over, *bytes, graph.bytes(form));
-            show(graph, change, form, weight);
+            let after = graph.bytes(form);
+            let weight = graph.weight(change, pattern, over, *bytes, after);
+            next.add(graph, change, form, weight);
         }
     }
 
@@ -85,7 +92,7 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
             self.set_unreduced(unreduced & !over, max);
             for &place in &targets {
                 let longer = self.joined(place, list, 0);
-                self.replaced(place, longer, Change::Scatter(place), Pattern::Round, over);
+                self.replaced(place, longer, Change::Scatter(place), Pattern::Scatter, over);
             }
         }
         self.set_unreduced(unreduced, max);
@@ -101,7 +108,7 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
             let list = self.form.lists[place];
             for kept in 0..self.graph.lists[list].axes.len() {
                 let (shorter, over) = self.minor_end(list, kept);
-                self.replaced(place, shorter, Change::Gather(place), Pattern::Round, over);
+                self.replaced(place, shorter, Change::Gather(place), Pattern::Gather, over);
             }
         }
     }
@@ -132,18 +139,26 @@ impl<S: FnMut(&Graph<'_>, Change, &Form, f64)> Moves<'_, '_, S> {
     /// Permutes: other axes on the dims with the same total number of shards.
     fn renamings(&mut self, axes: Set) {
         let rank = self.graph.rank();
-        if rank == 0 || self.places.start > 0 {
+        if rank == 0 || self.places.start > 0 || !self.next.takes_permutes(self.graph, self.bytes) {
             return;
         }
         let own = self.form.clone();
         let own = &own.lists[..rank];
         let usable = axes & !self.form.unreduced;
+        let mut least: FxHashMap<(Set, u64), f64> = FxHashMap::default();
         let (all, aims) = (self.graph.renamings(&self.form, usable), self.graph.aims(&self.form, usable));
         for dims in all.chunks_exact(rank).chain(aims.chunks_exact(rank)).filter(|&dims| dims != own) {
             let ends = own.iter().zip(dims).filter(|(old, new)| old != new);
             let over = ends.fold(0, |over, (&old, &new)| over | self.graph.lists.ends(old, new));
-            let pieces = self.graph.pieces(own, dims);
             self.form.lists[..rank].copy_from_slice(dims);
+            let (before, after) = (self.bytes, self.graph.bytes(&self.form));
+            let in_one = least
+                .entry((over, after))
+                .or_insert_with(|| self.graph.seconds(Pattern::Pieces(1), over, before, after));
+            if !self.next.takes_permute(self.graph, *in_one) {
+                continue;
+            }
+            let pieces = self.graph.pieces(own, dims);
             self.made(Change::Permute, Pattern::Pieces(pieces), over);
         }
         self.form.lists[..rank].copy_from_slice(own);

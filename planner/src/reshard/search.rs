@@ -3,9 +3,10 @@
 use super::fuse::{self, Fused};
 use super::graph::{Change, Form, Graph};
 use super::lists::{self, List, Set};
+use super::moves::Successors;
 use super::naive::naive;
+use super::step_bound::StepBound;
 use super::{NoPath, ReshardStep, SLICE, STEP, Site, picoseconds};
-use cost::Link;
 use ir::mesh::Axes;
 use ir::ops::Collective;
 use ir::types::Type;
@@ -14,36 +15,38 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Cheapest sequence of collectives between two shardings: the sequence of least [weight](ReshardStep::weight), and among
-/// equals the first in the fixed order of moves. Consecutive slices are one step. The path uses the axes of both
-/// shardings and the `spare` axes. Slicing over spare axes on the path can reduce the bytes moved. With more than a few
-/// axes, axes that are adjacent before and after are fused. If too many axes remain, or the mesh has more than 64 axes,
-/// the result is the naive path.
+/// equals the first in the fixed order of moves. Consecutive slices are one step.
+///
+/// Without `spare` axes, axes that lead those of a dim before and after stay where they are. If the others may lie in many ways, axes that
+/// are adjacent before and after move as one. With them any path is looked at over the axes of both shardings and the spare ones, if these are few: slicing over spare
+/// axes can reduce the bytes moved. If too many axes remain, the result is the naive path.
 ///
 /// # Errors
 /// No sequence of collectives produces `to` from `from`.
 pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result<Vec<ReshardStep>, NoPath> {
-    let known = naive(site, from, to)?;
-    if site.mesh.axes.len() > lists::MOST {
-        return Ok(known);
-    }
     let axes = from.used_axes().union(&to.used_axes()).union(spare);
-    if axes.len() <= fuse::MOST {
-        return searched(site, from, to, &axes, &known);
+    if !spare.is_empty() && axes.len() <= fuse::MOST && site.mesh.axes.len() <= lists::MOST {
+        return searched(site, from, to, &axes, &naive(site, from, to)?);
     }
-    let used = from.used_axes().union(&to.used_axes());
-    if used.len() <= fuse::MOST_USED {
-        return searched(site, from, to, &used, &known);
-    }
-    let fused = Fused::of(site, from, to);
-    if fused.mesh.axes.len() > fuse::MOST_FUSED {
-        return Ok(known);
-    }
-    let (small, [from_fused, to_fused]) = (Site { mesh: &fused.mesh, ..*site }, &fused.ends);
-    let axes = from_fused.used_axes().union(&to_fused.used_axes());
-    let found = searched(&small, from_fused, to_fused, &axes, &naive(&small, from_fused, to_fused)?)?;
-    let steps = fused.steps(site, from, found);
-    let seconds = |steps: &[ReshardStep]| steps.iter().map(ReshardStep::weight).sum::<f64>();
-    Ok(steps.filter(|steps| seconds(steps) <= seconds(&known)).unwrap_or(known))
+    cheapest_fused(site, from, to, fuse::MOST_WAYS)
+}
+
+/// Cheapest sequence where axes stay or move together, unless they may lie in at most `ways` ways.
+pub(super) fn cheapest_fused(site: &Site<'_>, from: &Type, to: &Type, ways: u64) -> Result<Vec<ReshardStep>, NoPath> {
+    let known = naive(site, from, to)?;
+    let fused = Fused::of(site, from, to, ways);
+    let path = fused_path(&fused.site(site), &fused.ends)?;
+    let steps = fused.steps(site, from, &path);
+    let weight = |steps: &[ReshardStep]| steps.iter().map(ReshardStep::weight).sum::<f64>();
+    Ok(steps.filter(|steps| weight(steps) <= weight(&known)).unwrap_or(known))
+}
+
+/// Cheapest sequence on the mesh of fused axes.
+pub(super) fn fused_path(small: &Site<'_>, [from, to]: &[Type; 2]) -> Result<Vec<Collective>, NoPath> {
+    let known = naive(small, from, to)?;
+    let axes = from.used_axes().union(&to.used_axes());
+    let steps = if axes.len() <= fuse::MOST_FUSED { searched(small, from, to, &axes, &known)? } else { known };
+    Ok(steps.into_iter().map(|step| step.change).collect())
 }
 
 /// Cheapest sequence over these axes; `known` is an upper bound.
@@ -109,9 +112,7 @@ struct Search {
     open: BinaryHeap<Reverse<(u64, usize)>>,
     /// Bytes of the unsharded tensor.
     bytes: f64,
-    /// Seconds per byte on the fastest link, and the shortest latency in seconds.
-    per_byte: f64,
-    latency: f64,
+    bound: StepBound,
     /// Fraction of the tensor that a rank has in the target sharding.
     end: f64,
     /// Needs per axis list and dim.
@@ -128,6 +129,35 @@ struct Node {
     last: Option<(usize, Change)>,
 }
 
+/// A node whose successors are reached.
+struct Expansion<'s, 'f> {
+    search: &'s mut Search,
+    place: usize,
+    form: &'f Form,
+    so_far: f64,
+}
+
+impl Successors for Expansion<'_, '_> {
+    /// A permute receives a rank's whole shard and makes it no larger, so that what is missing must be gathered.
+    fn takes_permutes(&self, graph: &Graph<'_>, bytes: u64) -> bool {
+        self.takes_permute(graph, self.search.bound.seconds(1.0, bytes as f64))
+    }
+
+    fn takes_permute(&self, graph: &Graph<'_>, seconds: f64) -> bool {
+        let Search { to, end, bytes: all, bound, most, .. } = &*self.search;
+        let now = 1.0 / graph.lists.size(graph.cut_by(self.form)) as f64;
+        let claimed = if to.max { 0 } else { to.unreduced };
+        let missing = end / graph.lists.size(claimed) as f64 - now;
+        let gather = if missing > 0.0 { bound.seconds(1.0, missing * all) } else { 0.0 };
+        let least = (seconds + gather) * (1.0 - 1e-12) + STEP;
+        picoseconds(self.so_far + least) <= *most
+    }
+
+    fn add(&mut self, graph: &Graph<'_>, change: Change, next: &Form, weight: f64) {
+        self.search.reach(graph, next, self.so_far + weight, Some((self.place, change)));
+    }
+}
+
 /// Cost of reducing a dim's (or the storage's) shard count by a factor c. A separate all-gather or all-to-all receives
 /// (1 - 1/c) of a rank's final bytes in log2 c messages.
 struct Need {
@@ -141,8 +171,7 @@ struct Need {
 impl Search {
     /// Search for the sharding of `to` over these axes, with an upper bound of `most` seconds.
     fn new(graph: &mut Graph<'_>, axes: Set, to: &Type, most: f64) -> Search {
-        let Site { mesh, cluster, .. } = graph.site;
-        let least_of = |of: fn(&Link) -> f64| cluster.links.iter().map(of).fold(f64::INFINITY, f64::min);
+        let mesh = graph.site.mesh;
         Search {
             axes,
             to: graph.form_of(to),
@@ -151,8 +180,7 @@ impl Search {
             known: FxHashMap::default(),
             open: BinaryHeap::new(),
             bytes: to.bytes() as f64,
-            per_byte: least_of(|link| 1.0 / link.bandwidth),
-            latency: least_of(|link| link.latency),
+            bound: StepBound::of(&graph.site, &lists::axes(axes), to.bytes() as f64),
             end: 1.0 / mesh.size(&to.sharded_axes()) as f64,
             needs: Vec::new(),
         }
@@ -160,9 +188,6 @@ impl Search {
 
     /// Cheapest path from a form.
     fn path(mut self, graph: &mut Graph<'_>, from: &Form) -> Option<Vec<Collective>> {
-        if let Some(step) = self.direct(graph, from) {
-            return Some(vec![step]);
-        }
         self.reach(graph, from, 0.0, None);
         while let Some(Reverse((_, place))) = self.open.pop() {
             let node = &mut self.nodes[place];
@@ -173,27 +198,10 @@ impl Search {
                 continue;
             }
             let (form, so_far) = (node.form.clone(), node.so_far);
-            graph.moves(self.axes, &form, self.to.unreduced, &mut |graph, change, next, weight| {
-                self.reach(graph, next, so_far + weight, Some((place, change)));
-            });
+            let (axes, claims) = (self.axes, self.to.unreduced);
+            graph.moves(axes, &form, claims, &mut Expansion { search: &mut self, place, form: &form, so_far });
         }
         None
-    }
-
-    /// The single step to the target, if its weight equals the lower bound of every path.
-    fn direct(&mut self, graph: &mut Graph<'_>, from: &Form) -> Option<Collective> {
-        let least = picoseconds(self.remaining(graph, from));
-        let mut best: Option<(u64, Collective)> = None;
-        graph.moves(self.axes, from, self.to.unreduced, &mut |graph, change, next, weight| {
-            if *next != self.to {
-                return;
-            }
-            let weight = picoseconds(weight);
-            if best.as_ref().is_none_or(|(best, _)| weight < *best) {
-                best = Some((weight, graph.collective(change, from, next)));
-            }
-        });
-        best.filter(|(weight, _)| *weight <= least).map(|(_, step)| step)
     }
 
     /// Records a path to a form, unless the weight exceeds the upper bound or improves nothing.
@@ -201,6 +209,9 @@ impl Search {
         let weight = picoseconds(so_far);
         if weight > self.most {
             return;
+        }
+        if *form == self.to {
+            self.most = weight;
         }
         let known = self.known.get(form).copied();
         if known.is_some_and(|place| weight >= picoseconds(self.nodes[place].so_far)) {
@@ -263,7 +274,7 @@ impl Search {
         let wire = (1.0 - 1.0 / n) * least + (end - least / n).max(fewer.min(1.0) * now / others / n);
         let messages = n.log2() + (n * end / now).log2().max(messages);
         // Scaled down slightly, so that rounding keeps the bound admissible.
-        let seconds = (wire * self.bytes * self.per_byte + messages * self.latency) * (1.0 - 1e-12);
+        let seconds = self.bound.seconds(if messages > 0.0 { 1.0 } else { 0.0 }, wire * self.bytes) * (1.0 - 1e-12);
         seconds + if seconds > 0.0 { STEP } else { SLICE }
     }
 

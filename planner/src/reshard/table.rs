@@ -4,9 +4,10 @@
 //! one search serves all targets. If a mesh has too many axes for a graph of all shardings, one natural path is costed
 //! instead ([`Fare`]).
 
-use super::graph::{Form, Graph};
+use super::graph::{Change, Form, Graph};
 use super::hops::Fare;
 use super::lists::{List, Set, set};
+use super::moves::Successors;
 use super::sharding::Sharding;
 use super::{Site, picoseconds};
 use ir::mesh::Axes;
@@ -14,28 +15,43 @@ use ir::types::Type;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::rc::Rc;
 
 /// Shardings of a tensor that were queried or are on a path, and the reshard times between them.
 pub(crate) struct Table<'a> {
     graph: Graph<'a>,
     ty: Type,
     /// Cost of the natural path, used instead of the shortest path if present.
-    fare: Option<Rc<Fare<'a>>>,
+    fare: Option<Fare<'a>>,
     /// True if a path may use flat storage.
     stored: bool,
     shardings: Vec<Sharding>,
     forms: Vec<Form>,
     places: FxHashMap<Form, u32>,
-    /// Per sharding: successors and step weights.
-    steps: HashMap<u32, Vec<(u32, f64)>>,
-    /// Per sharding and set of allowed axes: seconds to every sharding.
-    rows: HashMap<(u32, Set), Vec<f64>>,
+    /// Per sharding: its successors.
+    steps: HashMap<u32, Vec<Next>>,
+    /// Per sharding and allowed axes: seconds to every sharding.
+    rows: HashMap<(u32, Allowed), Vec<f64>>,
+}
+
+/// A sharding that one step makes of another.
+#[derive(Clone, Copy)]
+struct Next {
+    place: u32,
+    weight: f64,
+    /// Axes over which the step makes the tensor partial.
+    claims: Set,
+}
+
+/// Axes of the shardings on a path, and those over which it may become partial.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Allowed {
+    axes: Set,
+    claims: Set,
 }
 
 impl<'a> Table<'a> {
     /// Table for a tensor's type, which may be flat-sharded if `stored`; shortest paths are used if `fare` is `None`.
-    pub(crate) fn new(site: Site<'a>, ty: &Type, stored: bool, fare: Option<Rc<Fare<'a>>>) -> Table<'a> {
+    pub(crate) fn new(site: Site<'a>, ty: &Type, stored: bool, fare: Option<Fare<'a>>) -> Table<'a> {
         let (shardings, forms, places, steps, rows) = Default::default();
         Table { graph: Graph::new(site, ty), ty: ty.logical(), fare, stored, shardings, forms, places, steps, rows }
     }
@@ -76,9 +92,10 @@ impl<'a> Table<'a> {
         if let Some(fare) = &self.fare {
             return fare.seconds(&self.ty, self.sharding(from), self.sharding(to));
         }
-        let key = (from, self.used(from) | self.used(to));
+        let allowed = Allowed { axes: self.used(from) | self.used(to), claims: self.forms[to as usize].unreduced };
+        let key = (from, allowed);
         if !self.rows.contains_key(&key) {
-            let row = self.row(from, key.1);
+            let row = self.row(from, allowed);
             self.rows.insert(key, row);
         }
         self.rows[&key].get(to as usize).copied().unwrap_or(f64::INFINITY)
@@ -89,7 +106,7 @@ impl<'a> Table<'a> {
         self.graph.cut_by(form) | form.unreduced
     }
 
-    fn row(&mut self, from: u32, axes: Set) -> Vec<f64> {
+    fn row(&mut self, from: u32, allowed: Allowed) -> Vec<f64> {
         let mut row = vec![f64::INFINITY; self.shardings.len()];
         let mut open = BinaryHeap::from([Reverse((0, from))]);
         row[from as usize] = 0.0;
@@ -100,14 +117,14 @@ impl<'a> Table<'a> {
             }
             self.follow(place);
             row.resize(self.shardings.len(), f64::INFINITY);
-            for &(next, step) in &self.steps[&place] {
-                let weight = so_far + step;
-                if self.used(next) & !axes != 0 {
+            for &Next { place, weight, claims } in &self.steps[&place] {
+                let weight = so_far + weight;
+                if self.used(place) & !allowed.axes != 0 || claims & !allowed.claims != 0 {
                     continue;
                 }
-                if picoseconds(weight) < picoseconds(row[next as usize]) {
-                    row[next as usize] = weight;
-                    open.push(Reverse((picoseconds(weight), next)));
+                if picoseconds(weight) < picoseconds(row[place as usize]) {
+                    row[place as usize] = weight;
+                    open.push(Reverse((picoseconds(weight), place)));
                 }
             }
         }
@@ -121,14 +138,36 @@ impl<'a> Table<'a> {
         }
         let axes = set(&self.graph.site.mesh.tensor_axes());
         let (form, rank) = (self.forms[place as usize].clone(), self.graph.rank());
-        let mut found: Vec<(Form, f64)> = Vec::new();
-        self.graph.moves(axes, &form, axes, &mut |_, _, next, weight| {
-            if self.stored || next.lists[rank] == List::NONE {
-                found.push((next.clone(), weight));
-            }
-        });
-        let steps = found.iter().map(|(next, weight)| (self.place_of(next), *weight)).collect();
+        let mut found = Found { from: form.unreduced, stored: self.stored, rank, all: Vec::new() };
+        self.graph.moves(axes, &form, axes, &mut found);
+        let next = |(form, weight, claims)| Next { place: self.place_of(&form), weight, claims };
+        let steps = found.all.into_iter().map(next).collect();
         self.steps.insert(place, steps);
+    }
+}
+
+/// The successors of a sharding, with the weights of their steps and the axes over which these make the tensor partial.
+struct Found {
+    from: Set,
+    stored: bool,
+    rank: usize,
+    all: Vec<(Form, f64, Set)>,
+}
+
+impl Successors for Found {
+    fn takes_permutes(&self, _: &Graph<'_>, _: u64) -> bool {
+        true
+    }
+
+    fn takes_permute(&self, _: &Graph<'_>, _: f64) -> bool {
+        true
+    }
+
+    fn add(&mut self, _: &Graph<'_>, change: Change, next: &Form, weight: f64) {
+        let claims = if change == Change::ToPartial { next.unreduced & !self.from } else { 0 };
+        if self.stored || next.lists[self.rank] == List::NONE {
+            self.all.push((next.clone(), weight, claims));
+        }
     }
 }
 
@@ -137,14 +176,14 @@ mod tests {
     use super::*;
     use crate::reshard::sharding::Place;
     use crate::reshard::{ReshardStep, cheapest};
-    use cost::CPU;
+    use cost::PROGRAM;
     use ir::mesh::Mesh;
     use ir::types::{DType, Dims};
 
     #[test]
     fn what_the_table_says_is_what_the_cheapest_way_takes() {
         let (mesh, dims) = (Mesh::new("m", &[("x", 2), ("y", 4)]), Dims::new());
-        let site = Site { mesh: &mesh, dims: &dims, cluster: &CPU };
+        let site = Site::new(&mesh, &dims, &PROGRAM);
         let ty = Type::of(DType::F32, &[512, 4096]);
         let mut table = Table::new(site, &ty, true, None);
         let axis = |name: &str| mesh.lookup(name).unwrap().as_slice()[0];

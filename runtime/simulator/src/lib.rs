@@ -17,7 +17,7 @@
 //! - A wait ends when its request completes.
 //!
 //! ```
-//! use cost::CPU;
+//! use cost::PROGRAM;
 //! use ir::text::parse;
 //!
 //! // One stage; a step feeds `%x` and runs one block.
@@ -41,7 +41,7 @@
 //!   }
 //! }";
 //! let file = parse(text)?;
-//! let trace = meshwright_simulator::step(&file.model, file.program.as_ref().unwrap(), &CPU)?;
+//! let trace = meshwright_simulator::step(&file.model, file.program.as_ref().unwrap(), &PROGRAM)?;
 //! assert!(trace.seconds > 0.0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -55,17 +55,17 @@ mod tests;
 
 pub use deadlock::{BlockedRank, Deadlock};
 
-use cost::Cluster;
+use cost::Platform;
 use ir::graph::Model;
 use ir::program::Program;
 use trace::Trace;
 
-/// Predicted trace of a step of the program on a cluster, with one rank per pipeline rank.
+/// Predicted trace of a step of the program on a platform, with one rank per pipeline rank.
 ///
 /// # Errors
 /// The ranks wait for each other, or for what no rank does.
-pub fn step(model: &Model, program: &Program, cluster: &Cluster) -> Result<Trace, Deadlock> {
-    let mut simulation = simulation::Simulation::new(model, program, cluster);
+pub fn step(model: &Model, program: &Program, platform: &Platform<'_>) -> Result<Trace, Deadlock> {
+    let mut simulation = simulation::Simulation::new(model, program, platform);
     simulation.run()?;
     simulation.trace.sort();
     Ok(simulation.trace)

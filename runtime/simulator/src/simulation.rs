@@ -4,7 +4,7 @@
 use super::costs::{self, Cost, CostedBody, CostedStep};
 use super::deadlock::{BlockedRank, Deadlock};
 use super::rendezvous::{Completion, Exchanges};
-use cost::Cluster;
+use cost::Platform;
 use ir::entity::SecondaryMap;
 use ir::graph::Model;
 use ir::ids::{BodyId, Token};
@@ -58,11 +58,11 @@ enum InFlight {
 
 impl<'a> Simulation<'a> {
     /// A simulation with all clocks at zero.
-    pub(super) fn new(model: &'a Model, program: &'a Program, cluster: &Cluster) -> Simulation<'a> {
+    pub(super) fn new(model: &'a Model, program: &'a Program, platform: &Platform<'_>) -> Simulation<'a> {
         let mut trace = Trace::default();
         trace.sites.push(TraceSite::async_compute());
-        let bodies = costs::bodies(model, program, cluster, &mut trace.sites);
-        let price = |class| costs::row(model, program, class, cluster, &mut trace.sites);
+        let bodies = costs::bodies(model, program, platform, &mut trace.sites);
+        let price = |class| costs::row(model, program, class, platform, &mut trace.sites);
         let rows = program.classes.iter().map(price).collect();
         let (mut ranks, pipeline) = (Vec::new(), model.mesh.pipeline());
         for (row, class) in program.classes.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Tests of simulated programs against independent sums and simulations.
 
 use super::*;
-use cost::{CPU, Link};
+use cost::{CPU, Cluster, Link, PROGRAM};
 use ir::text::parse;
 use trace::{SiteKind, Stream, shares};
 
@@ -24,7 +24,7 @@ fn simulate(rows: &str) -> Result<Trace, Deadlock> {
     let body = "  body @a.F(%x: f32[b, h]) -> (%y) {\n    %y: f32[b, h] = silu(%x)\n  }\n";
     let text = format!("{TWO}\nprogram @p microbatches=1 {{\n{body}{rows}}}\n");
     let file = parse(&text).unwrap_or_else(|found| panic!("{}", found.render("", &text)));
-    step(&file.model, file.program.as_ref().unwrap(), &CPU)
+    step(&file.model, file.program.as_ref().unwrap(), &PROGRAM)
 }
 
 const FIRST: &str = "    %x:0 = feed %x microbatch=0
@@ -41,7 +41,7 @@ fn a_message_comes_when_both_have_started_and_the_bytes_are_over() {
     let trace = simulate(&format!("  class 0..1 {{\n{FIRST}  }}\n  class 1..2 {{\n{SECOND}  }}\n")).unwrap();
     let bytes = 8.0 * 16.0 * 4.0;
     let silu = 2.0 * bytes / CPU.device.memory_bandwidth;
-    let message = bytes / CPU.links[0].bandwidth + CPU.links[0].latency;
+    let message = CPU.links[0].start + CPU.links[0].latency + bytes / CPU.links[0].bandwidth;
     assert!((trace.seconds - (3.0 * silu + message)).abs() < 1e-15, "{}", trace.seconds);
     assert_eq!(trace.flows.len(), 1);
     let (from, to) = (trace.event(trace.flows[0].from), trace.event(trace.flows[0].to));
@@ -84,7 +84,7 @@ fn a_cluster_without_distance_leaves_the_kernels() {
          class 0..1 {{\n{FIRST}  }}\n  class 1..2 {{\n{SECOND}  }}\n}}\n"
     );
     let file = parse(&text).unwrap_or_else(|found| panic!("{}", found.render("", &text)));
-    let trace = step(&file.model, file.program.as_ref().unwrap(), &near).unwrap();
+    let trace = step(&file.model, file.program.as_ref().unwrap(), &Platform::of_program(&near)).unwrap();
     let kernels = |event: &&trace::Event| trace.site(event).kind == SiteKind::Memory;
     let all: f64 = trace.tracks.iter().flat_map(|track| track.events.iter().filter(kernels)).map(|e| e.seconds).sum();
     assert!((trace.seconds - all).abs() < 1e-15, "{} of {all}", trace.seconds);

@@ -9,7 +9,7 @@
 //! [`buffers::assign_buffers`] then gives every tensor of the program a fixed offset in the arena of its rank.
 //!
 //! ```
-//! use cost::CPU;
+//! use cost::PROGRAM;
 //! use ir::models::{Batch, preset};
 //! use ir::optimizer::Optimizer;
 //! use ir::types::DType;
@@ -26,10 +26,10 @@
 //! let model = config.build(&Batch { batch: 2, seq: 16, dtype: DType::F32 })?;
 //! let model = differentiate(model, &Optimizer { clip: None, ..Optimizer::default() })?;
 //! let pipeline = Pipeline::new(Placement::Chain, 1, 2);
-//! let staged = partition(&model, &pipeline, &model_costs(&model, &CPU, 2, true))?;
+//! let staged = partition(&model, &pipeline, &model_costs(&model, &PROGRAM, 2, true))?;
 //! let costs = StageCosts::uniform(1, 1.0, 1.0, 1.0, 0.0);
 //! let schedule = scheduler::schedules::find("1f1b")?.make(&costs, &pipeline)?;
-//! let mut program = lower(&model, &staged, &schedule, 2, &CPU)?;
+//! let mut program = lower(&model, &staged, &schedule, 2, &PROGRAM)?;
 //! assign_buffers(&model, &mut program, None);
 //! assert!(program.has_places());
 //! # Ok::<(), Box<dyn std::error::Error>>(())

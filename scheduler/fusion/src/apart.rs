@@ -45,7 +45,7 @@ pub fn neighbours(target: Target<'_>, given: HashSet<Value>, units: &[Unit]) -> 
             let pair = [*first.entry(value).or_insert(at), at];
             let is_new = pair[0] != at && !all.iter().any(|known| known.units == pair);
             if is_new && are_kernels(pair.map(|at| &units[at])) {
-                let bytes = local_type(&target.values[value].ty, target.mesh).bytes();
+                let bytes = local_type(&target.scope.values[value].ty, target.scope.mesh).bytes();
                 let reason = reason(&graph, &stmts, |stmt| pair.contains(&unit_of[stmt]));
                 all.push(Neighbours { value, bytes, units: pair, reason });
             }

@@ -160,7 +160,7 @@ impl<'a> Graph<'a> {
     /// Bytes of results in a row, of which interior values are some.
     fn row_bytes(&self, results: &HashSet<Value>, dims: Option<usize>) -> u64 {
         let (Some(count), Some(&one)) = (dims, results.iter().next()) else { return 0 };
-        let mesh = self.target.mesh;
+        let mesh = self.target.scope.mesh;
         let rows: u64 = self.ty(one).local_bounds(mesh)[..count].iter().product();
         results.iter().map(|&value| self.ty(value).local_bytes(mesh) / rows.max(1)).sum()
     }
@@ -203,7 +203,7 @@ impl<'a> Graph<'a> {
     }
 
     fn ty(&self, value: Value) -> &Type {
-        &self.target.values[value].ty
+        &self.target.scope.values[value].ty
     }
 }
 

@@ -2,7 +2,7 @@
 //! 8 ms.
 
 use super::*;
-use cost::CPU;
+use cost::{PROGRAM, Scope};
 use ir::graph::{Model, Section, SectionKind};
 
 const HEAD: &str = "mesh @m = [tp=2]\ndims [n=1024]\n";
@@ -33,7 +33,7 @@ fn parts(model: &Model) -> (Target<'_>, HashSet<Value>, &Section) {
     let block = model.blocks.values().next().expect("a block");
     let section = &block[SectionKind::F];
     let given = block.args.iter().map(|arg| arg.value).chain(section.ret.iter().copied()).collect();
-    (Target { cluster: &CPU, mesh: &model.mesh, values: &block.values }, given, section)
+    (Target { platform: &PROGRAM, scope: Scope::of(model, &block.values) }, given, section)
 }
 
 #[test]

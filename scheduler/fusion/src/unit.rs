@@ -1,23 +1,19 @@
 //! Statements and groups alike, and what each must follow.
 
-use cost::{Cluster, seconds_of_group, seconds_of_stmt};
-use ir::entity::PrimaryMap;
+use cost::{Platform, Scope};
 use ir::fused::Fused;
-use ir::graph::{Stmt, ValueData};
+use ir::graph::Stmt;
 use ir::ids::Value;
-use ir::mesh::Mesh;
 use ir::ops::Op;
 use std::collections::HashMap;
 
-/// Cluster, mesh and types, on which the seconds of statements depend.
+/// Platform, mesh and types, on which the seconds of statements depend.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The cluster whose figures decide.
-    pub cluster: &'a Cluster,
-    /// The mesh of its devices.
-    pub mesh: &'a Mesh,
-    /// The values of the statements.
-    pub values: &'a PrimaryMap<Value, ValueData>,
+    /// The platform whose figures decide.
+    pub platform: &'a Platform<'a>,
+    /// The mesh and the values of the statements.
+    pub scope: Scope<'a>,
 }
 
 /// A statement, or a group that runs as one.
@@ -66,8 +62,8 @@ impl Unit {
     /// Its seconds on a rank.
     pub fn seconds(&self, target: Target<'_>) -> f64 {
         match self {
-            Unit::Stmt(stmt) => seconds_of_stmt(target.cluster, target.mesh, target.values, stmt),
-            Unit::Group(fused) => seconds_of_group(target.cluster, target.mesh, target.values, fused),
+            Unit::Stmt(stmt) => target.platform.stmt(target.scope, stmt),
+            Unit::Group(fused) => target.platform.group(target.scope, fused),
         }
     }
 }

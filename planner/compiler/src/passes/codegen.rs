@@ -22,7 +22,7 @@ impl Pass for Codegen {
     fn run(&mut self, file: &mut File, context: &mut Context<'_>) -> Result<(), CompileError> {
         if let (Some(staged), Some(schedule)) = (&file.staged, &file.schedule) {
             let microbatches = context.request().microbatches;
-            file.program = Some(lower(&file.model, staged, schedule, microbatches, context.cluster())?);
+            file.program = Some(lower(&file.model, staged, schedule, microbatches, context.platform())?);
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ impl Pass for Fuse {
 
     fn run(&mut self, file: &mut File, context: &mut Context<'_>) -> Result<(), CompileError> {
         if let Some(program) = &mut file.program {
-            ::codegen::fuse(&file.model, program, context.cluster());
+            ::codegen::fuse(&file.model, program, context.platform());
         }
         Ok(())
     }

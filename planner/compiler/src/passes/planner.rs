@@ -14,8 +14,8 @@ impl Pass for PlannerPass {
     }
 
     fn run(&mut self, file: &mut File, context: &mut Context<'_>) -> Result<(), CompileError> {
-        let (options, cluster) = (&context.request().options, context.cluster());
-        Ok(self.0.run(&mut file.model, options, cluster, context.watch())?)
+        let (options, platform) = (&context.request().options, context.platform());
+        Ok(self.0.run(&mut file.model, options, platform, context.watch())?)
     }
 
     fn verify(&self, file: &File, _: &mut Context<'_>) -> Result<(), CompileError> {

@@ -10,7 +10,7 @@ use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{AttentionSettings, KernelOp, Op};
 use ir::options::CpKind;
-use ir::types::Dim;
+use ir::types::{Dim, Type};
 
 /// An attention, forward or backward.
 #[derive(Clone, Copy, Debug)]
@@ -37,26 +37,38 @@ pub(super) struct Cost {
 
 /// Attention of a statement on one rank; `None` for other statements.
 pub(super) fn local(local: &Local<'_>, stmt: &Stmt) -> Option<Attention> {
-    attention(local, stmt, |dim| local.size(dim))
+    of_stmt(local, stmt, |dim| local.size(dim))
 }
 
 /// The same on unsharded tensors.
 pub(super) fn logical(local: &Local<'_>, stmt: &Stmt) -> Option<Attention> {
-    attention(local, stmt, |dim| dim.size as f64)
+    of_stmt(local, stmt, |dim| dim.size as f64)
+}
+
+fn of_stmt(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option<Attention> {
+    let (Op::Kernel(op), [q, k, v, ..]) = (&stmt.op, stmt.operands.as_slice()) else { return None };
+    attention(op, [local.dims(*q), local.dims(*k), local.dims(*v)], size)
+}
+
+/// Shape of an op on tensors of these types, if it is an attention, and whether it is a gradient.
+pub(crate) fn attention_shape(op: &KernelOp, operands: &[Type]) -> Option<(AttentionShape, bool)> {
+    let [q, k, v, ..] = operands else { return None };
+    let attention = attention(op, [&q.dims, &k.dims, &v.dims], |dim| dim.size as f64)?;
+    Some((attention.shape, attention.backward))
 }
 
 /// The operands are q `[b, s, g, r, d]`, k `[b, t, g, d]` and v `[b, t, g, c]`. A causal query reads `(s + 1)/2` of `s` keys on
 /// average, and no more than it reaches. So do the queries of a rank if sequences are sharded in zig-zag order (Dubey et al. 2024,
 /// section 3.3.2).
-fn attention(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option<Attention> {
-    let (settings, backward) = match &stmt.op {
-        Op::Kernel(KernelOp::Attention(op)) => (&op.0, false),
-        Op::Kernel(KernelOp::AttentionGrad(op)) => (&op.0, true),
+fn attention(op: &KernelOp, dims: [&[Dim]; 3], size: impl Fn(&Dim) -> f64) -> Option<Attention> {
+    let (settings, backward) = match op {
+        KernelOp::Attention(op) => (&op.0, false),
+        KernelOp::AttentionGrad(op) => (&op.0, true),
         _ => return None,
     };
     let causal = settings.causal;
-    let size_of = |operand: usize, dim: usize| local.dims(stmt.operands[operand]).get(dim).map_or(1.0, &size);
-    let keys = local.dims(stmt.operands[1]).get(1).map_or(1.0, |dim| dim.size as f64);
+    let size_of = |operand: usize, dim: usize| dims[operand].get(dim).map_or(1.0, &size);
+    let keys = dims[1].get(1).map_or(1.0, |dim| dim.size as f64);
     let shape = AttentionShape {
         batch: size_of(0, 0),
         heads: size_of(0, 2) * size_of(0, 3),

@@ -108,6 +108,7 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
             let over = site.alias.exchanges.get(&stmt.operands[0]).unwrap_or(over);
             site.platform.collective_time(exchange(site), before, site.group(over))
         }
+        // The runs that stacks are fitted to move what experts do not take part in as one message.
         Collective::AllToAll { .. } | Collective::Permute { .. } | Collective::Shift { .. } => {
             site.platform.collective_time(CollectiveKind::Send, after, group)
         }

@@ -21,8 +21,11 @@ mod site;
 mod tensors;
 
 pub use attention::Reach;
+pub(crate) use attention::attention_shape;
 pub use frontier::{Frontier, Kind, RecomputeChoice, frontier};
 pub use keep::SAVED;
+pub(crate) use pointwise::product_sum;
+pub(crate) use products::ProductShape;
 pub use tensors::Recomputed;
 
 use crate::block_options::BlockOptions;

@@ -107,8 +107,9 @@ fn in_groups(
 /// a sum, it has written that instead of its result, and alone with the product the sum needs no kernel.
 fn beyond(site: &Site<'_>, outside: &Outside, body: &[&Stmt], group: &[usize], product: usize) -> (f64, f64) {
     let bytes = site.bytes(body[product].results[0]);
-    let sum = product_sum(outside, body, group, product).filter(|_| site.fusion.product_sum);
-    match sum.map(|sum| outside.has(body, group, body[sum].results[0])) {
+    let stmts: Vec<&Stmt> = group.iter().map(|&at| body[at]).collect();
+    let sum = product_sum(&stmts, body[product], |value| outside.has(body, group, value));
+    match sum.filter(|_| site.fusion.product_sum).map(|sum| outside.has(body, group, sum.results[0])) {
         Some(_) if group.len() == 2 => (-bytes, 0.0),
         Some(true) => (0.0, 1.0),
         _ => (bytes, 1.0),
@@ -116,15 +117,17 @@ fn beyond(site: &Site<'_>, outside: &Outside, body: &[&Stmt], group: &[usize], p
 }
 
 /// The sum that alone reads the result of a product in a group, and no operand of it.
-fn product_sum(outside: &Outside, body: &[&Stmt], group: &[usize], product: usize) -> Option<usize> {
-    let (value, operands) = (body[product].results[0], &body[product].operands);
-    let mut readers = group.iter().filter(|&&at| body[at].operands.contains(&value));
-    let (Some(&at), None, false) = (readers.next(), readers.next(), outside.has(body, group, value)) else {
-        return None;
-    };
-    let Op::Kernel(KernelOp::Binary(Binary { kind: BinaryKind::Add, .. })) = body[at].op else { return None };
-    let others: Vec<Value> = body[at].operands.iter().copied().filter(|&other| other != value).collect();
-    (others.len() == 1 && !operands.contains(&others[0])).then_some(at)
+pub(crate) fn product_sum<'s>(
+    group: &[&'s Stmt],
+    product: &Stmt,
+    is_read_outside: impl Fn(Value) -> bool,
+) -> Option<&'s Stmt> {
+    let (value, operands) = (product.results[0], &product.operands);
+    let mut readers = group.iter().filter(|stmt| stmt.operands.contains(&value));
+    let (Some(sum), None, false) = (readers.next(), readers.next(), is_read_outside(value)) else { return None };
+    let Op::Kernel(KernelOp::Binary(Binary { kind: BinaryKind::Add, .. })) = sum.op else { return None };
+    let others: Vec<Value> = sum.operands.iter().copied().filter(|&other| other != value).collect();
+    (others.len() == 1 && !operands.contains(&others[0])).then_some(*sum)
 }
 
 fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {

@@ -9,20 +9,28 @@ use ir::entity::{EntitySet, SecondaryMap};
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{KernelOp, Op};
-use ir::types::{DType, Dim};
+use ir::types::{DType, Dim, Type};
 
 /// `batch` products of m x k and k x n matrices.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Shape {
-    pub(super) batch: f64,
-    pub(super) m: f64,
-    pub(super) n: f64,
-    pub(super) k: f64,
+pub(crate) struct ProductShape {
+    pub(crate) batch: f64,
+    pub(crate) m: f64,
+    pub(crate) n: f64,
+    pub(crate) k: f64,
+}
+
+impl ProductShape {
+    /// ProductShape of an op on tensors of these types, if it is a product of two.
+    pub(crate) fn of(op: &KernelOp, operands: &[Type]) -> Option<ProductShape> {
+        let [a, b] = operands else { return None };
+        shape(op, [&a.dims, &b.dims], |dim| dim.size as f64)
+    }
 }
 
 /// One product, or several joined ones.
 pub(super) struct Product {
-    shape: Shape,
+    shape: ProductShape,
     role: Option<Joint>,
     operands: [Value; 2],
     format: Format,
@@ -49,22 +57,27 @@ pub(super) struct Products {
     pub(super) swallowed: EntitySet<Value>,
 }
 
-/// Shape of a statement on one rank, if it is a product of two tensors.
-pub(super) fn local(local: &Local<'_>, stmt: &Stmt) -> Option<Shape> {
-    shape(local, stmt, |dim| local.size(dim))
+/// ProductShape of a statement on one rank, if it is a product of two tensors.
+pub(super) fn local(local: &Local<'_>, stmt: &Stmt) -> Option<ProductShape> {
+    of_stmt(local, stmt, |dim| local.size(dim))
 }
 
 /// The same on unsharded tensors.
-pub(super) fn logical(local: &Local<'_>, stmt: &Stmt) -> Option<Shape> {
-    shape(local, stmt, |dim| local.logical_size(dim))
+pub(super) fn logical(local: &Local<'_>, stmt: &Stmt) -> Option<ProductShape> {
+    of_stmt(local, stmt, |dim| local.logical_size(dim))
+}
+
+fn of_stmt(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option<ProductShape> {
+    let (Op::Kernel(op), &[a, b]) = (&stmt.op, stmt.operands.as_slice()) else { return None };
+    shape(op, [local.dims(a), local.dims(b)], size)
 }
 
 /// A factor of both operands is a batch factor, or k if the result lacks it. A factor of one operand is m or n.
-fn shape(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option<Shape> {
-    let Op::Kernel(KernelOp::Einsum(einsum)) = &stmt.op else { return None };
+fn shape(op: &KernelOp, dims: [&[Dim]; 2], size: impl Fn(&Dim) -> f64) -> Option<ProductShape> {
+    let KernelOp::Einsum(einsum) = op else { return None };
     let [a, b] = einsum.equation.operands.as_slice() else { return None };
-    let mut shape = Shape { batch: 1.0, m: 1.0, n: 1.0, k: 1.0 };
-    for (letter, dim) in a.iter().zip(local.dims(stmt.operands[0])) {
+    let mut shape = ProductShape { batch: 1.0, m: 1.0, n: 1.0, k: 1.0 };
+    for (letter, dim) in a.iter().zip(dims[0]) {
         let place = match (b.contains(letter), einsum.equation.result.contains(letter)) {
             (true, true) => &mut shape.batch,
             (true, false) => &mut shape.k,
@@ -72,7 +85,7 @@ fn shape(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option<S
         };
         *place *= size(dim);
     }
-    let own = b.iter().zip(local.dims(stmt.operands[1])).filter(|(letter, _)| !a.contains(letter));
+    let own = b.iter().zip(dims[1]).filter(|(letter, _)| !a.contains(letter));
     shape.n = own.map(|(_, dim)| size(dim)).product();
     Some(shape)
 }
@@ -92,7 +105,7 @@ impl Products {
         products
     }
 
-    fn add(&mut self, site: &Site<'_>, section: SectionKind, stmt: &Stmt, shape: Shape) {
+    fn add(&mut self, site: &Site<'_>, section: SectionKind, stmt: &Stmt, shape: ProductShape) {
         let (operands, result) = ([stmt.operands[0], stmt.operands[1]], stmt.results[0]);
         let role = joint(site, &operands);
         let found = role.and_then(|_| self.list.iter().position(|other| other.takes(role, &operands, &shape)));
@@ -133,7 +146,7 @@ impl Products {
 
     fn sums(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.list[a], &self.list[b]);
-        let sizes = |shape: Shape| (shape.batch, shape.m, shape.n);
+        let sizes = |shape: ProductShape| (shape.batch, shape.m, shape.n);
         a.role.is_some() && a.role == b.role && sizes(a.shape) == sizes(b.shape)
     }
 
@@ -154,7 +167,7 @@ impl Products {
 impl Product {
     /// Seconds of the product; those of experts are one kernel with different weights.
     fn seconds(&self, site: &Site<'_>) -> f64 {
-        let Shape { batch, m, n, k } = self.shape;
+        let ProductShape { batch, m, n, k } = self.shape;
         if self.is_grouped {
             site.platform.grouped_matmul(batch, m, n, k, self.format, self.accumulate)
         } else {
@@ -168,8 +181,9 @@ impl Product {
     }
 
     /// Returns whether another product with an operand in common can be joined to this one.
-    fn takes(&self, role: Option<Joint>, operands: &[Value; 2], shape: &Shape) -> bool {
-        let sizes = |shape: &Shape, common: usize| (shape.batch, shape.k, if common == 0 { shape.m } else { shape.n });
+    fn takes(&self, role: Option<Joint>, operands: &[Value; 2], shape: &ProductShape) -> bool {
+        let sizes =
+            |shape: &ProductShape, common: usize| (shape.batch, shape.k, if common == 0 { shape.m } else { shape.n });
         let common = (0..2).find(|&at| self.operands[at] == operands[at]);
         self.role == role && common.is_some_and(|at| sizes(&self.shape, at) == sizes(shape, at))
     }

@@ -30,7 +30,7 @@ use crate::passes::annotate;
 use crate::ports::Ports;
 use crate::reshard::Site;
 use apply::Chosen;
-use cost::Cluster;
+use cost::Platform;
 use graph::{Builder, DECIDED, Meaning};
 use ir::graph::Model;
 use ir::mesh::Axes;
@@ -51,12 +51,12 @@ use weights::Weights;
 pub(crate) fn run(
     model: &mut Model,
     options: &PlanOptions,
-    cluster: &Cluster,
+    platform: &Platform<'_>,
     watch: &mut Watch<'_>,
 ) -> Result<(), PlanError> {
     if let Sharding::Auto { .. } = options.sharding
         && !model.is_fully_specified()
-        && decide(model, options, cluster, watch)?.is_none()
+        && decide(model, options, platform, watch)?.is_none()
     {
         // No cost-based decision: `propagate` propagates the stated shardings.
         annotate::close(model, options)?;
@@ -96,7 +96,7 @@ pub type Watch<'a> = dyn FnMut(&Decided) + 'a;
 pub fn decide(
     model: &mut Model,
     options: &PlanOptions,
-    cluster: &Cluster,
+    platform: &Platform<'_>,
     watch: &mut Watch<'_>,
 ) -> Result<Option<Decided>, PlanError> {
     let Sharding::Auto { memory, microbatches, deadline } = options.sharding else { return Ok(None) };
@@ -108,10 +108,10 @@ pub fn decide(
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let (ports, classes) = (Ports::new(model), Classes::of(model));
     let zero = if options.parallel.zero >= 1 { annotate::zero_group(&mesh, options) } else { Axes::none() };
-    let limit = memory.unwrap_or(cluster.device.memory);
+    let limit = memory.unwrap_or(platform.cluster.device.memory);
     let task = Task { model, ports: &ports, classes: &classes, microbatches, zero: &zero };
-    let rules = propagated(model, options, cluster, (&ports, &classes));
-    let prices = Prices::new(Site { mesh: &mesh, dims: &dims, cluster });
+    let rules = propagated(model, options, platform, (&ports, &classes));
+    let prices = Prices::new(Site::new(&mesh, &dims, platform));
     let _span = debug_span!("sharding_search", axes = mesh.tensor_axes().len(), limit_bytes = limit).entered();
     let search = Search { task: &task, prices, limit, end, watch: &mut *watch, best: None, spent: 0, most: PAIRS };
     let (best, bound) = search.run(rules).map_err(fault)?;

@@ -176,8 +176,7 @@ pub(super) fn seconds(prices: &mut Prices<'_>, model: &Model, class: &Class, wei
                 };
                 values.iter().map(place).collect()
             };
-            let def = stmt.op.def();
-            seconds += runs * def.map_or(0.0, |def| prices.op(def, &on(&stmt.operands), &on(&stmt.results), false));
+            seconds += runs * prices.op(&stmt.op, &on(&stmt.operands), &on(&stmt.results), false);
             if stmt.results.contains(&param) {
                 seconds += runs * prices.path_seconds(&class.ty, &updated, &kept.sharding);
             }

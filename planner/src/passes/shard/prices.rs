@@ -7,15 +7,14 @@ use crate::reshard::sharding::Sharding;
 use crate::reshard::table::Table;
 use crate::reshard::{Site, cheapest};
 use crate::sections;
-use cost::{local_type, seconds_of, seconds_of_stmt};
+use cost::{Scope, local_type};
 use ir::graph::{Arg, ArgKind, Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Axes;
-use ir::ops::{Op, OpDef};
+use ir::ops::Op;
 use ir::types::{DType, Type};
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
-use std::rc::Rc;
 
 /// Tensor properties that determine reshard costs: dtype, per dim its size and whether it is indivisible or cannot be
 /// sharded, and whether flat storage is allowed.
@@ -23,12 +22,10 @@ type Key = (DType, Vec<(u64, bool, bool)>, bool);
 
 /// Cost tables on a mesh.
 pub(super) struct Prices<'a> {
-    /// Mesh, dims and cluster.
+    /// Mesh, dims and platform.
     pub(super) site: Site<'a>,
     tables: Vec<Table<'a>>,
     known: HashMap<Key, usize>,
-    /// Cost of reshards on meshes with many axes.
-    fare: Option<Rc<Fare<'a>>>,
     /// Fractions of the costs that count in a lower bound.
     shares: Option<Shares>,
 }
@@ -48,15 +45,12 @@ const SEARCHED: usize = 3;
 impl<'a> Prices<'a> {
     /// Empty cost tables.
     pub(super) fn new(site: Site<'a>) -> Prices<'a> {
-        let many = site.mesh.tensor_axes().len() > SEARCHED;
-        let fare = many.then(|| Rc::new(Fare::new(site.mesh, site.cluster)));
-        Prices { site, tables: Vec::new(), known: HashMap::new(), fare, shares: None }
+        Prices { site, tables: Vec::new(), known: HashMap::new(), shares: None }
     }
 
     /// Costs whose sum over groups of axes is at most the cost of any choice.
     pub(super) fn relaxed(site: Site<'a>, shares: Shares) -> Prices<'a> {
-        let fare = Some(Rc::new(Fare::least(site.mesh, site.cluster, shares.least)));
-        Prices { fare, shares: Some(shares), ..Prices::new(site) }
+        Prices { shares: Some(shares), ..Prices::new(site) }
     }
 
     /// Returns whether these are the costs of a lower bound.
@@ -69,10 +63,20 @@ impl<'a> Prices<'a> {
         let indivisible = |name| self.site.dims[name].indivisible;
         let dims = ty.dims.iter().map(|dim| (dim.size, dim.name.is_some_and(indivisible), dim.count.is_some()));
         let key = (ty.dtype, dims.collect(), stored);
-        *self.known.entry(key).or_insert_with(|| {
-            self.tables.push(Table::new(self.site, ty, stored, self.fare.clone()));
-            self.tables.len() - 1
-        })
+        if let Some(&known) = self.known.get(&key) {
+            return known;
+        }
+        self.tables.push(Table::new(self.site, ty, stored, self.fare(ty)));
+        self.known.insert(key, self.tables.len() - 1);
+        self.tables.len() - 1
+    }
+
+    /// Cost of a tensor's reshards in a lower bound, or on a mesh with many axes.
+    fn fare(&self, ty: &Type) -> Option<Fare<'a>> {
+        match self.shares {
+            Some(shares) => Some(Fare::least(&self.site, shares.least, ty.logical().bytes() as f64)),
+            None => (self.site.mesh.tensor_axes().len() > SEARCHED).then(|| Fare::new(&self.site)),
+        }
     }
 
     /// Table with this index.
@@ -81,14 +85,11 @@ impl<'a> Prices<'a> {
     }
 
     /// Seconds of an op on the local shards of its tensors.
-    pub(super) fn op(&self, def: &dyn OpDef, operands: &[Type], results: &[Type], accumulate: bool) -> f64 {
+    pub(super) fn op(&self, op: &Op, operands: &[Type], results: &[Type], accumulate: bool) -> f64 {
         let local = |types: &[Type]| types.iter().map(|ty| local_type(ty, self.site.mesh)).collect::<Vec<_>>();
-        let (operands, results) = (local(operands), local(results));
-        let device = &self.site.cluster.device;
-        let moved = results.iter().map(Type::bytes).sum::<u64>() as f64;
-        let added = if accumulate { moved / device.memory_bandwidth } else { 0.0 };
-        let own = seconds_of(device, def, &operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>());
-        (added + own) * self.shares.map_or(1.0, |shares| shares.compute / shares.least.others)
+        let Op::Kernel(op) = op else { return 0.0 };
+        let own = self.site.platform.op(self.site.dims, op, &local(operands), &local(results), accumulate);
+        own * self.shares.map_or(1.0, |shares| shares.compute / shares.least.others)
     }
 
     /// Seconds from each sharding of `from` to each of `to`, row by row.
@@ -113,7 +114,7 @@ impl<'a> Prices<'a> {
         block.args = operands.iter().map(|&value| Arg { value, kind: ArgKind::Value }).collect();
         block[SectionKind::F].ret.clone_from(&results);
         block[SectionKind::F].stmts = vec![Stmt { operands, results, ..stmt.clone() }];
-        let Site { mesh, dims, cluster } = self.site;
+        let Site { mesh, dims, platform, .. } = self.site;
         expand_section(&sections::Site { mesh, dims }, &mut block, SectionKind::F)?;
         reshard_section(mesh, &mut block, SectionKind::F, &mut Moved::default())?;
         let mut seconds = 0.0;
@@ -124,7 +125,7 @@ impl<'a> Prices<'a> {
                     let path = cheapest(&self.site, from, to, &Axes::none()).map_err(|why| why.to_string())?;
                     path.iter().map(|step| step.seconds).sum()
                 }
-                _ => seconds_of_stmt(cluster, mesh, &block.values, stmt),
+                _ => platform.stmt(Scope { mesh, dims, values: &block.values }, stmt),
             };
         }
         Ok(seconds)

@@ -9,7 +9,7 @@ use crate::ports::{Ports, passed, value_results};
 use crate::recover::recover;
 use crate::reshard::sharding::Sharding;
 use crate::sections::instance_of;
-use cost::Cluster;
+use cost::Platform;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::BlockId;
 use ir::mesh::Axes;
@@ -20,12 +20,12 @@ use ir::types::Type;
 pub(super) fn propagated(
     model: &Model,
     options: &PlanOptions,
-    cluster: &Cluster,
+    platform: &Platform<'_>,
     (ports, classes): (&Ports, &Classes),
 ) -> Option<Before> {
     let (mut planned, rules) = (model.clone(), PlanOptions::of(options.parallel.clone()));
-    annotate::run(&mut planned, &rules, cluster).ok()?;
-    propagate::run(&mut planned, &rules, cluster).ok()?;
+    annotate::run(&mut planned, &rules, platform).ok()?;
+    propagate::run(&mut planned, &rules, platform).ok()?;
     let mut before = Before::default();
     for (id, block) in &model.blocks {
         let types = &planned.blocks[id];

@@ -56,7 +56,7 @@ pub(super) fn strategies(
         let seconds = if must_expand(&stmt.op, &instance, &assignment) {
             prices.expanded(stmt, &reads, &gives).ok()
         } else {
-            Some(prices.op(def, &reads, &gives, stmt.accumulate))
+            Some(prices.op(&stmt.op, &reads, &gives, stmt.accumulate))
         };
         let (operands, results) = (shardings(&reads), shardings(&gives));
         found.extend(seconds.map(|seconds| Strategy { operands, results, seconds, assignment }));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{lower, lower_forward};
-use cost::CPU;
+use cost::PROGRAM;
 use ir::arena::{Frame, Place};
 use ir::ids::{BodyId, Token};
 use ir::mesh::Mesh;
@@ -28,7 +28,7 @@ fn staged(name: &str, ranks: u64) -> (Model, Staged) {
     let mut model = differentiate(built, &Optimizer { clip: None, ..Optimizer::default() }).unwrap();
     model.mesh = Mesh::new("m", &[("pp", ranks)]);
     let staged =
-        partition(&model, &Pipeline::new(Placement::Chain, ranks as u32, 1), &model_costs(&model, &CPU, 1, false))
+        partition(&model, &Pipeline::new(Placement::Chain, ranks as u32, 1), &model_costs(&model, &PROGRAM, 1, false))
             .unwrap();
     (model, staged)
 }
@@ -46,7 +46,7 @@ fn emitted_programs_have_right_places_and_waste_little() {
             let (model, staged) = staged(name, u64::from(ranks));
             let whole = schedule(kind, ranks, microbatches);
             for schedule in [split_backward(whole.clone()), whole] {
-                let mut program = lower(&model, &staged, &schedule, microbatches, &CPU).unwrap();
+                let mut program = lower(&model, &staged, &schedule, microbatches, &PROGRAM).unwrap();
                 assign_buffers(&model, &mut program, None);
                 assert!(program.has_places());
                 assert_eq!(check(&model, &program, None), Ok(()), "{name} {kind} {ranks}");
@@ -64,9 +64,9 @@ fn emitted_programs_have_right_places_and_waste_little() {
 #[test]
 fn an_evaluation_finds_what_is_held_where_training_has_it() {
     let (model, staged) = staged("tiny-gpt2", 2);
-    let mut training = lower(&model, &staged, &schedule("1f1b", 2, 4), 4, &CPU).unwrap();
+    let mut training = lower(&model, &staged, &schedule("1f1b", 2, 4), 4, &PROGRAM).unwrap();
     assign_buffers(&model, &mut training, None);
-    let mut forward = lower_forward(&model, &staged, 4, &CPU).unwrap();
+    let mut forward = lower_forward(&model, &staged, 4, &PROGRAM).unwrap();
     assign_buffers(&model, &mut forward, Some(&training));
     assert_eq!(check(&model, &forward, None), Ok(()));
     for (one, other) in training.classes.iter().zip(&forward.classes) {
@@ -89,7 +89,7 @@ fn start_run(program: &mut Program, class: usize, at: usize, later: usize) {
 #[test]
 fn a_started_run_keeps_its_bytes_until_its_wait() {
     let (model, staged) = staged("tiny-llama", 1);
-    let mut program = lower(&model, &staged, &schedule("1f1b", 1, 2), 2, &CPU).unwrap();
+    let mut program = lower(&model, &staged, &schedule("1f1b", 1, 2), 2, &PROGRAM).unwrap();
     let has_scratch = |instr: &Instr| match instr {
         Instr::Run { body, keep: Some(_), .. } => FrameLayout::new(&model, &program, *body).frame.scratch > 0,
         _ => false,
@@ -176,7 +176,7 @@ fn scratch_is_used_again() {
 #[test]
 fn split_backwards_leave_little_fragmentation() {
     let (model, staged) = staged("tiny-llama", 4);
-    let mut program = lower(&model, &staged, &schedule("zb-h1", 4, 12), 12, &CPU).unwrap();
+    let mut program = lower(&model, &staged, &schedule("zb-h1", 4, 12), 12, &PROGRAM).unwrap();
     assign_buffers(&model, &mut program, None);
     assert_eq!(check_places(&model, &program, None), Ok(()));
     for class in report(&model, &program) {
@@ -189,7 +189,7 @@ fn split_backwards_leave_little_fragmentation() {
 fn saved_values_of_split_backwards_are_in_slots() {
     let slots = |kind: &str, body: BodyKind| {
         let (model, staged) = staged("tiny-llama", 2);
-        let program = lower(&model, &staged, &schedule(kind, 2, 4), 4, &CPU).unwrap();
+        let program = lower(&model, &staged, &schedule(kind, 2, 4), 4, &PROGRAM).unwrap();
         let layers = program.bodies.iter().filter(|(_, it)| it.kind == body && it.name.starts_with("layer"));
         let frames = layers.map(|(id, _)| FrameLayout::new(&model, &program, id).frame);
         frames.map(|frame| frame.slots).next().expect("a layer")

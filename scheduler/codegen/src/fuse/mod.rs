@@ -2,40 +2,39 @@
 //! it is.
 
 use crate::order::instructions;
-use cost::Cluster;
+use cost::{Platform, Scope};
 use fusion::{Neighbours, Target, Unit, units};
 use ir::graph::{Model, Span, Stmt};
 use ir::ids::{Token, Value};
-use ir::mesh::Mesh;
 use ir::ops::Op;
 use ir::program::{Body, BodyInstr, Program};
 use std::collections::{HashMap, HashSet};
 
-/// Groups the statements of all bodies where that takes less time on the cluster.
-pub fn fuse(model: &Model, program: &mut Program, cluster: &Cluster) {
+/// Groups the statements of all bodies where that takes less time on the platform.
+pub fn fuse(model: &Model, program: &mut Program, platform: &Platform<'_>) {
     for body in program.bodies.values_mut() {
-        if let Some(instrs) = grouped(cluster, &model.mesh, body) {
+        if let Some(instrs) = grouped(platform, model, body) {
             body.instrs = instrs;
         }
     }
 }
 
 /// The instructions of a body with groups; `None` if it stays as it is.
-fn grouped(cluster: &Cluster, mesh: &Mesh, body: &Body) -> Option<Vec<BodyInstr>> {
+fn grouped(platform: &Platform<'_>, model: &Model, body: &Body) -> Option<Vec<BodyInstr>> {
     let is_group = |unit: &Unit| matches!(unit, Unit::Group(_));
     let before = units_of(body);
     if before.iter().any(is_group) {
         return None;
     }
     let stmts: Vec<Stmt> = before.iter().flat_map(|unit| unit.stmts().iter().cloned()).collect();
-    let (target, given) = (Target { cluster, mesh, values: &body.values }, given(body));
+    let (target, given) = (Target { platform, scope: Scope::of(model, &body.values) }, given(body));
     let units = units(target, given.clone(), &stmts);
     units.iter().any(is_group).then(|| instructions(target, &units, |value| !given.contains(&value)))
 }
 
 /// Pairs of kernels of a body with a tensor in common, and why they are no group ([`fusion::neighbours`]).
-pub fn neighbours(cluster: &Cluster, mesh: &Mesh, body: &Body) -> Vec<Neighbours> {
-    fusion::neighbours(Target { cluster, mesh, values: &body.values }, given(body), &units_of(body))
+pub fn neighbours(platform: &Platform<'_>, model: &Model, body: &Body) -> Vec<Neighbours> {
+    fusion::neighbours(Target { platform, scope: Scope::of(model, &body.values) }, given(body), &units_of(body))
 }
 
 /// Values that exist before or after a body.

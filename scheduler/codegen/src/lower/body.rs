@@ -2,12 +2,12 @@
 
 use super::CodegenError;
 use crate::order;
-use cost::Cluster;
+use cost::{Platform, Scope};
 use fusion::{Target, Unit};
 use ir::entity::PrimaryMap;
 use ir::graph::{ArgKind, Block, Model, STEP_SCALARS, SectionKind, Stmt, ValueData};
 use ir::ids::{BlockId, BodyId, Token, Value};
-use ir::mesh::{Axes, Mesh};
+use ir::mesh::Axes;
 use ir::ops::{Collective, Op};
 use ir::program::{Body, BodyArg, BodyInstr, BodyKind, Source};
 use ir::saved::{forward_args, gathered_values, reads, results, saved_values, unique};
@@ -62,15 +62,15 @@ impl Backward {
 /// Context for which bodies are made.
 #[derive(Clone, Copy)]
 struct Context<'a> {
-    cluster: &'a Cluster,
-    mesh: &'a Mesh,
+    platform: &'a Platform<'a>,
+    model: &'a Model,
 }
 
 impl Bodies {
     /// Bodies of all sections, and of the step graph. I and W of a block that has both are one body, B, or two, or both, as
     /// the schedule runs them.
-    pub(super) fn training(model: &Model, cluster: &Cluster, backward: Backward) -> Result<Bodies, CodegenError> {
-        let context = Context { cluster, mesh: &model.mesh };
+    pub(super) fn training(model: &Model, platform: &Platform<'_>, backward: Backward) -> Result<Bodies, CodegenError> {
+        let context = Context { platform, model };
         let mut bodies = Bodies::default();
         for (id, block) in &model.blocks {
             let parts = parts(model, block)?.into_iter();
@@ -100,8 +100,8 @@ impl Bodies {
     }
 
     /// Bodies of the forward alone, which save nothing.
-    pub(super) fn forward(model: &Model, cluster: &Cluster) -> Result<Bodies, CodegenError> {
-        let context = Context { cluster, mesh: &model.mesh };
+    pub(super) fn forward(model: &Model, platform: &Platform<'_>) -> Result<Bodies, CodegenError> {
+        let context = Context { platform, model };
         let mut bodies = Bodies::default();
         for (id, block) in &model.blocks {
             let parts = [gather_part(block), forward_part(block, Vec::new())].into_iter();
@@ -291,6 +291,6 @@ fn instructions(context: Context<'_>, block: &Block, part: &SectionPart<'_>) -> 
         .filter(|&value| block.arg_kind(value).is_none() && !given_away.contains(&value))
         .collect();
     let units: Vec<Unit> = part.stmts.iter().map(|&stmt| Unit::Stmt(stmt.clone())).collect();
-    let target = Target { cluster: context.cluster, mesh: context.mesh, values: &block.values };
+    let target = Target { platform: context.platform, scope: Scope::of(context.model, &block.values) };
     Ok(order::instructions(target, &units, |value| own.contains(&value)))
 }

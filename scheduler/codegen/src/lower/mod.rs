@@ -12,7 +12,7 @@ mod states;
 mod stream;
 
 use body::{Backward, Bodies};
-use cost::Cluster;
+use cost::Platform;
 use finish::Members;
 use flow::{Flow, Holders};
 use gather::Gathered;
@@ -114,7 +114,7 @@ pub enum CodegenError {
 }
 
 /// The program of one training step: the actions of the schedule in their order, with what they pass to each other. Prices on
-/// the cluster decide what is computed while a reshard goes on.
+/// the platform decide what is computed while a reshard goes on.
 ///
 /// # Errors
 /// A model that is not planned, stages that do not cover it, a schedule that does not fit them.
@@ -123,12 +123,12 @@ pub fn lower(
     staged: &Staged,
     schedule: &Schedule,
     microbatches: u32,
-    cluster: &Cluster,
+    platform: &Platform<'_>,
 ) -> Result<Program, CodegenError> {
     if !model.is_differentiated() {
         return Err(CodegenError::NotDifferentiated);
     }
-    let bodies = Bodies::training(model, cluster, Backward::of(&schedule.rows))?;
+    let bodies = Bodies::training(model, platform, Backward::of(&schedule.rows))?;
     program(model, staged, &schedule.rows, microbatches, bodies, &schedule.name)
 }
 
@@ -140,7 +140,7 @@ pub fn lower_forward(
     model: &Model,
     staged: &Staged,
     microbatches: u32,
-    cluster: &Cluster,
+    platform: &Platform<'_>,
 ) -> Result<Program, CodegenError> {
     let model = &evaluation(model);
     let mut rows: Vec<Vec<Action>> = vec![Vec::new(); pipeline_ranks(model) as usize];
@@ -155,7 +155,7 @@ pub fn lower_forward(
         }
     }
     rows.iter_mut().for_each(|row| row.push(Action::One(Item::step(Kind::N))));
-    program(model, staged, &rows, microbatches, Bodies::forward(model, cluster)?, "forward")
+    program(model, staged, &rows, microbatches, Bodies::forward(model, platform)?, "forward")
 }
 
 fn pipeline_ranks(model: &Model) -> u32 {

@@ -5,7 +5,7 @@ mod sharded;
 
 use super::flow::runs_of;
 use super::*;
-use cost::CPU;
+use cost::PROGRAM;
 use ir::expr::Expr;
 use ir::ids::Token;
 use ir::mesh::Mesh;
@@ -33,7 +33,7 @@ fn model(name: &str, ranks: u64) -> Model {
 }
 
 fn costs(model: &Model) -> ir::costs::ModelCosts {
-    scheduler::model_costs(model, &CPU, 1, false)
+    scheduler::model_costs(model, &PROGRAM, 1, false)
 }
 
 fn chain(ranks: u32) -> Pipeline {
@@ -49,7 +49,7 @@ fn schedule(kind: &str, ranks: u32, microbatches: u32) -> Schedule {
 fn emitted(name: &str, kind: &str, ranks: u32, microbatches: u32) -> (Model, Program) {
     let model = model(name, u64::from(ranks));
     let staged = partition(&model, &chain(ranks), &costs(&model)).unwrap();
-    let program = lower(&model, &staged, &schedule(kind, ranks, microbatches), microbatches, &CPU).unwrap();
+    let program = lower(&model, &staged, &schedule(kind, ranks, microbatches), microbatches, &PROGRAM).unwrap();
     (model, program)
 }
 
@@ -68,7 +68,7 @@ fn backwards_may_be_split() {
     let model = model("tiny-gpt2", 2);
     let staged = partition(&model, &chain(2), &costs(&model)).unwrap();
     let kinds = |schedule: &Schedule| {
-        let program = lower(&model, &staged, schedule, 3, &CPU).unwrap();
+        let program = lower(&model, &staged, schedule, 3, &PROGRAM).unwrap();
         assert_eq!(check(&model, &program, None), Ok(()));
         let layer = program.bodies.values().filter(|body| body.name.starts_with("layer"));
         layer.map(|body| body.kind.letter()).collect::<String>()
@@ -85,7 +85,7 @@ fn values_may_skip_ranks() {
     model.mesh = Mesh::new("m", &[("pp", 4)]);
     let staged = partition(&model, &chain(4), &costs(&model)).unwrap();
     for (kind, microbatches) in [("gpipe", 1), ("gpipe", 7), ("1f1b", 1), ("1f1b", 9)] {
-        let program = lower(&model, &staged, &schedule(kind, 4, microbatches), microbatches, &CPU).unwrap();
+        let program = lower(&model, &staged, &schedule(kind, 4, microbatches), microbatches, &PROGRAM).unwrap();
         assert_eq!(check(&model, &program, None), Ok(()), "{kind} {microbatches}");
     }
 }
@@ -150,7 +150,7 @@ fn messages_are_under_way_while_an_action_computes() {
 fn registers_have_names_of_their_own_that_parse_back() {
     let model = broken::shared();
     let program =
-        lower(&model, &partition(&model, &chain(1), &costs(&model)).unwrap(), &schedule("1f1b", 1, 2), 2, &CPU)
+        lower(&model, &partition(&model, &chain(1), &costs(&model)).unwrap(), &schedule("1f1b", 1, 2), 2, &PROGRAM)
             .unwrap();
     let file = File { model, program: Some(program), ..File::default() };
     let text = ir::text::print(&file);
@@ -161,7 +161,7 @@ fn registers_have_names_of_their_own_that_parse_back() {
 #[test]
 fn an_evaluation_runs_forwards_and_keeps_nothing() {
     let model = model("tiny-llama", 2);
-    let program = lower_forward(&model, &partition(&model, &chain(2), &costs(&model)).unwrap(), 3, &CPU).unwrap();
+    let program = lower_forward(&model, &partition(&model, &chain(2), &costs(&model)).unwrap(), 3, &PROGRAM).unwrap();
     assert_eq!(check(&model, &program, None), Ok(()));
     assert!(program.bodies.values().all(|body| body.keeps.is_empty()));
 }
@@ -218,12 +218,12 @@ fn what_does_not_fit_is_said() {
         Err(PartitionError::Starts { starts: vec![1], stages: 1, runs })
     );
     let staged = partition(&model, &chain(2), &costs(&model)).unwrap();
-    assert_eq!(lower(&model, &staged, &schedule("1f1b", 3, 2), 2, &CPU).unwrap_err(), CodegenError::Stages);
+    assert_eq!(lower(&model, &staged, &schedule("1f1b", 3, 2), 2, &PROGRAM).unwrap_err(), CodegenError::Stages);
     let mut swapped = schedule("1f1b", 2, 2);
     swapped.rows.reverse();
-    assert!(matches!(lower(&model, &staged, &swapped, 2, &CPU), Err(CodegenError::Item { rank: 0, .. })));
+    assert!(matches!(lower(&model, &staged, &swapped, 2, &PROGRAM), Err(CodegenError::Item { rank: 0, .. })));
     let mut backward_first = schedule("gpipe", 2, 1);
     backward_first.rows[1].swap(0, 1);
-    let early = lower(&model, &staged, &backward_first, 1, &CPU).unwrap_err();
+    let early = lower(&model, &staged, &backward_first, 1, &PROGRAM).unwrap_err();
     assert_eq!(early.to_string(), "a section of `@head` runs before its F");
 }

@@ -2,7 +2,7 @@
 //! matrix 0.4 ms.
 
 use super::*;
-use cost::CPU;
+use cost::{PROGRAM, Scope};
 use ir::graph::SectionKind;
 
 const HEAD: &str = "mesh @m = [dp=2, tp=2]\ndims [n=1024]\n";
@@ -18,7 +18,7 @@ fn order(text: &str, section: SectionKind) -> String {
         OverlapStep::Start(at) => format!(">{}", name(at)),
         OverlapStep::Wait(at) => format!("<{}", name(at)),
     };
-    let steps = overlap(Target { cluster: &CPU, mesh: &model.mesh, values: &block.values }, &units);
+    let steps = overlap(Target { platform: &PROGRAM, scope: Scope::of(&model, &block.values) }, &units);
     steps.iter().map(show).collect::<Vec<_>>().join(" ")
 }
 

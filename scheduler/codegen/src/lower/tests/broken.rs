@@ -24,7 +24,7 @@ fn split(change: impl FnOnce(&mut Program)) -> Vec<&'static str> {
     let model = model("tiny-gpt2", 2);
     let (staged, schedule) =
         (partition(&model, &chain(2), &costs(&model)).unwrap(), split_backward(schedule("1f1b", 2, 3)));
-    let mut program = lower(&model, &staged, &schedule, 3, &CPU).unwrap();
+    let mut program = lower(&model, &staged, &schedule, 3, &PROGRAM).unwrap();
     change(&mut program);
     names(&model, &program)
 }
@@ -165,7 +165,7 @@ fn every_section_runs_once_and_in_order() {
 fn cotangents_are_those_of_all_readers() {
     let model = shared();
     let staged = partition(&model, &chain(1), &costs(&model)).unwrap();
-    let right = lower(&model, &staged, &schedule("1f1b", 1, 1), 1, &CPU).unwrap();
+    let right = lower(&model, &staged, &schedule("1f1b", 1, 1), 1, &PROGRAM).unwrap();
     assert_eq!(check(&model, &right, None), Ok(()));
     // Losses are added up too; cotangents are those with dims.
     let regs = right.classes[0].regs.clone();

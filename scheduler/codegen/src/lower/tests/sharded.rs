@@ -101,7 +101,7 @@ fn norm_and_clip(scalar: &Type) -> Step {
 }
 
 pub(super) fn program(model: &Model) -> Program {
-    lower(model, &partition(model, &chain(1), &costs(model)).unwrap(), &schedule("1f1b", 1, 2), 2, &CPU).unwrap()
+    lower(model, &partition(model, &chain(1), &costs(model)).unwrap(), &schedule("1f1b", 1, 2), 2, &PROGRAM).unwrap()
 }
 
 #[test]

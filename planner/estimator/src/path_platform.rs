@@ -1,0 +1,60 @@
+//! The platform by whose times reshard paths are chosen. Requests whose clusters have the same links share the paths, and so the plans of
+//! blocks.
+
+use cost::{Cluster, Platform, Recipe, Stack};
+use planner::reshard::ReshardCache;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The links of a cluster under a stack, with the paths that are known. Of the stack it has what decides between paths: whether
+/// collectives run level by level. What it has fitted does not decide, so that fits share all plans.
+#[derive(Clone, Debug)]
+pub(super) struct PathPlatform(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    cluster: Cluster,
+    stack: Stack,
+    recipe: Recipe,
+    known: ReshardCache,
+}
+
+/// Each is made once, by its key.
+impl PartialEq for PathPlatform {
+    fn eq(&self, other: &PathPlatform) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for PathPlatform {}
+
+impl Hash for PathPlatform {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
+impl PathPlatform {
+    /// Text that distinguishes the platform from others.
+    pub(super) fn key(cluster: &Cluster, stack: &Stack) -> String {
+        format!("{} {:?}", stack.facts.hierarchical, cluster.links)
+    }
+
+    /// The platform of a cluster under a stack, without paths.
+    pub(super) fn new(cluster: &Cluster, stack: &Stack) -> PathPlatform {
+        let mut stack = stack.clone();
+        stack.fitted.network.value = 1.0;
+        let (cluster, recipe, known) = (cluster.clone(), Recipe::f32(), ReshardCache::default());
+        PathPlatform(Arc::new(Inner { cluster, stack, recipe, known }))
+    }
+
+    /// The platform.
+    pub(super) fn platform(&self) -> Platform<'_> {
+        Platform { cluster: &self.0.cluster, stack: &self.0.stack, recipe: &self.0.recipe }
+    }
+
+    /// The paths that are known.
+    pub(super) fn known(&self) -> &ReshardCache {
+        &self.0.known
+    }
+}
