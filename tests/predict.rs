@@ -68,6 +68,16 @@ fn a_pipeline_on_links_that_cost_nothing_takes_what_its_stages_say() {
     }
 }
 
+/// Programs are compiled by the figures of `cpu`, and predicted by those of the cluster that is asked for.
+#[test]
+fn stages_take_what_the_asked_cluster_says() {
+    let h100 = Cluster::find("h100").unwrap();
+    for mesh in ["dp=2,tp=2", "pp=2,tp=2"] {
+        let (step, _) = predicted("tiny-llama", mesh, &h100);
+        assert!((0.5..1.1).contains(&step.ratio), "{mesh}: {step:?}");
+    }
+}
+
 /// Bytes of the arena for each predicted one: inner values overlap more than the costs assume, and messages may be
 /// fewer than two at a time.
 const BYTES: std::ops::Range<f64> = 0.75..1.15;

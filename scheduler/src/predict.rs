@@ -12,7 +12,7 @@
 
 use crate::costs::StageCosts;
 use crate::partition::MemoryBudget;
-use crate::partition::{PartitionError, balanced, check_starts, costs_of, hops, of_slice, stage_cost, stage_costs};
+use crate::partition::{PartitionError, balanced, check_starts, hops, of_slice, stage_cost, stage_costs};
 use crate::partition::{stage_runs, starts_named, starts_of};
 use crate::placement::Pipeline;
 use crate::schedules::{self, ScheduleKind, UnknownSchedule};
@@ -79,15 +79,23 @@ pub fn pipeline_of(
     Ok((kind, pipeline))
 }
 
-/// Predicts a step with given stages and a given order.
+/// Predicts a step with given stages and a given order. The stages take what `costs` say, which may be those of another platform than
+/// the stages were made for.
 ///
 /// # Errors
 ///
 /// Returns an error if the schedule cannot be simulated.
 pub fn predict_staged(costs: &ModelCosts, staged: &Staged, schedule: &Schedule) -> Result<PredictedStep, PredictError> {
-    let owners = staged.stages.iter().map(|stage| stage.ranks.clone()).collect();
-    let stages = Stages { costs, starts: starts_of(staged), owners };
-    stages.step(schedule, &costs_of(staged, costs))
+    let (starts, owners) = (starts_of(staged), staged.stages.iter().map(|stage| stage.ranks.clone()).collect());
+    let of_stages = costs_from(&starts, costs, costs.run_slices() as u32);
+    Stages { costs, starts, owners }.step(schedule, &of_stages)
+}
+
+/// Returns the costs of the stages that begin at these runs.
+fn costs_from(starts: &[usize], costs: &ModelCosts, slices: u32) -> StageCosts {
+    let runs = stage_runs(starts, costs.runs().count());
+    let stages: Vec<_> = runs.iter().map(|runs| stage_cost(costs, runs)).collect();
+    of_slice(stage_costs(&stages, hops(starts, costs)), slices)
 }
 
 impl Predictor<'_> {
@@ -107,9 +115,7 @@ impl Predictor<'_> {
         }
         let (kind, pipeline) = pipeline_of(parallel, self.costs.microbatches)?;
         let starts = self.starts(parallel, kind, &pipeline)?;
-        let part = |runs: &Range<usize>| stage_cost(self.costs, runs);
-        let stages: Vec<_> = stage_runs(&starts, self.costs.runs().count()).iter().map(part).collect();
-        let costs = of_slice(stage_costs(&stages, hops(&starts, self.costs)), pipeline.slices);
+        let costs = costs_from(&starts, self.costs, pipeline.slices);
         let schedule = kind.make(&costs, &pipeline).map_err(PredictError::Schedule)?;
         let step = Stages { costs: self.costs, starts, owners: pipeline.owners() }.step(&schedule, &costs)?;
         self.steps.insert(parallel.clone(), step.clone());
