@@ -1,10 +1,8 @@
 //! A connection of a process with one that listens: its hello, and the answer to it.
 
 use super::member::Member;
-use super::message::{
-    Answer, Challenge, Hello, MOST_OF_ANSWER, MOST_UNPROVED, PROTOCOL, Sealed, Word, has_spoken, put, take,
-};
-use super::secret::{Nonces, Secret, Side, is_proved, nonce, prove};
+use super::message::{Answer, Challenge, Channel, Hello, MOST_OF_ANSWER, MOST_UNPROVED, PROTOCOL, take};
+use super::secret::{Nonces, Side, nonce};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::thread::sleep;
@@ -51,52 +49,15 @@ impl Door {
     ///
     /// # Errors
     /// The other side is gone, is of another version, or does not know the secret.
-    pub(crate) fn introduce(self, member: &Member, hello: Hello, until: Instant) -> io::Result<(Introduced, Answer)> {
+    pub(crate) fn introduce(self, member: &Member, hello: Hello, until: Instant) -> io::Result<(Channel, Answer)> {
         let Door { stream, challenge: Challenge { protocol, nonce: host } } = self;
         if protocol != PROTOCOL {
             return Err(io::Error::other("it is of another version"));
         }
         let nonces = Nonces { guest: nonce()?, host };
-        let text = serde_json::to_string(&Hello { nonce: nonces.guest, ..hello })?;
-        let proof = prove(member.secret.as_ref(), Side::Guest, &nonces, &text);
-        put(&stream, &Sealed { text, proof }, until)?;
-        let introduced = Introduced { stream, nonces };
-        let answer = introduced.hear(member.secret.as_ref(), until)?;
-        Ok((introduced, answer))
-    }
-}
-
-/// A connection with who has answered.
-pub(crate) struct Introduced {
-    pub(crate) stream: TcpStream,
-    nonces: Nonces,
-}
-
-impl Introduced {
-    /// Hears the next answer.
-    ///
-    /// # Errors
-    /// The other side is gone, says nothing by then, or does not know the secret.
-    pub(crate) fn hear(&self, secret: Option<&Secret>, until: Instant) -> io::Result<Answer> {
-        let Sealed { text, proof } = take(&self.stream, MOST_OF_ANSWER, until)?;
-        if !is_proved(secret, Side::Host, &self.nonces, &text, &proof) {
-            return Err(io::Error::other("it has another secret, or none"));
-        }
-        Ok(serde_json::from_str(&text)?)
-    }
-
-    /// True if the other side has said something more, or is gone.
-    pub(crate) fn has_spoken(&self) -> bool {
-        has_spoken(&self.stream)
-    }
-
-    /// Says whether this process has connected with all others.
-    ///
-    /// # Errors
-    /// The other side is gone.
-    pub(crate) fn say(&self, secret: Option<&Secret>, word: &Word, until: Instant) -> io::Result<()> {
-        let text = serde_json::to_string(word)?;
-        let proof = prove(secret, Side::Guest, &self.nonces, &text);
-        put(&self.stream, &Sealed { text, proof }, until)
+        let (channel, secret) = (Channel { stream, nonces, side: Side::Guest }, member.secret.as_ref());
+        channel.say(secret, &Hello { nonce: nonces.guest, ..hello }, until)?;
+        let answer = channel.hear(secret, MOST_OF_ANSWER, until)?;
+        Ok((channel, answer))
     }
 }

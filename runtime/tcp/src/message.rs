@@ -1,6 +1,6 @@
 //! Messages of a meeting: a length of four bytes and JSON. Who listens speaks first.
 
-use super::secret::{Nonce, Proof};
+use super::secret::{Nonce, Nonces, Proof, Secret, Side, is_proved, prove};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
@@ -56,6 +56,50 @@ pub(crate) struct Roll {
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
+/// A connection whose two sides have drawn their numbers: what it carries is sealed by both.
+pub(crate) struct Channel {
+    pub(crate) stream: TcpStream,
+    pub(crate) nonces: Nonces,
+    /// The side of this process.
+    pub(crate) side: Side,
+}
+
+impl Channel {
+    /// Says something by a time.
+    ///
+    /// # Errors
+    /// The other side is gone.
+    pub(crate) fn say<T: Serialize>(&self, secret: Option<&Secret>, value: &T, until: Instant) -> io::Result<()> {
+        let text = serde_json::to_string(value)?;
+        let proof = prove(secret, self.side, &self.nonces, &text);
+        put(&self.stream, &Sealed { text, proof }, until)
+    }
+
+    /// Hears what the other side says next, of at most `most` bytes.
+    ///
+    /// # Errors
+    /// The other side is gone, says nothing by then, or does not know the secret.
+    pub(crate) fn hear<T: DeserializeOwned>(
+        &self,
+        secret: Option<&Secret>,
+        most: usize,
+        until: Instant,
+    ) -> io::Result<T> {
+        let Sealed { text, proof } = take(&self.stream, most, until)?;
+        if !is_proved(secret, self.side.other(), &self.nonces, &text, &proof) {
+            return Err(io::Error::other("it has another secret, or none"));
+        }
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// True if the other side has said something, or is gone. It does not wait.
+    pub(crate) fn has_spoken(&self) -> bool {
+        let looked = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0]));
+        let _ = self.stream.set_nonblocking(false);
+        !looked.is_err_and(|why| matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted))
+    }
+}
+
 /// JSON of a message, and the proof that who says it knows the secret.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Sealed {
@@ -88,15 +132,8 @@ pub(crate) fn take<T: DeserializeOwned>(stream: &TcpStream, most: usize, until: 
     value_of(&json)
 }
 
-/// True if bytes have come that are not read yet, or the other side is gone. It does not wait.
-pub(crate) fn has_spoken(stream: &TcpStream) -> bool {
-    let looked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
-    let _ = stream.set_nonblocking(false);
-    !looked.is_err_and(|why| matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted))
-}
-
 /// Writes a message by a time.
-pub(crate) fn put<T: Serialize>(mut stream: &TcpStream, value: &T, until: Instant) -> io::Result<()> {
+fn put<T: Serialize>(mut stream: &TcpStream, value: &T, until: Instant) -> io::Result<()> {
     stream.set_write_timeout(Some(left(until)))?;
     stream.write_all(&bytes_of(value)?)
 }

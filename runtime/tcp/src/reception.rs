@@ -1,9 +1,9 @@
 //! The place where a process listens: all who come are heard at the same time, so that none keeps others waiting.
 
 use super::message::{
-    Answer, Challenge, Hello, LENGTH, MOST_UNPROVED, PROTOCOL, Sealed, Word, bytes_of, has_spoken, put, take, value_of,
+    Answer, Challenge, Channel, Hello, LENGTH, MOST_UNPROVED, PROTOCOL, Sealed, Word, bytes_of, value_of,
 };
-use super::secret::{Nonce, Nonces, Secret, Side, is_proved, nonce, prove};
+use super::secret::{Nonce, Nonces, Secret, Side, is_proved, nonce};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -36,11 +36,10 @@ struct Guest {
 
 /// Somebody who has said hello.
 pub(crate) struct Greeted {
-    pub(crate) stream: TcpStream,
+    pub(crate) channel: Channel,
     pub(crate) hello: Hello,
     /// True if it has proved that it knows the secret, or if there is none.
     pub(crate) is_proved: bool,
-    nonces: Nonces,
 }
 
 /// Progress of a guest.
@@ -151,7 +150,8 @@ impl Guest {
         let hello = Hello { host: one_line(&hello.host).into_owned(), failure, ..hello };
         let nonces = Nonces { guest: hello.nonce, host: self.nonce };
         let is_proved = is_proved(secret, Side::Guest, &nonces, &text, &proof);
-        Ok(Greeted { stream: self.stream.try_clone()?, hello, is_proved, nonces })
+        let channel = Channel { stream: self.stream.try_clone()?, nonces, side: Side::Host };
+        Ok(Greeted { channel, hello, is_proved })
     }
 }
 
@@ -161,10 +161,8 @@ impl Greeted {
     /// # Errors
     /// It is gone, or does not take the answer.
     pub(crate) fn answer(&self, secret: Option<&Secret>, answer: &Answer) -> io::Result<()> {
-        let text = serde_json::to_string(answer)?;
-        let proof = prove(secret, Side::Host, &self.nonces, &text);
-        self.stream.set_nonblocking(false)?;
-        put(&self.stream, &Sealed { text, proof }, Instant::now() + ANSWER)
+        self.channel.stream.set_nonblocking(false)?;
+        self.channel.say(secret, answer, Instant::now() + ANSWER)
     }
 
     /// The word about its connections with the others, once it has said it. It does not wait.
@@ -172,19 +170,15 @@ impl Greeted {
     /// # Errors
     /// It is gone, or says something else.
     pub(crate) fn word(&self, secret: Option<&Secret>) -> io::Result<Option<Word>> {
-        if !has_spoken(&self.stream) {
-            return Ok(None);
+        match self.channel.has_spoken() {
+            true => self.channel.hear(secret, MOST_UNPROVED, Instant::now() + ANSWER).map(Some),
+            false => Ok(None),
         }
-        let Sealed { text, proof } = take(&self.stream, MOST_UNPROVED, Instant::now() + ANSWER)?;
-        if !is_proved(secret, Side::Guest, &self.nonces, &text, &proof) {
-            return Err(io::Error::other("it has another secret, or none"));
-        }
-        Ok(Some(serde_json::from_str(&text)?))
     }
 
     /// True if it has closed its connection. It says nothing before it is answered.
     pub(crate) fn has_left(&self) -> bool {
-        match self.stream.peek(&mut [0]) {
+        match self.channel.stream.peek(&mut [0]) {
             Ok(count) => count == 0,
             Err(why) => !matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         }

@@ -5,9 +5,9 @@
 //! A guest that knows the secret of the run belongs to it, and ends the meeting if it does not fit. Any other is turned away, and the
 //! meeting goes on. Without a secret a process of the run looks like a stranger, so that none ends the meeting at once.
 
-use super::door::{Door, Introduced};
+use super::door::Door;
 use super::member::Member;
-use super::message::{Hello, PROTOCOL, Roll};
+use super::message::{Answer, Channel, Hello, MOST_OF_ANSWER, PROTOCOL, Roll, Word};
 use super::reception::{Greeted, Reception};
 use super::roll_call::call_roll;
 use std::collections::BTreeSet;
@@ -89,11 +89,12 @@ fn answer_roll(member: &Member, host: &str, until: Instant) -> Result<Met, Strin
     let until = Instant::now() + ROUND;
     let streams = connect(member, &hello, (&addresses, there), until)
         .and_then(|lower| gather(&mut reception, member, &zero, lower, until + MARGIN));
-    let word = streams.as_ref().map(|_| ()).map_err(Clone::clone);
+    let word: Word = streams.as_ref().map(|_| ()).map_err(Clone::clone);
     let said = zero.say(secret, &word, until + 2 * MARGIN);
     let mut streams = streams?;
     said.map_err(lost_zero)?;
-    zero.hear(secret, until + 3 * MARGIN).map_err(lost_zero)??;
+    let begins: Answer = zero.hear(secret, MOST_OF_ANSWER, until + 3 * MARGIN).map_err(lost_zero)?;
+    begins?;
     streams[0] = Some(zero.stream);
     Ok(Met { hosts, streams })
 }
@@ -110,9 +111,9 @@ fn connect(
         let ip = if address.ip().is_loopback() { there } else { address.ip() };
         let door = Door::reach(SocketAddr::new(ip, address.port()), until);
         let introduced = door.and_then(|door| door.introduce(member, hello.clone(), until));
-        let (introduced, answer) = introduced.map_err(|why| lost(number, &why))?;
+        let (channel, answer) = introduced.map_err(|why| lost(number, &why))?;
         answer?;
-        streams[number] = Some(introduced.stream);
+        streams[number] = Some(channel.stream);
     }
     Ok(streams)
 }
@@ -121,7 +122,7 @@ fn connect(
 fn gather(
     reception: &mut Reception,
     member: &Member,
-    zero: &Introduced,
+    zero: &Channel,
     mut streams: Vec<Option<TcpStream>>,
     until: Instant,
 ) -> Result<Vec<Option<TcpStream>>, String> {
@@ -134,7 +135,8 @@ fn gather(
             None => return Ok(streams),
             // It says nothing before it has heard of all, but that the meeting has failed.
             Some(_) if zero.has_spoken() => {
-                let answer = zero.hear(member.secret.as_ref(), until).map_err(|why| lost(0, &why))?;
+                let answer = zero.hear(member.secret.as_ref(), MOST_OF_ANSWER, until);
+                let answer: Answer = answer.map_err(|why| lost(0, &why))?;
                 return Err(answer.err().unwrap_or_else(|| "process 0 begins before all have met".to_string()));
             }
             Some(missing) if Instant::now() >= until => return Err(format!("processes {missing} have not come")),
@@ -152,7 +154,7 @@ fn seat(greeted: Greeted, member: &Member, higher: &Range<usize>, streams: &mut 
         false => Err(format!("process {number} is of another run, or there are two")),
     };
     if greeted.answer(member.secret.as_ref(), &answer).is_ok() && answer.is_ok() {
-        streams[number] = Some(greeted.stream);
+        streams[number] = Some(greeted.channel.stream);
     }
 }
 

@@ -43,7 +43,8 @@ pub(crate) fn call_roll(
         }
         Ok(hosts) => {
             call.answer_all(&Ok(None))?;
-            let streams = call.places.into_iter().map(|greeted| greeted.map(|greeted| greeted.stream)).collect();
+            let streams =
+                call.places.into_iter().map(|greeted| greeted.map(|greeted| greeted.channel.stream)).collect();
             Ok(Met { hosts, streams })
         }
     }
@@ -221,8 +222,8 @@ impl Call<'_> {
             addresses: vec![SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0); self.member.count],
         };
         for (number, greeted) in self.places.iter().enumerate() {
-            let Some(Greeted { stream, hello, .. }) = greeted else { continue };
-            let address = stream.peer_addr().map_err(|why| lost(number, &why))?;
+            let Some(Greeted { channel, hello, .. }) = greeted else { continue };
+            let address = channel.stream.peer_addr().map_err(|why| lost(number, &why))?;
             roll.hosts[number].clone_from(&hello.host);
             roll.addresses[number] = SocketAddr::new(address.ip(), hello.port);
         }

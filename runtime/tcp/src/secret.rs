@@ -42,6 +42,15 @@ pub(crate) enum Side {
     Host,
 }
 
+impl Side {
+    pub(crate) fn other(self) -> Side {
+        match self {
+            Side::Guest => Side::Host,
+            Side::Host => Side::Guest,
+        }
+    }
+}
+
 /// Numbers that both sides have drawn for one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Nonces {

@@ -1,6 +1,7 @@
 //! Meetings to which others come than those who belong there.
 
 use super::{Opened, WELL, members, opened};
+use crate::message::{Answer, MOST_OF_ANSWER};
 use crate::reception::Reception;
 use crate::rendezvous::{decline, hello, reach_first};
 use crate::{Member, Secret, open, open_as};
@@ -176,7 +177,8 @@ fn stop_after_hello(member: &Member) {
     let until = Instant::now() + 4 * WELL;
     let (zero, answer) = reach_first(member, until).unwrap().introduce(member, hello, until).unwrap();
     assert!(answer.unwrap().is_some());
-    assert!(zero.hear(member.secret.as_ref(), until).unwrap().is_err());
+    let answer: Answer = zero.hear(member.secret.as_ref(), MOST_OF_ANSWER, until).unwrap();
+    assert!(answer.is_err());
 }
 
 #[test]
