@@ -22,7 +22,7 @@ pub enum ModelSource {
         /// Its origin: a preset's name or a path.
         from: String,
         /// The text that it was read from; none of a preset or a value.
-        text: Option<String>,
+        text: Option<Arc<str>>,
         /// The configuration.
         config: Box<ModelConfig>,
         /// Keys of its file that are ignored.
@@ -95,7 +95,7 @@ impl ModelSource {
     fn of_config(from: String, text: &str) -> Result<ModelSource, Error> {
         let (config, unknown) = read_config(text)?;
         let (config, context) = (Box::new(config), context_of(text));
-        Ok(ModelSource::Config { from, text: Some(text.to_string()), config, unknown, context })
+        Ok(ModelSource::Config { from, text: Some(text.into()), config, unknown, context })
     }
 
     /// A model's name without its adapters, and these if there are any: what is behind `+lora=`.
