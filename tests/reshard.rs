@@ -120,10 +120,9 @@ fn shardy_never_sends_less() {
     }
 }
 
-/// Also where dims are as small as in the cases, so that they cannot be cut much, and another dim, which cannot be cut, is large. Of many
-/// axes those that are adjacent move together, which may send some more.
+/// Also where dims are as small as in the cases, so that they cannot be cut much, and another dim, which cannot be cut, is large.
 #[test]
-fn shardy_hardly_sends_less_of_small_dims() {
+fn shardy_never_sends_less_of_small_dims() {
     let mut dims = Dims::new();
     let prime = dims.push(DimName::new("p", 1_048_583, None).undivided());
     let is_legal = |(case, _, mesh): &(shardy::Case, [Type; 2], Mesh)| case.is_legal() && mesh.axes.len() <= FEW_AXES;
@@ -132,7 +131,7 @@ fn shardy_hardly_sends_less_of_small_dims() {
         let site = Site::new(&mesh, &dims, &PROGRAM);
         let steps = cheapest(&site, &ends[0], &ends[1], &Axes::none()).expect("sums can always be owed");
         let (ours, theirs) = (bytes(&steps), case.bytes() * 1_048_583.0);
-        assert!(ours <= theirs * 1.15, "{}: {ours} bytes, not {theirs}: {steps:?}", case.name);
+        assert!(ours <= theirs * (1.0 + 1e-9), "{}: {ours} bytes, not {theirs}: {steps:?}", case.name);
     }
 }
 

@@ -112,7 +112,7 @@ impl Platform<'_> {
         self.time(kind, bytes, &group.into())
     }
 
-    /// The same for ranks along any axes.
+    /// Collective time on ranks along any axes.
     pub fn time(&self, kind: CollectiveKind, bytes: f64, group: &GroupShape) -> f64 {
         self.collective_time_with(kind, bytes, group, |_| 0.0)
     }
@@ -123,7 +123,7 @@ impl Platform<'_> {
         self.isolated_time(kind, bytes, &group.into())
     }
 
-    /// The same for ranks along any axes.
+    /// Collective time between the ranks of a layer along any axes.
     pub fn isolated_time(&self, kind: CollectiveKind, bytes: f64, group: &GroupShape) -> f64 {
         self.collective_time_with(kind, bytes, group, |level| level.link.step.unwrap_or(0.0))
     }

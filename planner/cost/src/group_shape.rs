@@ -4,7 +4,7 @@ use crate::collective_time::Group;
 use ir::mesh::{Axes, Mesh};
 use smallvec::{SmallVec, smallvec};
 
-/// Ranks that communicate, along one axis or several: at each axis so many ranks, at a distance.
+/// Ranks that communicate, along one axis or several: for each axis its number of ranks, and their distance.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GroupShape(SmallVec<[Group; 3]>);
 

@@ -28,7 +28,7 @@ impl Platform<'_> {
         self.read_matmul(batch, m, n, k, format, accumulate) + quantise
     }
 
-    /// The same for operands that are there in this format.
+    /// Seconds of such products of operands that are there in this format.
     pub(crate) fn read_matmul(&self, batch: f64, m: f64, n: f64, k: f64, format: Format, accumulate: bool) -> f64 {
         if batch * m * n * k <= 0.0 {
             return 0.0;

@@ -98,8 +98,9 @@ impl Recipe {
     }
 }
 
-/// The recipe of programs: their types state the format of each tensor.
-static OF_TYPES: LazyLock<Recipe> = LazyLock::new(Recipe::f32);
+/// Formats of programs, whose types state them, on tensors of 32 bits, and of 16 bits and fewer.
+pub(crate) static SINGLE: LazyLock<Recipe> = LazyLock::new(Recipe::f32);
+pub(crate) static HALF: LazyLock<Recipe> = LazyLock::new(Recipe::bf16);
 
 /// The platform on which programs are compiled unless another is given, so that their text does not depend on the machine.
 pub static PROGRAM: LazyLock<Platform<'static>> = LazyLock::new(|| Platform::of_program(&CPU));
@@ -107,7 +108,7 @@ pub static PROGRAM: LazyLock<Platform<'static>> = LazyLock::new(|| Platform::of_
 impl<'a> Platform<'a> {
     /// The platform of a program that Meshwright itself runs on a cluster.
     pub fn of_program(cluster: &'a Cluster) -> Platform<'a> {
-        Platform { cluster, stack: Stack::own(cluster), recipe: &OF_TYPES }
+        Platform { cluster, stack: Stack::own(cluster), recipe: &SINGLE }
     }
 }
 

@@ -4,8 +4,8 @@ use crate::collective_time::CollectiveKind;
 use crate::group_shape::GroupShape;
 use crate::local_types::{local_type, local_types, untouched};
 use crate::pattern::Pattern;
-use crate::platform::{Format, Platform, Recipe};
-use crate::profile::{ProductShape, attention_shape, product_sum};
+use crate::platform::{Format, HALF, Platform, Recipe, SINGLE};
+use crate::profile::{Fusion, ProductShape, attention_shape, behind_product};
 use ir::dim_role::DimRole;
 use ir::entity::PrimaryMap;
 use ir::fused::Fused;
@@ -15,13 +15,8 @@ use ir::mesh::Mesh;
 use ir::ops::{Collective, KernelOp, Op};
 use ir::program::Transfer;
 use ir::types::{DType, Dims, Type};
-use std::sync::LazyLock;
 
-/// Formats of statements on tensors of 32 bits, and of 16 bits and fewer.
-static SINGLE: LazyLock<Recipe> = LazyLock::new(Recipe::f32);
-static HALF: LazyLock<Recipe> = LazyLock::new(Recipe::bf16);
-
-/// Statements' surroundings, on which their time depends beside the platform.
+/// Statements' surroundings: what their time depends on, next to the platform.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
     /// The mesh of the devices.
@@ -73,20 +68,10 @@ impl Platform<'_> {
         let on = self.on_types(scope.types(&fused.reads()));
         let Some(product) = fused.product() else { return on.memory_bound(moved.max(0.0)) };
         let result = scope.bytes(&product.results);
-        let beside = if self.stack.fuses("epilogue") { -result } else { self.behind(fused, product, result) };
-        self.stmt(scope, product) + on.memory_bound((moved - scope.bytes(&product.operands) + beside).max(0.0))
-    }
-
-    /// Bytes that the kernel behind a product moves beside those of its group: the product's `result` is read again. A product that
-    /// leaves a sum has written that instead, and alone with the product the sum needs no kernel.
-    fn behind(&self, fused: &Fused, product: &Stmt, result: f64) -> f64 {
         let stmts: Vec<&Stmt> = fused.stmts.iter().collect();
-        let sum = product_sum(&stmts, product, |value| fused.outs.contains(&value));
-        match sum.filter(|_| self.stack.fuses("product_sum")) {
-            Some(_) if stmts.len() == 2 => -result,
-            Some(sum) if fused.outs.contains(&sum.results[0]) => 0.0,
-            _ => result,
-        }
+        let fusion = Fusion::of_products(self.stack);
+        let behind = behind_product(fusion, &stmts, product, result, |value| fused.outs.contains(&value));
+        self.stmt(scope, product) + on.memory_bound((moved - scope.bytes(&product.operands) + behind.bytes).max(0.0))
     }
 
     /// Seconds of an op on one rank's tensors, of which the types state the sizes there. With `accumulate` its result is added to one
@@ -116,7 +101,7 @@ impl Platform<'_> {
         if of_experts { seconds / self.grouped_share(format) } else { seconds }
     }
 
-    /// The same platform for tensors of the first of these types that are numbers.
+    /// Platform for tensors of the first of these types that are numbers.
     fn on_types<'t>(&self, types: impl IntoIterator<Item = &'t Type>) -> Platform<'_> {
         let first = types.into_iter().map(|ty| ty.dtype).find(|dtype| dtype.is_float());
         let recipe: &Recipe = if first.is_some_and(|dtype| dtype != DType::F32) { &HALF } else { &SINGLE };

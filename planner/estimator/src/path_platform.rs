@@ -1,7 +1,7 @@
 //! The platform by whose times reshard paths are chosen. Requests whose clusters have the same links share the paths, and so the plans of
 //! blocks.
 
-use cost::{Cluster, Platform, Recipe, Stack};
+use cost::{Cluster, Platform, Stack};
 use planner::reshard::ReshardCache;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -15,7 +15,6 @@ pub(super) struct PathPlatform(Arc<Inner>);
 struct Inner {
     cluster: Cluster,
     stack: Stack,
-    recipe: Recipe,
     known: ReshardCache,
 }
 
@@ -44,13 +43,12 @@ impl PathPlatform {
     pub(super) fn new(cluster: &Cluster, stack: &Stack) -> PathPlatform {
         let mut stack = stack.clone();
         stack.fitted.network.value = 1.0;
-        let (cluster, recipe, known) = (cluster.clone(), Recipe::f32(), ReshardCache::default());
-        PathPlatform(Arc::new(Inner { cluster, stack, recipe, known }))
+        PathPlatform(Arc::new(Inner { cluster: cluster.clone(), stack, known: ReshardCache::default() }))
     }
 
     /// The platform.
     pub(super) fn platform(&self) -> Platform<'_> {
-        Platform { cluster: &self.0.cluster, stack: &self.0.stack, recipe: &self.0.recipe }
+        Platform { stack: &self.0.stack, ..Platform::of_program(&self.0.cluster) }
     }
 
     /// The paths that are known.

@@ -10,7 +10,7 @@ use ir::types::{DType, Dim, Partial, Type};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Thread-safe cache of reshard paths on one platform.
 ///
@@ -71,7 +71,8 @@ enum Cuts {
 }
 
 impl ReshardCache {
-    /// Returns the cheapest path on which axes that are adjacent before and after move together: that of these bytes, or of fewer and of more.
+    /// Returns the cheapest path on which axes that are adjacent before and after move together: that of these bytes, or of fewer and
+    /// of more.
     ///
     /// # Errors
     /// No sequence of collectives produces `to` from `from`.
@@ -98,7 +99,7 @@ impl ReshardCache {
     /// The path if the tensor had some bytes.
     fn path_of(&self, question: &Question, size: Size, site: &Site<'_>, ends: &[Type; 2]) -> Result<Path, NoPath> {
         let key = (question.clone(), size);
-        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(known) = self.known().get(&key) {
             return Ok(Arc::clone(known));
         }
         let bytes = match size {
@@ -107,7 +108,11 @@ impl ReshardCache {
         };
         let scaled = Site { scale: bytes / ends[0].bytes().max(1) as f64, ..*site };
         let path = fused_path(&scaled, ends)?.into();
-        Ok(Arc::clone(self.known.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_insert(path)))
+        Ok(Arc::clone(self.known().entry(key).or_insert(path)))
+    }
+
+    fn known(&self) -> MutexGuard<'_, FxHashMap<(Question, Size), Path>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,7 +13,7 @@ use ir::types::{Partial, Type};
 pub(super) const MOST: usize = 4;
 
 /// Largest number of ways in which axes may lie on dims for which each axis moves by itself.
-pub(super) const MOST_WAYS: u64 = 400;
+pub(super) const MOST_WAYS: u64 = 3000;
 
 /// Limit for fused axes, without spare axes.
 pub(super) const MOST_FUSED: usize = 7;

@@ -35,7 +35,7 @@ pub(crate) struct Least {
     pub(crate) others: f64,
     /// Fraction of an all-to-all that is counted.
     pub(crate) exchange: f64,
-    /// Fraction counted of a message that may serve all axes at once and gathers nothing.
+    /// Fraction counted of a message, which may serve all axes at once.
     pub(crate) message: f64,
 }
 

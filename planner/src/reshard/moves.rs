@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 
 /// Receiver of the shardings that one collective makes of another.
 pub(super) trait Successors {
-    /// True if some permute of so many bytes a rank may be on a cheapest path. There are many of them.
+    /// True if some permute may be on a cheapest path, where a rank has `bytes` bytes. There are many of them.
     fn takes_permutes(&self, graph: &Graph<'_>, bytes: u64) -> bool;
 
-    /// True if a permute that takes so many seconds or more may be.
+    /// True if a permute that takes `seconds` or more may be on one.
     fn takes_permute(&self, graph: &Graph<'_>, seconds: f64) -> bool;
 
     /// Receives a sharding, with the weight of the collective.

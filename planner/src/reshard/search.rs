@@ -18,8 +18,8 @@ use std::collections::BinaryHeap;
 /// equals the first in the fixed order of moves. Consecutive slices are one step.
 ///
 /// Without `spare` axes, axes that lead those of a dim before and after stay where they are. If the others may lie in many ways, axes that
-/// are adjacent before and after move as one. With them any path is looked at over the axes of both shardings and the spare ones, if these are few: slicing over spare
-/// axes can reduce the bytes moved. If too many axes remain, the result is the naive path.
+/// are adjacent before and after move as one. With spare axes any path over them and the axes of both shardings is looked at, if these are
+/// few: slicing over spare axes can reduce the bytes moved. If too many axes remain, the result is the naive path.
 ///
 /// # Errors
 /// No sequence of collectives produces `to` from `from`.
@@ -159,13 +159,12 @@ impl Successors for Expansion<'_, '_> {
 }
 
 /// Cost of reducing a dim's (or the storage's) shard count by a factor c. A separate all-gather or all-to-all receives
-/// (1 - 1/c) of a rank's final bytes in log2 c messages.
+/// (1 - 1/c) of a rank's final bytes.
 struct Need {
     /// 1 - 1/c, or 0.
     fewer: f64,
-    messages: f64,
-    /// One message (1) if axes with several ranks must be replaced although the shard count is right, else 0.
-    some: f64,
+    /// True if there must be a message: for fewer shards, or to replace axes with several ranks although the shard count is right.
+    message: bool,
 }
 
 impl Search {
@@ -252,11 +251,9 @@ impl Search {
     /// holds m now and t in the end. A reduction over n' of the n ranks receives (1 - 1/n') of the rank's shard at that
     /// time. That shard is at least m divided by k, the number of ranks along axes that neither shard the tensor now
     /// nor are still to be reduced. All reductions together receive at least (1 - 1/n) m/k.
-    /// The gathers then receive the part of t that is missing from m/(k n); an all-reduce is no better. Reductions take
-    /// log2 n messages. Gathers take log2 of the factor by which they enlarge the shard.
-    /// The need of the dims replaces these terms if it is larger ([`Need`]): all of it together, and at least one
-    /// message if only the axes differ. A permute receives a full shard and can serve all dims. Its message count is
-    /// its piece count, which is at least log2 of the dims' need.
+    /// The gathers then receive the part of t that is missing from m/(k n); an all-reduce is no better.
+    /// The need of the dims replaces this term if it is larger ([`Need`]), all of it together: a permute receives a full
+    /// shard and can serve all dims. Where anything is received, or only the axes differ, there is a message ([`StepBound`]).
     /// Making the tensor partial over c ranks enlarges the shard by c at no cost, in any dim. In that case the gathers
     /// supply only t/c, and the dims may need nothing.
     fn remaining(&mut self, graph: &Graph<'_>, form: &Form) -> f64 {
@@ -270,16 +267,16 @@ impl Search {
         let (now, n, others) = (1.0 / size(sharded), size(due), size(self.axes & !sharded & !due));
         let least = if n == 1.0 { now } else { now / others };
         let end = self.end / size(claimed);
-        let (fewer, messages) = if claimed == 0 { self.uncutting(graph, form) } else { (0.0, 0.0) };
+        let Need { fewer, message } = if claimed == 0 { self.uncutting(graph, form) } else { Need::NONE };
         let wire = (1.0 - 1.0 / n) * least + (end - least / n).max(fewer.min(1.0) * now / others / n);
-        let messages = n.log2() + (n * end / now).log2().max(messages);
+        let steps = f64::from(u8::from(n > 1.0 || n * end / now > 1.0 || message));
         // Scaled down slightly, so that rounding keeps the bound admissible.
-        let seconds = self.bound.seconds(if messages > 0.0 { 1.0 } else { 0.0 }, wire * self.bytes) * (1.0 - 1e-12);
+        let seconds = self.bound.seconds(steps, wire * self.bytes) * (1.0 - 1e-12);
         seconds + if seconds > 0.0 { STEP } else { SLICE }
     }
 
-    /// Combined need of dims and storage: the sum of (1 - 1/c), and the number of messages.
-    fn uncutting(&mut self, graph: &Graph<'_>, form: &Form) -> (f64, f64) {
+    /// Combined need of dims and storage.
+    fn uncutting(&mut self, graph: &Graph<'_>, form: &Form) -> Need {
         let mesh = graph.site.mesh;
         while self.needs.len() < graph.lists.len() * form.lists.len() {
             let (list, place) = (self.needs.len() / form.lists.len(), self.needs.len() % form.lists.len());
@@ -289,20 +286,19 @@ impl Search {
             self.needs.push(Need::of(list.size, to.size, is_prefix));
         }
         let need = |(place, list): (usize, &List)| &self.needs[list.index() * form.lists.len() + place];
-        let (mut fewer, mut messages, mut some) = (0.0, 0.0, 0.0);
-        for need in form.lists.iter().enumerate().map(need) {
-            fewer += need.fewer;
-            messages += need.messages;
-            some = f64::max(some, need.some);
-        }
-        (fewer, f64::max(messages, some))
+        form.lists
+            .iter()
+            .enumerate()
+            .map(need)
+            .fold(Need::NONE, |all, need| Need { fewer: all.fewer + need.fewer, message: all.message || need.message })
     }
 }
 
 impl Need {
+    const NONE: Need = Need { fewer: 0.0, message: false };
+
     fn of(shards: u64, wanted: u64, is_prefix: bool) -> Need {
-        let times = shards as f64 / wanted as f64;
-        let (fewer, messages) = if times > 1.0 { (1.0 - 1.0 / times, times.log2().max(1.0)) } else { (0.0, 0.0) };
-        Need { fewer, messages, some: if is_prefix { 0.0 } else { 1.0 } }
+        let fewer = (1.0 - wanted as f64 / shards as f64).max(0.0);
+        Need { fewer, message: shards > wanted || !is_prefix }
     }
 }

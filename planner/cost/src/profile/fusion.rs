@@ -6,7 +6,7 @@ use ir::ops::{BinaryKind, KernelOp, Op, UnaryKind};
 
 /// Fused kernels of a stack, by the names of [`Stack::GROUPS`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Fusion {
+pub(crate) struct Fusion {
     pub(super) swiglu: bool,
     pub(super) bias_gelu: bool,
     pub(super) dropout_add: bool,
@@ -47,6 +47,11 @@ pub(super) enum Role {
 }
 
 impl Fusion {
+    /// The part that decides about kernels behind products.
+    pub(crate) fn of_products(stack: &Stack) -> Fusion {
+        Fusion { epilogue: stack.fuses("epilogue"), product_sum: stack.fuses("product_sum"), ..Fusion::default() }
+    }
+
     pub(super) fn of(stack: &Stack) -> Fusion {
         Fusion {
             swiglu: stack.fuses("swiglu"),

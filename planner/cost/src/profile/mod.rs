@@ -23,8 +23,9 @@ mod tensors;
 pub use attention::Reach;
 pub(crate) use attention::attention_shape;
 pub use frontier::{Frontier, Kind, RecomputeChoice, frontier};
+pub(crate) use fusion::Fusion;
 pub use keep::SAVED;
-pub(crate) use pointwise::product_sum;
+pub(crate) use pointwise::behind_product;
 pub(crate) use products::ProductShape;
 pub use tensors::Recomputed;
 

@@ -1,6 +1,6 @@
 //! Memory-bound kernels: groups of pointwise ops, norms, rotary embeddings, embedding tables, the loss.
 
-use super::fusion::{Role, role};
+use super::fusion::{Fusion, Role, role};
 use super::keep::MASK;
 use super::products::{self, Products};
 use super::row_groups::{Members, row_groups};
@@ -92,36 +92,47 @@ fn in_groups(
             let product = group.iter().find(|&&at| products::local(&site.local, body[at]).is_some());
             let bytes_of = |values: &[Value]| values.iter().map(|&value| site.bytes(value)).sum::<f64>();
             let operands = product.map_or(0.0, |&at| bytes_of(&body[at].operands));
-            let (result, kernels) = match product {
-                Some(&at) if site.fusion.epilogue => (-bytes_of(&body[at].results), 0.0),
-                Some(&at) => beyond(site, &outside, &body, &group, at),
-                None => (0.0, 1.0),
-            };
-            add((outside.bytes(site, &body, &group) - operands + result).max(0.0), kernels);
+            let behind = product.map_or(Behind { bytes: 0.0, kernels: 1.0 }, |&at| {
+                let stmts: Vec<&Stmt> = group.iter().map(|&at| body[at]).collect();
+                let is_read_outside = |value| outside.has(&body, &group, value);
+                behind_product(site.fusion, &stmts, body[at], bytes_of(&body[at].results), is_read_outside)
+            });
+            add((outside.bytes(site, &body, &group) - operands + behind.bytes).max(0.0), behind.kernels);
         }
     }
     grouped
 }
 
-/// Bytes that the kernel behind a product moves in addition to those of its group, and the number of such kernels. If the product leaves
-/// a sum, it has written that instead of its result, and alone with the product the sum needs no kernel.
-fn beyond(site: &Site<'_>, outside: &Outside, body: &[&Stmt], group: &[usize], product: usize) -> (f64, f64) {
-    let bytes = site.bytes(body[product].results[0]);
-    let stmts: Vec<&Stmt> = group.iter().map(|&at| body[at]).collect();
-    let sum = product_sum(&stmts, body[product], |value| outside.has(body, group, value));
-    match sum.filter(|_| site.fusion.product_sum).map(|sum| outside.has(body, group, sum.results[0])) {
-        Some(_) if group.len() == 2 => (-bytes, 0.0),
-        Some(true) => (0.0, 1.0),
-        _ => (bytes, 1.0),
+/// Kernel behind a product of a group.
+pub(crate) struct Behind {
+    /// Bytes that it moves in addition to those of its group.
+    pub(crate) bytes: f64,
+    /// Number of such kernels: 0 or 1.
+    kernels: f64,
+}
+
+/// The kernel behind a product whose result has `bytes` bytes. A stack's products may write what follows them (`epilogue`). If a product
+/// leaves a sum, it has written that in place of its result, and alone with the product the sum needs no kernel.
+pub(crate) fn behind_product(
+    fusion: Fusion,
+    group: &[&Stmt],
+    product: &Stmt,
+    bytes: f64,
+    is_read_outside: impl Fn(Value) -> bool,
+) -> Behind {
+    if fusion.epilogue {
+        return Behind { bytes: -bytes, kernels: 0.0 };
+    }
+    let sum = product_sum(group, product, &is_read_outside).filter(|_| fusion.product_sum);
+    match sum.map(|sum| is_read_outside(sum.results[0])) {
+        Some(_) if group.len() == 2 => Behind { bytes: -bytes, kernels: 0.0 },
+        Some(true) => Behind { bytes: 0.0, kernels: 1.0 },
+        _ => Behind { bytes, kernels: 1.0 },
     }
 }
 
 /// The sum that alone reads the result of a product in a group, and no operand of it.
-pub(crate) fn product_sum<'s>(
-    group: &[&'s Stmt],
-    product: &Stmt,
-    is_read_outside: impl Fn(Value) -> bool,
-) -> Option<&'s Stmt> {
+fn product_sum<'s>(group: &[&'s Stmt], product: &Stmt, is_read_outside: impl Fn(Value) -> bool) -> Option<&'s Stmt> {
     let (value, operands) = (product.results[0], &product.operands);
     let mut readers = group.iter().filter(|stmt| stmt.operands.contains(&value));
     let (Some(sum), None, false) = (readers.next(), readers.next(), is_read_outside(value)) else { return None };

@@ -3,8 +3,7 @@
 //! The axes are partitioned into groups, and each group has its own relaxed problem. In that problem the other axes
 //! shard every tensor and all compute evenly, at no cost. Each group is charged an equal part of the compute, and the
 //! communication of its own axes. A collective over axes of several groups moves at least the sum of its parts, each on
-//! tensors that all other axes shard. For all-to-alls and for the messages of reductions this holds up to a factor
-//! ([`exchange`]). The minimum costs of the groups therefore sum to at most the cost of any choice.
+//! tensors that all other axes shard. For all-to-alls this holds up to a factor ([`exchange`]). The minimum costs of the groups therefore sum to at most the cost of any choice.
 
 use super::Task;
 use super::prices::{Prices, Shares};
