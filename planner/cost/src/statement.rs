@@ -159,3 +159,44 @@ fn sent_bytes(mesh: &Mesh, collective: &Collective, ty: &Type) -> f64 {
     let whole = ty.local_bytes(mesh);
     collective.ragged().map_or(whole, |ragged| ragged.mean_bytes(ty, whole)) as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets::CLUSTERS;
+    use crate::{CPU, Cluster};
+    use ir::ops::{Einsum, Ragged};
+
+    fn seconds(cluster: &Cluster, einsum: Einsum, operands: &[Type], result: &Type) -> f64 {
+        let (platform, op) = (Platform::of_program(cluster), KernelOp::Einsum(einsum));
+        platform.op(&Dims::default(), &op, operands, std::slice::from_ref(result), false)
+    }
+
+    fn product() -> Einsum {
+        Einsum::new("e c h, e h m -> e c m").unwrap()
+    }
+
+    #[test]
+    fn a_product_of_chunks_takes_the_time_of_their_filled_rows() {
+        let of = |rows, ragged: Option<Ragged>| {
+            let [x, w, y] =
+                [[4, rows, 512], [4, 512, 1024], [4, rows, 1024]].map(|sizes| Type::of(DType::BF16, &sizes));
+            let counts = ragged.map(|_| Type::of(DType::I32, &[4]));
+            let operands: Vec<Type> = [x, w].into_iter().chain(counts).collect();
+            seconds(&CPU, Einsum { ragged, ..product() }, &operands, &y)
+        };
+        assert_eq!(of(4096, Some(Ragged { rows: 1, mean: 1024 })), of(1024, None));
+        assert!(of(4096, None) > 3.0 * of(1024, None));
+    }
+
+    #[test]
+    fn a_product_with_scales_takes_the_time_of_a_product() {
+        for cluster in CLUSTERS.iter().map(|preset| Cluster::find(preset.name).unwrap()) {
+            let [x, w] = [[4, 2048, 4096], [4, 4096, 8192]].map(|sizes| Type::of(DType::F8E4M3, &sizes));
+            let [xs, ws] = [[4, 2048, 32], [4, 32, 64]].map(|sizes| Type::of(DType::F32, &sizes));
+            let y = Type::of(DType::BF16, &[4, 2048, 8192]);
+            let scaled = seconds(&cluster, product().scaled(DType::BF16).unwrap(), &[x.clone(), w.clone(), xs, ws], &y);
+            assert_eq!(scaled, seconds(&cluster, product(), &[x, w], &y), "{}", cluster.name);
+        }
+    }
+}

@@ -21,10 +21,16 @@ pub(crate) struct ProductShape {
 }
 
 impl ProductShape {
-    /// ProductShape of an op on tensors of these types, if it is a product of two.
+    /// Shape of an op on tensors of these types, if it is a product of two. Of rows of which only some are filled, these count.
     pub(crate) fn of(op: &KernelOp, operands: &[Type]) -> Option<ProductShape> {
-        let [a, b] = operands else { return None };
-        shape(op, [&a.dims, &b.dims], |dim| dim.size as f64)
+        let (KernelOp::Einsum(einsum), [a, b, ..]) = (op, operands) else { return None };
+        let mut first = a.dims.clone();
+        if let Some(ragged) = einsum.ragged
+            && let Some(rows) = first.get_mut(ragged.rows)
+        {
+            rows.size = ragged.mean.min(rows.size);
+        }
+        shape(op, [&first, &b.dims], |dim| dim.size as f64)
     }
 }
 
@@ -57,7 +63,7 @@ pub(super) struct Products {
     pub(super) swallowed: EntitySet<Value>,
 }
 
-/// ProductShape of a statement on one rank, if it is a product of two tensors.
+/// Shape of a statement on one rank, if it is a product of two tensors.
 pub(super) fn local(local: &Local<'_>, stmt: &Stmt) -> Option<ProductShape> {
     of_stmt(local, stmt, |dim| local.size(dim))
 }
@@ -68,7 +74,7 @@ pub(super) fn logical(local: &Local<'_>, stmt: &Stmt) -> Option<ProductShape> {
 }
 
 fn of_stmt(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option<ProductShape> {
-    let (Op::Kernel(op), &[a, b]) = (&stmt.op, stmt.operands.as_slice()) else { return None };
+    let (Op::Kernel(op), &[a, b, ..]) = (&stmt.op, stmt.operands.as_slice()) else { return None };
     shape(op, [local.dims(a), local.dims(b)], size)
 }
 
