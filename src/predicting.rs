@@ -2,7 +2,7 @@
 //! program.
 
 use compiler::error::Error;
-use cost::{Cluster, Platform, model_flops};
+use cost::{Platform, model_flops};
 use ir::text::File;
 use ir::types::DType;
 use scheduler::model_costs;
@@ -51,14 +51,14 @@ impl fmt::Display for StepPrediction {
     }
 }
 
-/// Predicts a step of a file at the level of programs, and shows it in time.
+/// Predicts a step of a file at the level of programs on the devices of a platform, and shows it in time.
 ///
 /// ```
-/// use meshwright::cost::CPU;
+/// use meshwright::cost::PROGRAM;
 /// use meshwright::predicting::predict;
 ///
 /// let file = meshwright::compile("tiny-llama").parallel("dp=2,pp=2").run()?;
-/// let (step, trace) = predict(&file, &CPU)?;
+/// let (step, trace) = predict(&file, &PROGRAM)?;
 /// assert_eq!((step.devices, step.program_s), (4, trace.seconds));
 /// println!("{step}");
 /// # Ok::<(), meshwright::Error>(())
@@ -66,7 +66,7 @@ impl fmt::Display for StepPrediction {
 ///
 /// # Errors
 /// The file has no program, or its ranks would wait for each other.
-pub fn predict(file: &File, cluster: &Cluster) -> Result<(StepPrediction, Trace), Error> {
+pub fn predict(file: &File, platform: &Platform<'_>) -> Result<(StepPrediction, Trace), Error> {
     let (Some(staged), Some(schedule), Some(program)) = (&file.staged, &file.schedule, &file.program) else {
         return Err(Error::fault("predict", "there is no program"));
     };
@@ -74,8 +74,8 @@ pub fn predict(file: &File, cluster: &Cluster) -> Result<(StepPrediction, Trace)
     let devices = model.mesh.devices();
     let dtype = model.params.values().next().map_or(DType::F32, |param| param.ty.dtype);
     let recipe = if dtype == DType::F16 { "fp16" } else { "" };
-    let cluster = &cluster.for_devices(devices).computing_in(recipe);
-    let platform = Platform::of_program(cluster);
+    let cluster = &platform.cluster.for_devices(devices).computing_in(recipe);
+    let platform = Platform { cluster, ..*platform };
     let costs = model_costs(model, &platform, program.microbatches, program.has_groups());
     let stages = predict_staged(&costs, staged, schedule);
     let stages = stages.map_err(|why| Error::fault("predict", why))?;

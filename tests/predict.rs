@@ -5,8 +5,8 @@
 mod lanes;
 
 use codegen::buffers::report;
-use cost::{CPU, Cluster, Link, PROGRAM};
-use ir::text::File;
+use cost::{CPU, Cluster, Link, PROGRAM, Platform};
+use ir::text::{self, File};
 use lanes::{Lanes, lanes};
 use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
@@ -34,7 +34,7 @@ fn compiled(model: &str, mesh: &str) -> File {
 }
 
 fn predicted(model: &str, mesh: &str, cluster: &Cluster) -> (StepPrediction, Trace) {
-    predict(&compiled(model, mesh), cluster).unwrap()
+    predict(&compiled(model, mesh), &Platform::of_program(cluster)).unwrap()
 }
 
 fn kernels(trace: &Trace) -> f64 {
@@ -96,7 +96,7 @@ fn every_kind_is_predicted_from_costs_alone() {
         let program = file.program.as_ref().unwrap();
         let costs = model_costs(&file.model, &PROGRAM, program.microbatches, true);
         let step = scheduler::predict::predict(&costs, &parallel::parse(&mesh).unwrap()).unwrap();
-        let (prediction, _) = predict(&file, &CPU).unwrap();
+        let (prediction, _) = predict(&file, &PROGRAM).unwrap();
         assert!((step.seconds / prediction.schedule_s - 1.0).abs() < 1e-9, "{mesh}: {step:?}, {prediction:?}");
         assert!((0.75..1.1).contains(&prediction.ratio), "{mesh}: {step:?}, {prediction:?}");
         for class in report(&file.model, program) {
@@ -151,7 +151,7 @@ fn an_estimate_and_a_simulated_program_agree() {
         let (text, global_batch) = (parallel.to_string(), Some(16));
         let order =
             CompileRequest { model: model.into(), parallel: text, seq: 128, global_batch, ..Default::default() };
-        let (step, _) = predict(&compile_source(&source, &order, None, &mut |_, _| {}).unwrap(), &CPU).unwrap();
+        let (step, _) = predict(&compile_source(&source, &order, None, &mut |_, _| {}).unwrap(), &PROGRAM).unwrap();
         let estimate = meshwright::estimate(model).on("cpu", devices).stack("meshwright-threads").precision("f32");
         let estimate = estimate.batch(16, 128).parallel(parallel).run().unwrap().predicted.step_time_s;
         let ratio = (step.program_s + FIXED) / estimate;
@@ -224,4 +224,15 @@ fn a_file_that_cannot_be_written_is_not_there() {
     let text = fs::read_to_string(&path).unwrap();
     fs::remove_file(&path).unwrap();
     assert!(serde_json::from_str::<Value>(&text).is_ok());
+}
+
+/// Switches that sum take less time for an all-reduce than for its halves; other links do not.
+#[test]
+fn the_cluster_that_is_named_decides_between_collectives() {
+    for (cluster, sums) in [("a100", 0), ("h100", 2)] {
+        let request = meshwright::compile("llama3-8b").parallel("tp=8").batch(1, 512).auto_shard().cluster(cluster);
+        let text = text::print(&request.stop_after("collectives").run().unwrap());
+        let layer = text.split("block @layer").nth(1).and_then(|text| text.split("\nI(").next()).unwrap();
+        assert_eq!(layer.matches("all_reduce(").count(), sums, "{cluster}:\n{layer}");
+    }
 }

@@ -7,7 +7,7 @@ use compiler::model_source::ModelSource;
 use compiler::parallel;
 use compiler::pass::Pass;
 use compiler::pass_manager::{PassManager, UnknownPass};
-use compiler::pipeline::Observer;
+use compiler::pipeline::{Listeners, Observer};
 use ir::text::File;
 use planner::shard::{Decided, Watch};
 use std::time::Duration;
@@ -64,6 +64,24 @@ impl<'a> CompileBuilder<'a> {
     /// Sets the type of parameters and compute: f32 (default) or bf16.
     pub fn precision(mut self, precision: impl Into<PrecisionText>) -> Self {
         self.request.precision = precision.into().0;
+        self
+    }
+
+    /// Sets the cluster by whose times collectives and shardings are chosen, a name or a TOML file; default: `cpu`.
+    ///
+    /// ```
+    /// let file = meshwright::compile("tiny-llama").parallel("tp=8").cluster("h100").auto_shard().run()?;
+    /// assert_eq!(file.model.mesh.devices(), 8);
+    /// # Ok::<(), meshwright::Error>(())
+    /// ```
+    pub fn cluster(mut self, name: impl Into<String>) -> Self {
+        self.request.cluster = Some(name.into());
+        self
+    }
+
+    /// Sets the stack that runs the program there, a name or a TOML file; default: Meshwright's own.
+    pub fn stack(mut self, name: impl Into<String>) -> Self {
+        self.request.stack = Some(name.into());
         self
     }
 
@@ -135,7 +153,7 @@ impl<'a> CompileBuilder<'a> {
             ModelInput::Name(name) => ModelSource::open(&name)?,
             ModelInput::Source(source) => *source,
         };
-        let told = (&mut *observer, &mut *progress);
-        Ok(compile_source_with(&mut passes?, &source, &request, stop_after.as_deref(), told)?)
+        let listeners = Listeners { observer: &mut *observer, watch: &mut *progress };
+        Ok(compile_source_with(&mut passes?, &source, &request, stop_after.as_deref(), listeners)?)
     }
 }

@@ -258,6 +258,8 @@ impl Plan {
             seq: chosen.inputs.seq,
             global_batch: Some(chosen.inputs.global_batch),
             precision: chosen.inputs.precision.clone(),
+            cluster: Some(chosen.inputs.cluster.clone()),
+            stack: Some(chosen.inputs.stack.clone()),
             ..CompileRequest::default()
         };
         let compile = |source: &ModelSource| Ok(compile_source(source, &request, None, &mut |_, _| ())?);

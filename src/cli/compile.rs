@@ -12,10 +12,11 @@ use crate::error::Error;
 use crate::groups::traffic_table;
 use crate::predicting::{predict, write_trace};
 use clap::Args;
-use compiler::compile::{CompileRequest, compile_source_watched};
-use compiler::machine_source;
+use compiler::compile::{CompileRequest, compile_source_with};
+use compiler::compile_target::CompileTarget;
 use compiler::model_source::ModelSource;
 use compiler::pass_manager::PassManager;
+use compiler::pipeline::Listeners;
 use cost::Cluster;
 use ir::text;
 use planner::shard::Decided;
@@ -60,9 +61,6 @@ pub(super) struct Compile {
     /// Print the collectives and messages of a step instead: how many a rank does, and their bytes
     #[arg(long, conflicts_with_all = ["stop_after", "predict"])]
     collectives: bool,
-    /// With --predict: cluster that the program runs on, a name (see `meshwright clusters`) or a TOML file [default: cpu]
-    #[arg(long, value_name = "NAME", requires = "predict")]
-    cluster: Option<String>,
     /// With --predict: write the predicted step to this file, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", requires = "predict")]
     trace: Option<PathBuf>,
@@ -103,6 +101,12 @@ struct Flags {
     /// With --shard auto: stop after this many seconds with the best shardings found [default: a fixed amount of work]
     #[arg(long, value_name = "SECONDS", value_parser = finite)]
     deadline: Option<f64>,
+    /// Cluster by whose times collectives and shardings are chosen, and that --predict runs on: a name (see `meshwright clusters`) or a TOML file [default: cpu]
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// Stack that runs the program there: a name (see `meshwright stacks`) or a TOML file [default: Meshwright's own]
+    #[arg(long, value_name = "NAME")]
+    stack: Option<String>,
 }
 
 impl Compile {
@@ -112,15 +116,16 @@ impl Compile {
         let stop_after = self.stop_after.as_deref().map(known_pass).transpose()?;
         let source = ModelSource::open(&order.model)?;
         say_ignored(&order.model)?;
-        let cluster = machine_source::cluster(self.cluster.as_deref().unwrap_or("cpu"))?;
+        let target = CompileTarget::of(&order)?;
         let mut dump = self.dump.as_deref().map(Dump::create).transpose()?;
         let (watch, mut decided) = (SearchWatch::new(), None);
         let mut hear = |so_far: &Decided| {
             watch.line(format!("shardings so far: {}", short(so_far.seconds)));
             decided = Some(*so_far);
         };
-        let told = &mut |pass: &'static str, file: &text::File| dump.iter_mut().for_each(|dump| dump.write(pass, file));
-        let compiled = compile_source_watched(&source, &order, stop_after, (told, &mut hear));
+        let mut see = |pass: &'static str, file: &text::File| dump.iter_mut().for_each(|dump| dump.write(pass, file));
+        let listeners = Listeners { observer: &mut see, watch: &mut hear };
+        let compiled = compile_source_with(&mut PassManager::standard(), &source, &order, stop_after, listeners);
         watch.over();
         let memory = compiled.as_ref().ok().and_then(memory_table);
         memory.iter().for_each(|table| dump.iter_mut().for_each(|dump| dump.write_memory(table)));
@@ -128,8 +133,8 @@ impl Compile {
         let written = dump.map(Dump::finish).transpose();
         let (file, written) = (compiled?, written?);
         if self.predict {
-            let (step, trace) = predict(&file, &cluster)?;
-            if let Some(note) = unsupported(&cluster, &order.precision) {
+            let (step, trace) = predict(&file, &target.platform())?;
+            if let Some(note) = unsupported(target.platform().cluster, &order.precision) {
                 let _ = writeln!(std::io::stderr().lock(), "note: {note}");
             }
             self.trace.iter().try_for_each(|path| write_trace(&trace, path))?;

@@ -12,7 +12,7 @@ use compiler::compile::{compile, open};
 use compiler::model_source::ModelSource;
 use compiler::pipeline::PipelineOptions;
 use compiler::precision::precision;
-use cost::CPU;
+use cost::PROGRAM;
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
 use runtime::data::VOCAB;
@@ -84,5 +84,5 @@ pub(crate) fn check_request(request: &TrainRequest) -> Result<(), Error> {
 /// # Errors
 /// The request is invalid, or this version cannot run it.
 pub fn predict(request: &TrainRequest) -> Result<(StepPrediction, Trace), Error> {
-    Ok(predicting::predict(&prepare(request, None)?.compiled, &CPU)?)
+    Ok(predicting::predict(&prepare(request, None)?.compiled, &PROGRAM)?)
 }

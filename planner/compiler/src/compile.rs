@@ -4,10 +4,11 @@ use crate::error::Error;
 
 use crate::batch::{ConfigOptions, microbatches};
 use crate::compile_error::CompileError;
+use crate::compile_target::CompileTarget;
 use crate::model_source::ModelSource;
 use crate::parallel::slices;
 use crate::pass_manager::PassManager;
-use crate::pipeline::{self, Observer, PipelineOptions};
+use crate::pipeline::{self, Listeners, Observer, PipelineOptions};
 use crate::precision::precision;
 use crate::request_error::RequestError;
 use crate::within;
@@ -21,7 +22,6 @@ use ir::schedule::Schedule;
 use ir::text::File;
 use ir::types::DType;
 use planner::PlanError;
-use planner::shard::Watch;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -60,6 +60,10 @@ pub struct CompileRequest {
     pub memory: Option<u64>,
     /// Seconds that the search of `auto` may take; if left out, a fixed amount of work.
     pub deadline: Option<f64>,
+    /// The cluster whose times decide, a name or a TOML file; if left out, `cpu`.
+    pub cluster: Option<String>,
+    /// The stack by which it runs, a name or a TOML file; if left out, Meshwright's own on the cluster.
+    pub stack: Option<String>,
 }
 
 impl Default for CompileRequest {
@@ -78,6 +82,8 @@ impl Default for CompileRequest {
             shard: "rules".into(),
             memory: None,
             deadline: None,
+            cluster: None,
+            stack: None,
         }
     }
 }
@@ -103,20 +109,8 @@ pub fn compile_source(
     stop_after: Option<&str>,
     observer: &mut Observer<'_>,
 ) -> Result<File, Error> {
-    compile_source_watched(source, request, stop_after, (observer, &mut |_| {}))
-}
-
-/// The same; `watch` receives the progress of the search for shardings.
-///
-/// # Errors
-/// As [`compile_source`].
-pub fn compile_source_watched(
-    source: &ModelSource,
-    request: &CompileRequest,
-    stop_after: Option<&str>,
-    told: (&mut Observer<'_>, &mut Watch<'_>),
-) -> Result<File, Error> {
-    compile_source_with(&mut PassManager::standard(), source, request, stop_after, told)
+    let listeners = Listeners { observer, watch: &mut |_| {} };
+    compile_source_with(&mut PassManager::standard(), source, request, stop_after, listeners)
 }
 
 /// Compiles by a list of passes, which may have passes of the caller.
@@ -128,8 +122,9 @@ pub fn compile_source_with(
     source: &ModelSource,
     request: &CompileRequest,
     stop_after: Option<&str>,
-    told: (&mut Observer<'_>, &mut Watch<'_>),
+    listeners: Listeners<'_, '_>,
 ) -> Result<File, Error> {
+    let target = CompileTarget::of(request)?;
     let precision = precision(&request.precision)?;
     let parallel = request.parallel()?;
     let file = open(source, &parallel, request.seq, precision.dtype)?;
@@ -143,7 +138,8 @@ pub fn compile_source_with(
         fusion: !request.no_fusion,
         stop_after: stop_after.map(str::to_string),
     };
-    compile_with(passes, source, file, &options, told)
+    let compiled = within::compile(passes, file, &options, &target.platform(), listeners);
+    compiled.map_err(|error| told(source, error))
 }
 
 /// Checks that a text compiles as it is: on one device, or on the mesh that it states.
@@ -163,8 +159,7 @@ pub fn check_text(source: &ModelSource) -> Result<(), Error> {
         fusion: false,
         stop_after: Some("codegen".to_string()),
     };
-    let compiled = pipeline::compile(file.as_ref().clone(), &options, &PROGRAM, &mut |_, _| ());
-    compiled.map(drop).map_err(|error| told(source, error))
+    compile(source, file.as_ref().clone(), &options, &mut |_, _| ()).map(drop)
 }
 
 /// Options of the planner that a request gives.
@@ -222,17 +217,7 @@ pub fn compile(
     request: &PipelineOptions,
     observer: &mut Observer<'_>,
 ) -> Result<File, Error> {
-    compile_with(&mut PassManager::standard(), source, file, request, (observer, &mut |_| {}))
-}
-
-fn compile_with(
-    passes: &mut PassManager<'_>,
-    source: &ModelSource,
-    file: File,
-    request: &PipelineOptions,
-    listeners: (&mut Observer<'_>, &mut Watch<'_>),
-) -> Result<File, Error> {
-    within::compile(passes, file, request, &PROGRAM, listeners).map_err(|error| told(source, error))
+    pipeline::compile(file, request, &PROGRAM, observer).map_err(|error| told(source, error))
 }
 
 /// The number of micro-batches: that of a schedule in the file, else the global batch over the sequences of one.

@@ -30,6 +30,7 @@ pub mod batch;
 pub mod cancel;
 pub mod compile;
 pub mod compile_error;
+pub mod compile_target;
 pub mod deadline;
 pub mod error;
 pub mod machine_source;

@@ -2,7 +2,7 @@
 
 use crate::compile_error::CompileError;
 use crate::pass_events;
-use crate::pipeline_options::{Observer, PipelineOptions};
+use crate::pipeline_options::{Listeners, PipelineOptions};
 use cost::Platform;
 use ir::costs::ModelCosts;
 use ir::graph::Model;
@@ -112,20 +112,15 @@ pub trait Pass {
 pub struct Context<'a> {
     request: &'a PipelineOptions,
     platform: &'a Platform<'a>,
-    observer: &'a mut Observer<'a>,
-    watch: &'a mut Watch<'a>,
+    listeners: Listeners<'a, 'a>,
     costs: Option<ModelCosts>,
 }
 
 impl<'a> Context<'a> {
-    /// The context of a request. `observer` hears of every pass that has run, and `watch` of the search for shardings.
-    pub fn new(
-        request: &'a PipelineOptions,
-        platform: &'a Platform<'a>,
-        observer: &'a mut Observer<'_>,
-        watch: &'a mut Watch<'_>,
-    ) -> Context<'a> {
-        Context { request, platform, observer, watch, costs: None }
+    /// The context of a request.
+    pub fn new(request: &'a PipelineOptions, platform: &'a Platform<'a>, listeners: Listeners<'a, '_>) -> Context<'a> {
+        let Listeners { observer, watch } = listeners;
+        Context { request, platform, listeners: Listeners { observer, watch }, costs: None }
     }
 
     /// The request.
@@ -140,7 +135,7 @@ impl<'a> Context<'a> {
 
     /// Listener of the search for shardings.
     pub fn watch(&mut self) -> &mut Watch<'a> {
-        self.watch
+        self.listeners.watch
     }
 
     /// Costs of a planned model; computed once, and again after its blocks or calls change.
@@ -174,6 +169,6 @@ impl<'a> Context<'a> {
         if info.writes == Level::Scheduled {
             pass_events::log_order(file);
         }
-        (self.observer)(info.name, file);
+        (self.listeners.observer)(info.name, file);
     }
 }

@@ -6,10 +6,9 @@
 use crate::compile_error::CompileError;
 use crate::pass::{Context, PassInfo};
 use crate::pass_manager::PassManager;
-pub use crate::pipeline_options::{Observer, PipelineOptions};
+pub use crate::pipeline_options::{Listeners, Observer, PipelineOptions};
 use cost::Platform;
 use ir::text::File;
-use planner::shard::Watch;
 
 /// All passes from a model to its program, in order.
 pub fn passes() -> Vec<PassInfo> {
@@ -26,18 +25,6 @@ pub fn compile(
     platform: &Platform<'_>,
     observer: &mut Observer<'_>,
 ) -> Result<File, CompileError> {
-    compile_watched(file, request, platform, (observer, &mut |_| {}))
-}
-
-/// The same, and `watch` is told how the search for shardings goes.
-///
-/// # Errors
-/// As [`compile`].
-pub fn compile_watched(
-    file: File,
-    request: &PipelineOptions,
-    platform: &Platform<'_>,
-    (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
-) -> Result<File, CompileError> {
-    PassManager::standard().run(file, &mut Context::new(request, platform, observer, watch))
+    let listeners = Listeners { observer, watch: &mut |_| {} };
+    PassManager::standard().run(file, &mut Context::new(request, platform, listeners))
 }

@@ -3,6 +3,7 @@
 use ir::optimizer::Optimizer;
 use ir::options::{PlanOptions, Quantisation};
 use ir::text::File;
+use planner::shard::Watch;
 
 /// How a model is to be compiled.
 #[derive(Clone, Debug)]
@@ -23,3 +24,11 @@ pub struct PipelineOptions {
 
 /// Told of each level and pass that is reached.
 pub type Observer<'a> = dyn FnMut(&'static str, &File) + 'a;
+
+/// Those who hear how a compilation goes.
+pub struct Listeners<'l, 'a> {
+    /// Hears of each pass that has run.
+    pub observer: &'l mut Observer<'a>,
+    /// Hears of the search for shardings.
+    pub watch: &'l mut Watch<'a>,
+}

@@ -5,12 +5,12 @@
 use crate::compile_error::CompileError;
 use crate::pass::Context;
 use crate::pass_manager::PassManager;
-use crate::pipeline_options::{Observer, PipelineOptions};
+use crate::pipeline_options::{Listeners, PipelineOptions};
 use cost::Platform;
 use ir::options::{PlanOptions, Sharding};
 use ir::text::File;
 use planner::PlanError;
-use planner::shard::{Decided, Watch};
+use planner::shard::Decided;
 use std::time::{Duration, Instant};
 use tracing::debug;
 
@@ -32,14 +32,15 @@ pub(crate) fn compile(
     file: File,
     request: &PipelineOptions,
     platform: &Platform<'_>,
-    (observer, watch): (&mut Observer<'_>, &mut Watch<'_>),
+    listeners: Listeners<'_, '_>,
 ) -> Result<File, CompileError> {
     let limit = match request.options.sharding {
         Sharding::Auto { memory, .. } if is_decided(passes, &file, request) => {
             memory.unwrap_or(platform.cluster.device.memory)
         }
-        _ => return passes.run(file, &mut Context::new(request, platform, observer, watch)),
+        _ => return passes.run(file, &mut Context::new(request, platform, listeners)),
     };
+    let Listeners { observer, watch } = listeners;
     let mut rounds = Rounds::new(request, limit);
     for round in 1..=ROUNDS {
         let request = rounds.request(request);
@@ -50,7 +51,8 @@ pub(crate) fn compile(
             held = Some(so_far.peak);
             watch(so_far);
         };
-        let made = passes.run(file.clone(), &mut Context::new(&whole, platform, &mut see, &mut hear));
+        let inner = Listeners { observer: &mut see, watch: &mut hear };
+        let made = passes.run(file.clone(), &mut Context::new(&whole, platform, inner));
         match made {
             Err(CompileError::Plan(PlanError::NoRoom { .. })) if round > 1 => break,
             Err(CompileError::Plan(PlanError::NoRoom { .. })) => {
@@ -73,7 +75,8 @@ pub(crate) fn compile(
             continue;
         }
         if request.stop_after.is_some() {
-            return passes.run(file, &mut Context::new(&request, platform, observer, &mut |_| {}));
+            let listeners = Listeners { observer, watch: &mut |_| {} };
+            return passes.run(file, &mut Context::new(&request, platform, listeners));
         }
         seen.iter().for_each(|(pass, file)| observer(pass, file));
         return made;

@@ -34,6 +34,8 @@ pub fn compiled(plan: &EstimateReport, stop_after: Option<&str>) -> Result<(Stri
         seq: plan.inputs.seq,
         global_batch: Some(plan.inputs.global_batch),
         precision: if plan.inputs.precision == "f32" { "f32" } else { "bf16" }.to_string(),
+        cluster: Some(plan.inputs.cluster.clone()),
+        stack: Some(plan.inputs.stack.clone()),
         ..CompileRequest::default()
     };
     let file = compile_source(&ModelSource::open(&order.model)?, &order, stop_after, &mut |_, _| ())?;
