@@ -4,7 +4,7 @@
 //! cargo run --release --example compile
 //! ```
 
-use meshwright::cost::CPU;
+use meshwright::cost::PROGRAM;
 use meshwright::ir::text::print;
 use meshwright::predicting::predict;
 use meshwright::{ParallelConfig, passes};
@@ -55,8 +55,8 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
         writeln!(out, "{line}")?;
     }
 
-    // The step of that program, simulated on a clock for each pipeline rank. `CPU` is the cluster of `compile` and `train`.
-    let (step, _trace) = predict(&file, &CPU)?;
+    // The step of that program, simulated on a clock for each pipeline rank. `PROGRAM` is the cluster of `compile` and `train`.
+    let (step, _trace) = predict(&file, &PROGRAM)?;
     writeln!(out, "\n{step}")?;
     Ok(())
 }

@@ -119,11 +119,6 @@ impl Platform<'_> {
 
     /// Collective time between the ranks of a layer, which wait for each other. Such a ring runs alone, whereas
     /// consecutive gradient rings fill each other's pauses.
-    pub fn isolated_collective_time(&self, kind: CollectiveKind, bytes: f64, group: Group) -> f64 {
-        self.isolated_time(kind, bytes, &group.into())
-    }
-
-    /// Collective time between the ranks of a layer along any axes.
     pub fn isolated_time(&self, kind: CollectiveKind, bytes: f64, group: &GroupShape) -> f64 {
         self.collective_time_with(kind, bytes, group, |level| level.link.step.unwrap_or(0.0))
     }

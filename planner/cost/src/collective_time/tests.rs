@@ -140,7 +140,7 @@ fn a_ring_that_stands_alone_waits_at_each_rank() {
         let ranks = 8 * nodes;
         let wire = 256e6 * (ranks - 1) as f64 / ranks as f64;
         (
-            platform.isolated_collective_time(CollectiveKind::AllGather, 256e6, Group { ranks, stride: 1 }),
+            platform.isolated_time(CollectiveKind::AllGather, 256e6, &Group { ranks, stride: 1 }.into()),
             wire / (gather * 1e9),
         )
     });
@@ -148,7 +148,7 @@ fn a_ring_that_stands_alone_waits_at_each_rank() {
     assert!(most < 1.35 && mean < 1.16, "{most} {mean}");
     let node = Group { ranks: 8, stride: 1 };
     assert_eq!(
-        platform.isolated_collective_time(CollectiveKind::AllGather, 1e6, node),
+        platform.isolated_time(CollectiveKind::AllGather, 1e6, &node.into()),
         platform.collective_time(CollectiveKind::AllGather, 1e6, node)
     );
 }

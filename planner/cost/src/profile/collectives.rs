@@ -5,6 +5,7 @@ use super::local::base;
 use super::products::Products;
 use super::site::Site;
 use crate::collective_time::{CollectiveKind, Group};
+use crate::pattern::Pattern;
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Axes;
@@ -91,28 +92,27 @@ pub(super) fn waits(
 fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) -> f64 {
     let bytes = |values: &[Value]| values.iter().map(|&value| site.local.bytes(value)).sum::<f64>();
     let (before, after) = (bytes(&stmt.operands), bytes(&stmt.results));
+    let isolated = |kind: CollectiveKind, bytes: f64| site.platform.isolated_time(kind, bytes, &group.into());
     let is_ring = site.axis(stmt, collective) == Axis::Cp && site.options.cp_kind == CpKind::Ring;
     match collective {
         Collective::AllGather { .. } | Collective::ReduceScatter { .. } if is_ring => {
             let ranks = group.ranks as f64;
             (ranks - 1.0) * site.platform.collective_time(CollectiveKind::Send, before.max(after) / ranks, group)
         }
-        Collective::AllGather { .. } => site.platform.isolated_collective_time(CollectiveKind::AllGather, after, group),
-        Collective::ReduceScatter { .. } => {
-            site.platform.isolated_collective_time(CollectiveKind::ReduceScatter, before, group)
-        }
-        Collective::AllReduce { .. } => site.platform.collective_time(CollectiveKind::AllReduce, before, group),
         Collective::AllToAll { over, .. } | Collective::Permute { over, .. }
             if is_exchange(site.block(), site.local.mesh(), stmt) =>
         {
             let over = site.alias.exchanges.get(&stmt.operands[0]).unwrap_or(over);
             site.platform.collective_time(exchange(site), before, site.group(over))
         }
-        // The runs that stacks are fitted to move what experts do not take part in as one message.
-        Collective::AllToAll { .. } | Collective::Permute { .. } | Collective::Shift { .. } => {
-            site.platform.collective_time(CollectiveKind::Send, after, group)
+        // Frameworks run what is stated, even where another collective would take less.
+        Collective::AllGather { .. } => isolated(CollectiveKind::AllGather, after),
+        Collective::ReduceScatter { .. } => isolated(CollectiveKind::ReduceScatter, before),
+        Collective::AllReduce { .. } => site.platform.collective_time(CollectiveKind::AllReduce, before, group),
+        _ => {
+            let pattern = Pattern::of(site.local.mesh(), collective, site.block().ty(stmt.operands[0]));
+            site.platform.pattern_time(pattern, before, after, &group.into())
         }
-        Collective::AllSlice { .. } | Collective::ToPartial { .. } => 0.0,
     }
 }
 
