@@ -9,6 +9,7 @@ mod famous;
 #[path = "advice/page.rs"]
 mod page;
 
+use ir::config_key::ConfigKey;
 use meshwright::autotune::explain::{self, brief};
 use meshwright::autotune::plan::{Found, Search, find};
 use meshwright::compiler::parallel::{self, Pins, pinned, print};
@@ -137,15 +138,15 @@ fn agrees(name: &str, estimator: &Estimator, plan: &PlanReport) {
 }
 
 /// Keys that mean nothing without another one: they are compared under one value of it.
-const CONTEXTS: [(&str, &str); 8] = [
-    ("sp", "tp"),
-    ("tp_overlap", "tp"),
-    ("cp_kind", "cp"),
-    ("vp", "pp"),
-    ("schedule", "pp"),
-    ("stages", "pp"),
-    ("gather", "zero"),
-    ("shard", "zero"),
+const CONTEXTS: [(ConfigKey, ConfigKey); 8] = [
+    (ConfigKey::Sp, ConfigKey::Tp),
+    (ConfigKey::TpOverlap, ConfigKey::Tp),
+    (ConfigKey::CpKind, ConfigKey::Cp),
+    (ConfigKey::Vp, ConfigKey::Pp),
+    (ConfigKey::Schedule, ConfigKey::Pp),
+    (ConfigKey::Stages, ConfigKey::Pp),
+    (ConfigKey::Gather, ConfigKey::Zero),
+    (ConfigKey::Shard, ConfigKey::Zero),
 ];
 
 /// Nothing that an answer states is a configuration of the request that fits and is faster than the plan by more than the tie, and each
@@ -172,7 +173,7 @@ fn knows_no_better(name: &str, estimator: &Estimator, request: &PlanRequest, pla
     for note in &reasons.choices {
         assert!(note.comparison.is_empty() || !note.against.is_empty(), "{name}: {note:?}");
         let key = note.choice.split('=').next().unwrap_or_default();
-        for (_, context) in CONTEXTS.iter().filter(|(of, _)| *of == key) {
+        for &(_, context) in CONTEXTS.iter().filter(|(of, _)| of.name() == key) {
             assert!(!parallel::has_key(&note.against, context), "{name}, {}: {}", note.choice, note.against);
         }
     }

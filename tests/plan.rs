@@ -1,10 +1,11 @@
 //! Plans: as good as trying all configurations, within the pins, the same each time, and clear where there is none.
 
+use ir::config_key::ConfigKey;
 use ir::options::Offload;
 use meshwright::Plan;
 use meshwright::autotune::plan::{Basis, Found, Objective, PlanReport, PlanRequest, find};
 use meshwright::compiler::error::Error;
-use meshwright::compiler::parallel::{KEYS, Pins};
+use meshwright::compiler::parallel::Pins;
 use meshwright::estimator::{EstimateRequest, Estimator};
 
 fn request(model: &str, cluster: &str, gpus: u64, global_batch: u64, pin: &str) -> PlanRequest {
@@ -147,7 +148,10 @@ fn an_answer_has_its_pins_or_names_them() {
         (dice >> 33) as usize % below
     };
     let estimator = Estimator::new();
-    assert!(KEYS.iter().all(|key| VALUES.iter().any(|(name, _)| *name == key.name)), "each key may be pinned");
+    assert!(
+        ConfigKey::ALL.iter().all(|key| VALUES.iter().any(|(name, _)| *name == key.name())),
+        "each key may be pinned"
+    );
     let (mut kept, mut refused) = (0, 0);
     for case in 0..120 {
         let mut keys: Vec<usize> = (0..1 + draw(4)).map(|_| draw(VALUES.len())).collect();

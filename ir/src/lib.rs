@@ -44,6 +44,7 @@
 
 pub mod arena;
 pub mod catalogue;
+pub mod config_key;
 pub mod costs;
 pub mod diag;
 pub mod dim_role;

@@ -1,7 +1,8 @@
 //! Options for the parallel configuration of a model, shared by all subcommands that compile one.
 
 use clap::Args;
-use compiler::parallel::{KEYS, names};
+use compiler::parallel::{key_text, names};
+use ir::config_key::ConfigKey;
 use serde::Serialize;
 
 /// The configuration, whole or by parts.
@@ -30,8 +31,8 @@ pub(super) fn help(what: &str, default: &str) -> String {
 
 /// The same with a line for each key.
 pub(super) fn long_help(what: &str, default: &str) -> String {
-    let width = KEYS.iter().map(|key| key.name.len()).max().unwrap_or(0) + 2;
-    let keys: Vec<String> = KEYS.iter().map(|key| entry(key.name, key.about, width)).collect();
+    let width = ConfigKey::ALL.iter().map(|key| key.name().len()).max().unwrap_or(0) + 2;
+    let keys = ConfigKey::ALL.map(|key| entry(key.name(), key_text(key).about, width));
     format!("{what}, such as dp=2,tp=4,zero=1 [default: {default}]. Keys:\n{}", keys.join("\n"))
 }
 

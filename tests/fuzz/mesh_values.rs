@@ -1,8 +1,9 @@
 //! Values of every key of a configuration, and random configurations that have a given pair of them.
 
 use crate::random::Random;
+use ir::config_key::ConfigKey;
 use ir::options::Gather;
-use meshwright::compiler::parallel::{self, KEYS};
+use meshwright::compiler::parallel;
 use meshwright::{CpKind, ParallelConfig, SCHEDULES};
 use scheduler::predict::pipeline_of;
 use std::sync::LazyLock;
@@ -17,41 +18,37 @@ const ATTEMPTS: u32 = 1000;
 const PLAIN: u64 = 65;
 
 /// The values of a key, its default first. Degenerate ones are among them: `full:0`, more sequences than a step has, empty stages.
-///
-/// # Panics
-/// The key has no values yet: each row of the table needs some here.
-fn values(key: &str) -> Vec<&'static str> {
+fn values(key: ConfigKey) -> Vec<&'static str> {
     let names = |default: &'static str, all: Vec<&'static str>| {
         let others = all.into_iter().filter(|&name| name != default);
         std::iter::once(default).chain(others).collect()
     };
     match key {
-        "dp" | "tp" | "pp" | "cp" => vec!["1", "2", "3", "4"],
-        "ep" => vec!["1", "2", "4"],
-        "etp" => vec!["1", "2"],
-        "sp" | "offload_optimizer" => vec!["false", "true"],
-        "zero" => vec!["0", "1", "2", "3"],
-        "mbs" => vec!["1", "2", "3", "6", "25"],
-        "schedule" => names("1f1b", SCHEDULES.iter().map(|kind| kind.name).collect()),
-        "rank_order" => vec!["pp,dp,cp,tp", "tp,cp,dp,pp", "dp,pp,tp,cp", "cp,tp,pp,dp"],
-        "vp" => vec!["1", "2", "3"],
-        "group" => vec!["default", "1", "2", "3"],
-        "slices" => vec!["default", "1", "2", "3", "4"],
-        "cp_kind" => names("allgather", CpKind::ALL.iter().map(|(name, _)| *name).collect()),
-        "shard" => vec!["all", "1", "2", "3", "4"],
-        "gather" => names("use", Gather::ALL.iter().map(|(name, _)| *name).collect()),
-        "recompute" => {
+        ConfigKey::Dp | ConfigKey::Tp | ConfigKey::Pp | ConfigKey::Cp => vec!["1", "2", "3", "4"],
+        ConfigKey::Ep => vec!["1", "2", "4"],
+        ConfigKey::Etp => vec!["1", "2"],
+        ConfigKey::Sp | ConfigKey::OffloadOptimizer => vec!["false", "true"],
+        ConfigKey::Zero => vec!["0", "1", "2", "3"],
+        ConfigKey::Mbs => vec!["1", "2", "3", "6", "25"],
+        ConfigKey::Schedule => names("1f1b", SCHEDULES.iter().map(|kind| kind.name).collect()),
+        ConfigKey::RankOrder => vec!["pp,dp,cp,tp", "tp,cp,dp,pp", "dp,pp,tp,cp", "cp,tp,pp,dp"],
+        ConfigKey::Vp => vec!["1", "2", "3"],
+        ConfigKey::Group => vec!["default", "1", "2", "3"],
+        ConfigKey::Slices => vec!["default", "1", "2", "3", "4"],
+        ConfigKey::CpKind => names("allgather", CpKind::ALL.iter().map(|(name, _)| *name).collect()),
+        ConfigKey::Shard => vec!["all", "1", "2", "3", "4"],
+        ConfigKey::Gather => names("use", Gather::ALL.iter().map(|(name, _)| *name).collect()),
+        ConfigKey::Recompute => {
             vec!["none", "full", "full:0", "full:1", "full:9", "selective", "selective:mlp+layernorm", "selective:n+q"]
         }
-        "offload" => vec!["none", "all", "all:0", "all:1", "all:9"],
-        "tp_overlap" | "dp_overlap" => vec!["default", "true", "false"],
-        "stages" => vec!["even", "4", "2,5", "2,4,6", "1,2,3,4,5", "0", "4,4", "9"],
-        other => panic!("tests/fuzz/mesh_values.rs draws no values of the key `{other}`: add them to `values`"),
+        ConfigKey::Offload => vec!["none", "all", "all:0", "all:1", "all:9"],
+        ConfigKey::TpOverlap | ConfigKey::DpOverlap => vec!["default", "true", "false"],
+        ConfigKey::Stages => vec!["even", "4", "2,5", "2,4,6", "1,2,3,4,5", "0", "4,4", "9"],
     }
 }
 
 /// The values of every key, in the order of the table.
-static VALUES: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| KEYS.iter().map(|key| values(key.name)).collect());
+static VALUES: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| ConfigKey::ALL.map(values).into());
 
 /// A key and its value, by their places.
 pub(crate) type Item = (usize, usize);
@@ -77,13 +74,13 @@ impl Drawn {
 
     /// The configuration in the grammar of `--parallel`, without the keys that have their first value.
     pub(crate) fn text(&self) -> String {
-        let items = KEYS.iter().zip(&*VALUES).zip(&self.0).filter(|(_, place)| **place > 0);
-        items.map(|((key, values), &place)| format!("{}={}", key.name, values[place])).collect::<Vec<_>>().join(",")
+        let items = ConfigKey::ALL.iter().zip(&*VALUES).zip(&self.0).filter(|(_, place)| **place > 0);
+        items.map(|((key, values), &place)| format!("{key}={}", values[place])).collect::<Vec<_>>().join(",")
     }
 
     /// True if it shards experts, which few models have.
     pub(crate) fn shards_experts(&self) -> bool {
-        ["ep", "etp"].iter().any(|key| parallel::has_key(&self.text(), key))
+        [ConfigKey::Ep, ConfigKey::Etp].into_iter().any(|key| parallel::has_key(&self.text(), key))
     }
 
     /// The pairs of values that it has.

@@ -2,6 +2,7 @@
 
 use crate::parallel;
 use crate::request_error::RequestError;
+use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;
 
 /// Micro-batches of a step, each of `sequences` over all data-parallel ranks.
@@ -41,7 +42,7 @@ impl ConfigOptions<'_> {
         let mut config = parallel::parse(self.text)?;
         if let Some(mbs) = self.mbs {
             config.mbs = mbs;
-        } else if !parallel::has_key(self.text, "mbs") {
+        } else if !parallel::has_key(self.text, ConfigKey::Mbs) {
             config.mbs = default_mbs(&config);
         }
         config.sp = self.sp.unwrap_or(config.sp);

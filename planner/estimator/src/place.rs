@@ -4,6 +4,7 @@ use super::error::Error;
 use super::replicas::ReplicaGroups;
 use compiler::parallel;
 use cost::{Group, SplitByExperts};
+use ir::config_key::ConfigKey;
 use ir::experts::{Folded, Role};
 use ir::options::ParallelConfig;
 use ir::zero_groups::ZeroGroup;
@@ -18,7 +19,7 @@ pub(super) fn config_on(text: &str, gpus: Option<u64>) -> Result<ParallelConfig,
     let mut parallel = parallel::parse_any(text)?;
     if let Some(gpus) = gpus {
         let others = parallel.tp * parallel.pp * parallel.cp;
-        if !parallel::has_key(text, "dp") && gpus.is_multiple_of(others) {
+        if !parallel::has_key(text, ConfigKey::Dp) && gpus.is_multiple_of(others) {
             parallel.dp = gpus / others;
         }
         if parallel.devices() != gpus {

@@ -1,35 +1,40 @@
 //! Short text forms of configurations.
 
-use compiler::parallel::{KEYS, Pins};
+use compiler::parallel::{Pins, item, key_text};
+use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;
 use scheduler::schedules::{self, Chunks};
 
 /// Options of a configuration that differ from their defaults: `dp=8,tp=4,sp=true,zero=1`.
 pub fn brief(parallel: &ParallelConfig) -> String {
-    let plain = values(&ParallelConfig::default());
-    let kept = |(at, (key, value)): (usize, &(&str, String))| {
-        let always = matches!(*key, "dp" | "tp" | "pp" | "zero" | "mbs");
-        (always || *value != plain[at].1).then(|| format!("{key}={value}"))
-    };
-    values(parallel).iter().enumerate().filter_map(kept).collect::<Vec<_>>().join(",")
+    let plain = ParallelConfig::default();
+    let is_said = |key: &ConfigKey| is_always_said(*key) || value(*key, parallel) != value(*key, &plain);
+    ConfigKey::ALL.into_iter().filter(is_said).map(|key| said(parallel, key)).collect::<Vec<_>>().join(",")
+}
+
+/// True of keys that are said at their defaults, too.
+fn is_always_said(key: ConfigKey) -> bool {
+    matches!(key, ConfigKey::Dp | ConfigKey::Tp | ConfigKey::Pp | ConfigKey::Zero | ConfigKey::Mbs)
 }
 
 /// Options of the second configuration that differ from the first: `tp=2,dp=16`. A schedule whose number of stages is its own
 /// states that, so that the options make one configuration of the other.
 pub fn differences(from: &ParallelConfig, to: &ParallelConfig) -> String {
-    let pairs = values(from).into_iter().zip(values(to));
-    let stated = |key: &str, value: String| match (key, schedules::find(&to.schedule).ok().map(|kind| kind.chunks)) {
-        ("vp", Some(Chunks::Just(own))) => own.to_string(),
-        _ => value,
-    };
-    let differ = pairs.filter(|((_, from), (_, to))| from != to);
-    differ.map(|(_, (key, value))| format!("{key}={}", stated(key, value))).collect::<Vec<_>>().join(",")
+    let differ = ConfigKey::ALL.into_iter().filter(|&key| value(key, from) != value(key, to));
+    differ.map(|key| format!("{key}={}", stated(key, to))).collect::<Vec<_>>().join(",")
+}
+
+/// The value of a key; for `vp` the schedule's own number of stages, if it has one.
+fn stated(key: ConfigKey, parallel: &ParallelConfig) -> String {
+    match (key, schedules::find(&parallel.schedule).ok().map(|kind| kind.chunks)) {
+        (ConfigKey::Vp, Some(Chunks::Just(own))) => own.to_string(),
+        _ => value(key, parallel),
+    }
 }
 
 /// Text of one option of a configuration: `tp=8`.
-pub(super) fn said(parallel: &ParallelConfig, key: &str) -> String {
-    let value = values(parallel).into_iter().find(|(name, _)| *name == key).map(|(_, value)| value);
-    format!("{key}={}", value.unwrap_or_default())
+pub(super) fn said(parallel: &ParallelConfig, key: ConfigKey) -> String {
+    item(key, parallel)
 }
 
 /// Returns whether a configuration has the pinned options; `false` for pins that do not parse.
@@ -39,7 +44,11 @@ pub(super) fn holds(parallel: &ParallelConfig, pins: &str) -> bool {
 
 /// All options of a configuration by key, in the order of the table.
 pub(super) fn values(parallel: &ParallelConfig) -> Vec<(&'static str, String)> {
-    KEYS.iter().map(|key| (key.name, (key.text)(parallel))).collect()
+    ConfigKey::ALL.into_iter().map(|key| (key.name(), value(key, parallel))).collect()
+}
+
+fn value(key: ConfigKey, parallel: &ParallelConfig) -> String {
+    (key_text(key).text)(parallel)
 }
 
 #[cfg(test)]

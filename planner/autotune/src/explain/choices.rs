@@ -5,13 +5,14 @@ use super::compare::{ALIKE, misfit, pace};
 use super::pool::Pool;
 use crate::plan::ChoiceNote;
 use estimator::{EstimateReport, Predicted};
+use ir::config_key::ConfigKey;
 use ir::options::{Gather, Offload, ParallelConfig};
 use support::units::{gib, share, time};
 
 /// Notes on each choice of the configuration, compared with less of it and with more of it if those exist.
 pub(super) fn choices(best: &EstimateReport, pool: &Pool) -> Vec<ChoiceNote> {
     let mut notes = vec![rest(best)];
-    for key in KEYS {
+    for key in CHOICES {
         let sides = [false, true].map(|more| pool.without(key, more));
         for (more, other) in [false, true].into_iter().zip(sides) {
             match other {
@@ -21,66 +22,69 @@ pub(super) fn choices(best: &EstimateReport, pool: &Pool) -> Vec<ChoiceNote> {
             }
         }
     }
-    for note in notes.iter_mut().filter(|note| pool.is_pinned(note.choice.split('=').next().unwrap_or_default())) {
+    for note in notes.iter_mut().filter(|note| is_pinned(note, pool)) {
         note.meaning = format!("pinned: {}", note.meaning);
     }
     notes
 }
 
+fn is_pinned(note: &ChoiceNote, pool: &Pool) -> bool {
+    let name = note.choice.split('=').next().unwrap_or_default();
+    ConfigKey::of_name(name).is_some_and(|key| pool.is_pinned(key))
+}
+
 /// Choices in the order of their notes.
-pub(super) const KEYS: [&str; 19] = [
-    "tp",
-    "sp",
-    "cp",
-    "cp_kind",
-    "pp",
-    "vp",
-    "schedule",
-    "stages",
-    "ep",
-    "etp",
-    "zero",
-    "shard",
-    "gather",
-    "mbs",
-    "recompute",
-    "offload",
-    "offload_optimizer",
-    "tp_overlap",
-    "dp_overlap",
+pub(super) const CHOICES: [ConfigKey; 19] = [
+    ConfigKey::Tp,
+    ConfigKey::Sp,
+    ConfigKey::Cp,
+    ConfigKey::CpKind,
+    ConfigKey::Pp,
+    ConfigKey::Vp,
+    ConfigKey::Schedule,
+    ConfigKey::Stages,
+    ConfigKey::Ep,
+    ConfigKey::Etp,
+    ConfigKey::Zero,
+    ConfigKey::Shard,
+    ConfigKey::Gather,
+    ConfigKey::Mbs,
+    ConfigKey::Recompute,
+    ConfigKey::Offload,
+    ConfigKey::OffloadOptimizer,
+    ConfigKey::TpOverlap,
+    ConfigKey::DpOverlap,
 ];
 
 /// Note on dp, which follows from the other degrees.
 fn rest(best: &EstimateReport) -> ChoiceNote {
-    let ParallelConfig { dp, .. } = best.parallel;
-    let each = of(best.inputs.global_batch / dp.max(1), "sequence");
     ChoiceNote {
-        choice: said(&best.parallel, "dp"),
+        choice: said(&best.parallel, ConfigKey::Dp),
         against: String::new(),
         saves_s: None,
-        costs_s: costs("zero", &best.predicted),
+        costs_s: costs(ConfigKey::Dp, &best.predicted),
         saves_gib: None,
-        meaning: match dp {
-            1 => "no data parallelism: the other degrees use all devices".into(),
-            _ => format!("{dp} data-parallel replicas of the model, each with {each} per step"),
-        },
+        meaning: meaning(ConfigKey::Dp, best),
         comparison: String::new(),
     }
 }
 
 /// Returns whether the configuration makes use of the choice.
-fn has(key: &str, parallel: &ParallelConfig) -> bool {
+fn has(key: ConfigKey, parallel: &ParallelConfig) -> bool {
     match key {
-        "tp" => parallel.tp > 1,
-        "cp" => parallel.cp > 1,
-        "pp" => parallel.pp > 1,
-        "ep" => parallel.ep > 1,
-        "etp" => parallel.etp > 1,
-        _ => false,
+        ConfigKey::Tp => parallel.tp > 1,
+        ConfigKey::Cp => parallel.cp > 1,
+        ConfigKey::Pp => parallel.pp > 1,
+        ConfigKey::Ep => parallel.ep > 1,
+        ConfigKey::Etp => parallel.etp > 1,
+        ConfigKey::Dp | ConfigKey::Sp | ConfigKey::Zero | ConfigKey::Mbs | ConfigKey::Schedule => false,
+        ConfigKey::RankOrder | ConfigKey::Vp | ConfigKey::Group | ConfigKey::Slices | ConfigKey::CpKind => false,
+        ConfigKey::Shard | ConfigKey::Gather | ConfigKey::Recompute | ConfigKey::Offload => false,
+        ConfigKey::OffloadOptimizer | ConfigKey::TpOverlap | ConfigKey::DpOverlap | ConfigKey::Stages => false,
     }
 }
 
-fn note(key: &str, best: &EstimateReport, other: &EstimateReport) -> ChoiceNote {
+fn note(key: ConfigKey, best: &EstimateReport, other: &EstimateReport) -> ChoiceNote {
     let (here, there) = (&best.predicted, &other.predicted);
     let against = differences(&best.parallel, &other.parallel);
     let saves_s = there.step_time_s - here.step_time_s;
@@ -103,7 +107,7 @@ fn note(key: &str, best: &EstimateReport, other: &EstimateReport) -> ChoiceNote 
 }
 
 /// Note on a part without which no configuration is valid.
-fn alone(key: &str, best: &EstimateReport, pool: &Pool) -> Option<ChoiceNote> {
+fn alone(key: ConfigKey, best: &EstimateReport, pool: &Pool) -> Option<ChoiceNote> {
     let (parallel, error) = pool.refused(key, false)?;
     let against = differences(&best.parallel, parallel);
     Some(ChoiceNote {
@@ -128,65 +132,82 @@ fn memory_change(here: &Predicted, there: &Predicted) -> String {
 }
 
 /// Seconds that the step spends on the choice.
-fn costs(key: &str, predicted: &Predicted) -> f64 {
+fn costs(key: ConfigKey, predicted: &Predicted) -> f64 {
     let (comm, time) = (&predicted.exposed_comm_s, &predicted.time_s);
     match key {
-        "tp" | "sp" | "tp_overlap" => comm.tp,
-        "cp" | "cp_kind" => comm.cp,
-        "ep" | "etp" => comm.ep,
-        "pp" | "vp" | "schedule" | "stages" => comm.pp,
-        "zero" | "shard" | "gather" | "dp_overlap" => comm.dp,
-        "recompute" => time.recompute,
-        _ => 0.0,
+        ConfigKey::Tp | ConfigKey::Sp | ConfigKey::TpOverlap => comm.tp,
+        ConfigKey::Cp | ConfigKey::CpKind => comm.cp,
+        ConfigKey::Ep | ConfigKey::Etp => comm.ep,
+        ConfigKey::Pp | ConfigKey::Vp | ConfigKey::Schedule | ConfigKey::Stages => comm.pp,
+        ConfigKey::Dp | ConfigKey::Zero | ConfigKey::Shard | ConfigKey::Gather | ConfigKey::DpOverlap => comm.dp,
+        ConfigKey::Group | ConfigKey::Slices => comm.pp,
+        ConfigKey::Recompute => time.recompute,
+        ConfigKey::Mbs | ConfigKey::RankOrder | ConfigKey::Offload | ConfigKey::OffloadOptimizer => 0.0,
     }
 }
 
 /// Meaning and cost of a choice, as text.
-fn meaning(key: &str, best: &EstimateReport) -> String {
+fn meaning(key: ConfigKey, best: &EstimateReport) -> String {
     let (parallel, predicted) = (&best.parallel, &best.predicted);
     let spent = |seconds: f64, on: &str| {
         let part = share(seconds / predicted.step_time_s);
         if seconds > 0.0 { format!(" ({on} {}, {part} of the step)", time(seconds)) } else { String::new() }
     };
     let comm = &predicted.exposed_comm_s;
-    let ParallelConfig { tp, cp, pp, ep, etp, zero, mbs, .. } = *parallel;
+    let ParallelConfig { dp, tp, cp, pp, ep, etp, zero, mbs, .. } = *parallel;
     match key {
-        "tp" if tp == 1 => "matrices are not sharded".into(),
-        "tp" => format!("each matrix is sharded over {tp} devices{}", spent(comm.tp, "exposed communication")),
-        "sp" if parallel.sp => "between matmuls, activations are sharded over tp along the sequence".into(),
-        "sp" => "between matmuls, activations are replicated over tp".into(),
-        "cp" if cp == 1 => "sequences are not sharded".into(),
-        "cp" => format!("each sequence is sharded over {cp} devices{}", spent(comm.cp, "exposed communication")),
-        "cp_kind" => "how cp ranks exchange keys and values".into(),
-        "pp" if pp == 1 => "every rank has all layers".into(),
-        "pp" => {
+        ConfigKey::Dp if dp == 1 => "no data parallelism: the other degrees use all devices".into(),
+        ConfigKey::Dp => {
+            let each = of(best.inputs.global_batch / dp.max(1), "sequence");
+            format!("{dp} data-parallel replicas of the model, each with {each} per step")
+        }
+        ConfigKey::Tp if tp == 1 => "matrices are not sharded".into(),
+        ConfigKey::Tp => format!("each matrix is sharded over {tp} devices{}", spent(comm.tp, "exposed communication")),
+        ConfigKey::Sp if parallel.sp => "between matmuls, activations are sharded over tp along the sequence".into(),
+        ConfigKey::Sp => "between matmuls, activations are replicated over tp".into(),
+        ConfigKey::Cp if cp == 1 => "sequences are not sharded".into(),
+        ConfigKey::Cp => {
+            format!("each sequence is sharded over {cp} devices{}", spent(comm.cp, "exposed communication"))
+        }
+        ConfigKey::CpKind => "how cp ranks exchange keys and values".into(),
+        ConfigKey::Pp if pp == 1 => "every rank has all layers".into(),
+        ConfigKey::Pp => {
             let bubble = spent(predicted.time_s.bubble + comm.pp, "waiting and pipeline communication");
             format!("the layers are partitioned over {pp} pipeline ranks{bubble}")
         }
-        "vp" => match parallel.vp.unwrap_or(1) {
+        ConfigKey::Vp => match parallel.vp.unwrap_or(1) {
             1 => "each rank has one model chunk".into(),
             vp => format!("each rank has {vp} model chunks, so that the pipeline fills sooner"),
         },
-        "schedule" => "the order of forward and backward passes".into(),
-        "stages" => "where the model is partitioned into stages".into(),
-        "ep" => format!("the experts are distributed over {ep} ranks{}", spent(comm.ep, "exposed communication")),
-        "etp" => format!("each expert is sharded over {etp} devices"),
-        "zero" => format!("{}{}", sharded(zero), spent(comm.dp, "exposed communication")),
-        "shard" => "parameters and states are sharded within groups of data-parallel ranks".into(),
-        "gather" if parallel.gather == Gather::Step => "parameters are gathered once a step, and stay gathered".into(),
-        "gather" => "parameters are gathered at each use".into(),
-        "mbs" => {
+        ConfigKey::Schedule => "the order of forward and backward passes".into(),
+        ConfigKey::Stages => "where the model is partitioned into stages".into(),
+        ConfigKey::Ep => {
+            format!("the experts are distributed over {ep} ranks{}", spent(comm.ep, "exposed communication"))
+        }
+        ConfigKey::Etp => format!("each expert is sharded over {etp} devices"),
+        ConfigKey::Zero => format!("{}{}", sharded(zero), spent(comm.dp, "exposed communication")),
+        ConfigKey::Shard => "parameters and states are sharded within groups of data-parallel ranks".into(),
+        ConfigKey::Gather if parallel.gather == Gather::Step => {
+            "parameters are gathered once a step, and stay gathered".into()
+        }
+        ConfigKey::Gather => "parameters are gathered at each use".into(),
+        ConfigKey::Mbs => {
             format!("{} per micro-batch, {}", of(mbs, "sequence"), of(predicted.microbatches.into(), "micro-batch"))
         }
-        "recompute" => format!("recomputed in the backward{}", spent(predicted.time_s.recompute, "which takes")),
-        "offload" => match parallel.offload {
+        ConfigKey::Recompute => {
+            format!("recomputed in the backward{}", spent(predicted.time_s.recompute, "which takes"))
+        }
+        ConfigKey::Offload => match parallel.offload {
             Offload::All(Some(layers)) => {
                 format!("host memory holds the activations of the first {} of each stage", of(layers.into(), "layer"))
             }
             _ => "activations are offloaded to host memory".into(),
         },
-        "offload_optimizer" => "host memory holds the optimizer states between updates".into(),
-        _ => "whether communication overlaps with compute".into(),
+        ConfigKey::OffloadOptimizer => "host memory holds the optimizer states between updates".into(),
+        ConfigKey::TpOverlap | ConfigKey::DpOverlap => "whether communication overlaps with compute".into(),
+        ConfigKey::RankOrder => "which ranks are next to each other".into(),
+        ConfigKey::Group => "micro-batches that go through one chunk of a rank before its next chunk".into(),
+        ConfigKey::Slices => "slices of each sequence, which pass through the pipeline one by one".into(),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::plan::{BindingConstraint, WhatIf, saved};
 use cost::Cluster;
 use estimator::EstimateReport;
 use ir::catalogue::Code;
+use ir::config_key::ConfigKey;
 use ir::diag::Coded;
 use ir::options::ParallelConfig;
 use support::units::{gib, share, time};
@@ -26,14 +27,14 @@ pub(super) fn constraints(
     constraints.extend(network(best, cluster));
     constraints.extend(batch(best));
     constraints.extend(idle(best, what_ifs));
-    for key in ["tp", "cp", "pp", "ep"] {
+    for key in [ConfigKey::Tp, ConfigKey::Cp, ConfigKey::Pp, ConfigKey::Ep] {
         let Some((parallel, error)) = pool.refused(key, true) else { continue };
         // Nothing is legal whatever is recomputed.
         let parallel = ParallelConfig { recompute: best.parallel.recompute.clone(), ..parallel.clone() };
         let limit = match error.code() {
             Some(Code::UnevenIndivisible) => "heads",
             Some(Code::BatchDoesNotDivide) => "batch",
-            _ => key,
+            _ => key.name(),
         };
         constraints.push(BindingConstraint {
             limit: limit.into(),

@@ -9,6 +9,7 @@ use compiler::deadline::Deadline;
 use compiler::parallel::{Pins, parse_any, pinned, print};
 use estimator::fits_budget;
 use estimator::{BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, Undecided, estimate_until};
+use ir::config_key::ConfigKey;
 use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 use std::collections::HashSet;
 
@@ -102,12 +103,14 @@ fn smallest(
     let pins = Pins::parse(&request.pin)?;
     let fixed = pins.fixed_text();
     let plain = ParallelConfig::default;
-    let is_open = |zero: &u8| supports.zero(*zero) && pins.allows("zero", &ParallelConfig { zero: *zero, ..plain() });
+    let is_open =
+        |zero: &u8| supports.zero(*zero) && pins.allows(ConfigKey::Zero, &ParallelConfig { zero: *zero, ..plain() });
     let zero = (0..=3).rev().find(is_open).unwrap_or(0);
     let whole = supports.recomputes("full");
     let cp_kind = [CpKind::AllGather, CpKind::Ring, CpKind::Ulysses].into_iter().find(|kind| supports.cp_kind(*kind));
     let is_open = |name: &&str| {
-        supports.schedule(name) && pins.allows("schedule", &ParallelConfig { schedule: (*name).to_string(), ..plain() })
+        supports.schedule(name)
+            && pins.allows(ConfigKey::Schedule, &ParallelConfig { schedule: (*name).to_string(), ..plain() })
     };
     let schedule = ["1f1b", "gpipe"].into_iter().find(is_open).unwrap_or("1f1b").to_string();
     let fits = |parallel: &ParallelConfig| {

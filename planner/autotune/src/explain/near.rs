@@ -1,6 +1,7 @@
 //! Configurations near another one: each changes one choice, and the choices that must change with it.
 
-use super::brief::differences;
+use super::brief::said;
+use ir::config_key::ConfigKey;
 use ir::options::{CpKind, Gather, Offload, ParallelConfig, Recompute};
 use scheduler::schedules;
 
@@ -8,7 +9,7 @@ use scheduler::schedules;
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Near {
     /// Key of the choice.
-    pub(super) key: &'static str,
+    pub(super) key: ConfigKey,
     /// `true` if it has more of the choice, `false` if less or none.
     pub(super) more: bool,
     /// The configuration.
@@ -16,12 +17,12 @@ pub(super) struct Near {
 }
 
 /// Degrees between which factors can move.
-const DEGREES: [&str; 4] = ["dp", "tp", "cp", "pp"];
+const DEGREES: [ConfigKey; 4] = [ConfigKey::Dp, ConfigKey::Tp, ConfigKey::Cp, ConfigKey::Pp];
 
 /// All neighbours of a configuration, including invalid ones.
 pub(super) fn near(best: &ParallelConfig, global_batch: u64) -> Vec<Near> {
     let mut all = Vec::new();
-    for key in ["tp", "cp", "pp"] {
+    for key in [ConfigKey::Tp, ConfigKey::Cp, ConfigKey::Pp] {
         for other in DEGREES.into_iter().filter(|other| *other != key) {
             all.extend(moved(best, key, other).map(|parallel| (key, false, parallel)));
             all.extend(moved(best, other, key).map(|parallel| (key, true, parallel)));
@@ -33,8 +34,7 @@ pub(super) fn near(best: &ParallelConfig, global_batch: u64) -> Vec<Near> {
         let parallel = repaired(parallel, best, global_batch);
         let new = Near { key, more, parallel };
         // Dependent changes may have reverted the choice.
-        let changed = differences(best, &new.parallel).split(',').any(|item| item.split('=').next() == Some(key));
-        if changed && !near.contains(&new) {
+        if said(best, key) != said(&new.parallel, key) && !near.contains(&new) {
             near.push(new);
         }
     }
@@ -48,7 +48,7 @@ fn open_memory(best: &ParallelConfig) -> ParallelConfig {
 }
 
 /// Neighbours that move a factor from one degree to another.
-fn moved(best: &ParallelConfig, from: &str, to: &str) -> Option<ParallelConfig> {
+fn moved(best: &ParallelConfig, from: ConfigKey, to: ConfigKey) -> Option<ParallelConfig> {
     let mut parallel = open_memory(best);
     let factor =
         (2..=*degree(&mut parallel, from)).find(|factor| degree(&mut parallel, from).is_multiple_of(*factor))?;
@@ -57,83 +57,91 @@ fn moved(best: &ParallelConfig, from: &str, to: &str) -> Option<ParallelConfig> 
     Some(parallel)
 }
 
-fn degree<'a>(parallel: &'a mut ParallelConfig, key: &str) -> &'a mut u64 {
+fn degree<'a>(parallel: &'a mut ParallelConfig, key: ConfigKey) -> &'a mut u64 {
     match key {
-        "tp" => &mut parallel.tp,
-        "cp" => &mut parallel.cp,
-        "pp" => &mut parallel.pp,
+        ConfigKey::Tp => &mut parallel.tp,
+        ConfigKey::Cp => &mut parallel.cp,
+        ConfigKey::Pp => &mut parallel.pp,
         _ => &mut parallel.dp,
     }
 }
 
 /// Neighbours with the same degrees and another option.
-fn within(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
+fn within(best: &ParallelConfig) -> Vec<(ConfigKey, bool, ParallelConfig)> {
     let again = || open_memory(best);
     let mut all = Vec::new();
     let mut with = |key, more, parallel| all.push((key, more, parallel));
     if best.ep > 1 {
-        with("ep", false, ParallelConfig { ep: best.ep / 2, ..again() });
-        with("ep", true, ParallelConfig { ep: best.ep * 2, ..again() });
+        with(ConfigKey::Ep, false, ParallelConfig { ep: best.ep / 2, ..again() });
+        with(ConfigKey::Ep, true, ParallelConfig { ep: best.ep * 2, ..again() });
     }
     if best.etp > 1 {
-        with("etp", false, ParallelConfig { etp: best.etp / 2, ..again() });
+        with(ConfigKey::Etp, false, ParallelConfig { etp: best.etp / 2, ..again() });
     }
     if best.dp * best.cp > 1 {
         for zero in (0..=3).filter(|zero| *zero != best.zero) {
-            with("zero", zero > best.zero, ParallelConfig { zero, shard: None, gather: Gather::Use, ..again() });
+            with(
+                ConfigKey::Zero,
+                zero > best.zero,
+                ParallelConfig { zero, shard: None, gather: Gather::Use, ..again() },
+            );
         }
     }
     if best.shard.is_some() {
-        with("shard", true, ParallelConfig { shard: None, ..again() });
+        with(ConfigKey::Shard, true, ParallelConfig { shard: None, ..again() });
     }
     if best.zero == 3 {
         let more = best.gather == Gather::Use;
         let gather = if more { Gather::Step } else { Gather::Use };
-        with("gather", more, ParallelConfig { gather, ..again() });
+        with(ConfigKey::Gather, more, ParallelConfig { gather, ..again() });
     }
     if best.mbs > 1 {
-        with("mbs", false, ParallelConfig { mbs: best.mbs / 2, ..again() });
+        with(ConfigKey::Mbs, false, ParallelConfig { mbs: best.mbs / 2, ..again() });
     }
-    with("mbs", true, ParallelConfig { mbs: best.mbs.saturating_mul(2), ..again() });
+    with(ConfigKey::Mbs, true, ParallelConfig { mbs: best.mbs.saturating_mul(2), ..again() });
     if best.tp > 1 {
-        with("sp", !best.sp, ParallelConfig { sp: !best.sp, ..again() });
+        with(ConfigKey::Sp, !best.sp, ParallelConfig { sp: !best.sp, ..again() });
     }
     if best.recompute != Recompute::None {
-        with("recompute", false, ParallelConfig { recompute: Recompute::None, ..best.clone() });
+        with(ConfigKey::Recompute, false, ParallelConfig { recompute: Recompute::None, ..best.clone() });
     }
     if matches!(best.recompute, Recompute::Full(_)) {
-        with("recompute", false, again());
+        with(ConfigKey::Recompute, false, again());
     }
     if !best.offload.is_none() {
-        with("offload", false, ParallelConfig { offload: Offload::None, ..again() });
+        with(ConfigKey::Offload, false, ParallelConfig { offload: Offload::None, ..again() });
     }
     if best.offload_optimizer {
-        with("offload_optimizer", false, ParallelConfig { offload_optimizer: false, ..again() });
+        with(ConfigKey::OffloadOptimizer, false, ParallelConfig { offload_optimizer: false, ..again() });
     }
     for kind in [CpKind::Ring, CpKind::AllGather, CpKind::Ulysses]
         .into_iter()
         .filter(|kind| best.cp > 1 && *kind != best.cp_kind)
     {
-        with("cp_kind", false, ParallelConfig { cp_kind: kind, ..again() });
+        with(ConfigKey::CpKind, false, ParallelConfig { cp_kind: kind, ..again() });
     }
     if best.tp_overlap.is_some() {
-        with("tp_overlap", false, ParallelConfig { tp_overlap: None, ..again() });
+        with(ConfigKey::TpOverlap, false, ParallelConfig { tp_overlap: None, ..again() });
     }
     if best.dp_overlap.is_some() {
-        with("dp_overlap", false, ParallelConfig { dp_overlap: None, ..again() });
+        with(ConfigKey::DpOverlap, false, ParallelConfig { dp_overlap: None, ..again() });
     }
     if !best.stages.is_empty() {
-        with("stages", false, ParallelConfig { stages: Vec::new(), ..again() });
+        with(ConfigKey::Stages, false, ParallelConfig { stages: Vec::new(), ..again() });
     }
     if best.rank_order != ParallelConfig::default().rank_order {
-        with("rank_order", false, ParallelConfig { rank_order: ParallelConfig::default().rank_order, ..again() });
+        with(
+            ConfigKey::RankOrder,
+            false,
+            ParallelConfig { rank_order: ParallelConfig::default().rank_order, ..again() },
+        );
     }
     all.extend(pipelines(best));
     all
 }
 
 /// Neighbours with another schedule: fewer or more stages per rank, and 1F1B.
-fn pipelines(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)> {
+fn pipelines(best: &ParallelConfig) -> Vec<(ConfigKey, bool, ParallelConfig)> {
     if best.pp < 2 {
         return Vec::new();
     }
@@ -150,12 +158,12 @@ fn pipelines(best: &ParallelConfig) -> Vec<(&'static str, bool, ParallelConfig)>
     let with_chunks = |vp: u32| of(schedules::with_chunks(&plain, Some(vp)), (vp > 1).then_some(vp));
     let mut all = Vec::new();
     if best.schedule == plain {
-        all.push(("vp", true, with_chunks(2)));
+        all.push((ConfigKey::Vp, true, with_chunks(2)));
     } else if best.schedule == schedules::with_chunks(&plain, Some(2)) {
-        all.push(("vp", false, with_chunks(chunks / 2)));
-        all.push(("vp", true, with_chunks(chunks * 2)));
+        all.push((ConfigKey::Vp, false, with_chunks(chunks / 2)));
+        all.push((ConfigKey::Vp, true, with_chunks(chunks * 2)));
     } else {
-        all.push(("schedule", false, with_chunks(1)));
+        all.push((ConfigKey::Schedule, false, with_chunks(1)));
     }
     all
 }
@@ -204,12 +212,12 @@ mod tests {
         let near = near(&best, 64);
         assert!(near.iter().all(|near| near.parallel.devices() == best.devices()));
         for (key, more, is) in [
-            ("tp", false, "dp=8,tp=2"),
-            ("pp", false, "dp=8,pp=1"),
-            ("pp", true, "dp=2,pp=4"),
-            ("zero", false, "zero=0"),
-            ("vp", true, "vp=2"),
-            ("recompute", false, "recompute=none"),
+            (ConfigKey::Tp, false, "dp=8,tp=2"),
+            (ConfigKey::Pp, false, "dp=8,pp=1"),
+            (ConfigKey::Pp, true, "dp=2,pp=4"),
+            (ConfigKey::Zero, false, "zero=0"),
+            (ConfigKey::Vp, true, "vp=2"),
+            (ConfigKey::Recompute, false, "recompute=none"),
         ] {
             let found = near.iter().filter(|near| near.key == key && near.more == more);
             let texts: Vec<String> = found.map(|near| super::super::differences(&best, &near.parallel)).collect();
@@ -221,7 +229,7 @@ mod tests {
     #[test]
     fn what_follows_is_made_to_fit() {
         let best = parse_any("dp=2,tp=2,sp=true,zero=1,mbs=4").unwrap();
-        let alone = near(&best, 8).into_iter().find(|near| near.key == "tp" && near.parallel.dp == 4).unwrap();
+        let alone = near(&best, 8).into_iter().find(|near| near.key == ConfigKey::Tp && near.parallel.dp == 4).unwrap();
         assert_eq!((alone.parallel.sp, alone.parallel.mbs), (false, 2));
         let one = near(&best, 8).into_iter().find(|near| near.parallel.dp == 1 && near.parallel.pp == 1).unwrap();
         assert_eq!(one.parallel.zero, 0, "{one:?}");

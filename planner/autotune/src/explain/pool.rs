@@ -1,35 +1,39 @@
 //! Cache of predictions of configurations near the best one.
 
 use super::brief::{holds, said};
-use super::choices::KEYS;
+use super::choices::CHOICES;
 use super::compare::{ALIKE, better};
 use super::near::{Near, near};
 use crate::plan::{Explorer, Objective, PlanRequest};
 use compiler::deadline::Deadline;
 use compiler::parallel;
 use estimator::{EstimateReport, EstimateRequest, Estimator, ROUNDING, estimate_until};
+use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;
 
 /// Time limit of a search for a configuration with another choice, as a multiple of the best time, if no neighbour fits.
 const MOST_SLOWER: f64 = 4.0;
 
 /// Keys whose choices change the [kind](crate::search::Kind) of a configuration.
-const KINDS: [&str; 7] = ["tp", "cp", "pp", "ep", "etp", "zero", "mbs"];
+const KINDS: [ConfigKey; 7] =
+    [ConfigKey::Tp, ConfigKey::Cp, ConfigKey::Pp, ConfigKey::Ep, ConfigKey::Etp, ConfigKey::Zero, ConfigKey::Mbs];
 
 /// Key that gives a choice its meaning: the kind of context parallelism means nothing without it. Such a choice is compared under one
 /// value of that key.
-fn context(key: &str) -> Option<&'static str> {
+fn context(key: ConfigKey) -> Option<ConfigKey> {
     match key {
-        "sp" | "tp_overlap" => Some("tp"),
-        "cp_kind" => Some("cp"),
-        "vp" | "schedule" | "stages" => Some("pp"),
-        "gather" | "shard" => Some("zero"),
-        _ => None,
+        ConfigKey::Sp | ConfigKey::TpOverlap => Some(ConfigKey::Tp),
+        ConfigKey::CpKind => Some(ConfigKey::Cp),
+        ConfigKey::Vp | ConfigKey::Schedule | ConfigKey::Stages => Some(ConfigKey::Pp),
+        ConfigKey::Gather | ConfigKey::Shard => Some(ConfigKey::Zero),
+        ConfigKey::Dp | ConfigKey::Tp | ConfigKey::Pp | ConfigKey::Cp | ConfigKey::Ep | ConfigKey::Etp => None,
+        ConfigKey::Zero | ConfigKey::Mbs | ConfigKey::RankOrder | ConfigKey::Group | ConfigKey::Slices => None,
+        ConfigKey::Recompute | ConfigKey::Offload | ConfigKey::OffloadOptimizer | ConfigKey::DpOverlap => None,
     }
 }
 
 /// Text of a choice, with that of its context: `cp_kind=ring,cp=4`.
-fn said_in_context(parallel: &ParallelConfig, key: &str) -> String {
+fn said_in_context(parallel: &ParallelConfig, key: ConfigKey) -> String {
     let keys = std::iter::once(key).chain(context(key));
     keys.map(|key| said(parallel, key)).collect::<Vec<_>>().join(",")
 }
@@ -90,7 +94,7 @@ impl Pool {
 
     /// Adds alternatives with another choice that beat the known neighbours.
     pub(super) fn with_runners_up(mut self) -> Pool {
-        for (key, more) in KEYS.into_iter().flat_map(|key| [(key, false), (key, true)]) {
+        for (key, more) in CHOICES.into_iter().flat_map(|key| [(key, false), (key, true)]) {
             let Some(choices) = self.without(key, more).map(|known| said_in_context(&known.parallel, key)) else {
                 continue;
             };
@@ -105,7 +109,7 @@ impl Pool {
 
     /// Adds the best configuration of each choice that the best one lacks; a neighbour is only a first guess.
     pub(super) fn explored(mut self, explorer: &Explorer<'_>, best: &EstimateReport) -> Pool {
-        let sides = KEYS.into_iter().flat_map(|key| [(key, false), (key, true)]);
+        let sides = CHOICES.into_iter().flat_map(|key| [(key, false), (key, true)]);
         for (key, more) in sides {
             let Some((pin, known)) = self.open(key, more) else { continue };
             let below = if known.predicted.keeps_headroom {
@@ -122,25 +126,25 @@ impl Pool {
     }
 
     /// Choice on this side of a key, as a pin, if a better configuration may have it.
-    fn open(&self, key: &str, more: bool) -> Option<(String, &EstimateReport)> {
+    fn open(&self, key: ConfigKey, more: bool) -> Option<(String, &EstimateReport)> {
         let known = self.without(key, more).filter(|_| !self.is_pinned(key))?;
         let choice = said(&known.parallel, key);
         // Alternatives are the best of their kind, so the first with a choice of another kind is the best with that choice.
         let is_proved = KINDS.contains(&key) && self.others.iter().any(|other| said(&other.parallel, key) == choice);
         // No pin leaves a choice to the stack. Offloading is proposed only if nothing fits without it.
-        let is_none = matches!(key, "stages" | "offload" | "offload_optimizer")
+        let is_none = matches!(key, ConfigKey::Stages | ConfigKey::Offload | ConfigKey::OffloadOptimizer)
             || ["=all", "=default"].iter().any(|end| choice.ends_with(end));
         (!is_proved && !is_none).then(|| (said_in_context(&known.parallel, key), known))
     }
 
     /// Best configuration with more or with less of this choice, valid or not.
-    pub(super) fn without(&self, key: &str, more: bool) -> Option<&EstimateReport> {
+    pub(super) fn without(&self, key: ConfigKey, more: bool) -> Option<&EstimateReport> {
         let of = self.near.iter().filter(|(near, _)| near.key == key && near.more == more);
         of.filter_map(|(_, answer)| answer.as_ref().ok()).reduce(better)
     }
 
     /// Error of the configurations that change this choice; `None` if one is valid, or none was tried.
-    pub(super) fn refused(&self, key: &str, more: bool) -> Option<(&ParallelConfig, &estimator::Error)> {
+    pub(super) fn refused(&self, key: ConfigKey, more: bool) -> Option<(&ParallelConfig, &estimator::Error)> {
         let mut of = self.near.iter().filter(|(near, _)| near.key == key && near.more == more).peekable();
         let (first, _) = of.peek()?;
         let parallel = &first.parallel;
@@ -160,7 +164,7 @@ impl Pool {
     }
 
     /// Returns whether this choice is pinned.
-    pub(super) fn is_pinned(&self, key: &str) -> bool {
+    pub(super) fn is_pinned(&self, key: ConfigKey) -> bool {
         parallel::has_key(&self.pins, key)
     }
 }

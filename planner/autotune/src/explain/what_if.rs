@@ -11,6 +11,7 @@ use compiler::deadline::Deadline;
 use compiler::parallel;
 use cost::{CLUSTERS, Cluster};
 use estimator::{EstimateReport, EstimateRequest, Estimator, estimate_until};
+use ir::config_key::ConfigKey;
 use ir::options::{Offload, ParallelConfig, Recompute};
 use support::units::gib;
 
@@ -166,11 +167,12 @@ fn without_devices(pins: &str) -> String {
 
 /// A configuration with its recomputation chosen again, for another memory budget.
 fn anew(parallel: &ParallelConfig, pin: &str) -> Option<ParallelConfig> {
-    if !parallel.offload.is_none() && !parallel::has_key(pin, "offload") {
+    if !parallel.offload.is_none() && !parallel::has_key(pin, ConfigKey::Offload) {
         return Some(ParallelConfig { offload: Offload::Auto, ..parallel.clone() });
     }
-    let is_open =
-        parallel.recompute != Recompute::None && parallel.offload.is_none() && !parallel::has_key(pin, "recompute");
+    let is_open = parallel.recompute != Recompute::None
+        && parallel.offload.is_none()
+        && !parallel::has_key(pin, ConfigKey::Recompute);
     is_open.then(|| ParallelConfig { recompute: Recompute::Auto, ..parallel.clone() })
 }
 

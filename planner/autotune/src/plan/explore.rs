@@ -11,6 +11,7 @@ use compiler::deadline::Deadline;
 use compiler::parallel::{self, Pins};
 use cost::{Cluster, Supports};
 use estimator::{BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork};
+use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;
 use scheduler::schedules::SCHEDULES;
 
@@ -128,7 +129,7 @@ pub fn beyond(
     let explorer = Explorer::new(estimator, &wide, &best.parallel, until)?;
     let ParallelConfig { dp, tp, pp, cp, ep, etp, mbs, .. } = best.parallel;
     let degrees = format!("dp={dp},tp={tp},pp={pp},cp={cp},ep={ep},etp={etp},mbs={mbs}");
-    let pins = if pp > 1 && !parallel::has_key(&request.pin, "schedule") {
+    let pins = if pp > 1 && !parallel::has_key(&request.pin, ConfigKey::Schedule) {
         let fixed = SCHEDULES.iter().filter(|kind| kind.has_fixed_order()).map(|kind| kind.name).collect::<Vec<_>>();
         format!("{degrees},schedule={}", fixed.join("|"))
     } else {

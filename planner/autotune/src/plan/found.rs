@@ -11,6 +11,7 @@ use compiler::cancel::CancelToken;
 use compiler::deadline::Deadline;
 use compiler::parallel::{self, Pins};
 use estimator::{BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork, StepCost, check_sizes};
+use ir::config_key::ConfigKey;
 use ir::limits;
 use std::time::Instant;
 use support::parallel::each;
@@ -92,11 +93,11 @@ fn found_by(
         return Ok(found);
     }
     let all = Subspace { odd: true, ..usual };
-    let is_open = |key: &str| !parallel::has_key(&request.pin, key);
-    let offload = evaluator.offloads() && is_open("offload");
+    let is_open = |key: ConfigKey| !parallel::has_key(&request.pin, key);
+    let offload = evaluator.offloads() && is_open(ConfigKey::Offload);
     let [_, most] = request.devices();
     let hosts_hold_states = work.hosts_hold_states(most, &evaluator.platform(most));
-    let offload_optimizer = evaluator.offloads_optimizer() && is_open("offload_optimizer") && hosts_hold_states;
+    let offload_optimizer = evaluator.offloads_optimizer() && is_open(ConfigKey::OffloadOptimizer) && hosts_hold_states;
     let found = scope.search(all, !(offload || offload_optimizer))?;
     if !(offload || offload_optimizer) || !found.best.is_empty() || !found.search.complete {
         return Ok(found);
@@ -194,7 +195,7 @@ impl Scope<'_> {
         let by_memory = request.objective == Objective::Memory;
         let Outcome { best, candidates, finished, others, open } = run(request.top, Some(memory), by_memory, 0);
         let value = |best: &Ranked| if by_memory { best.cost.bytes } else { best.cost.seconds };
-        let covers = Covers::of(best.first().map(value), others, space.pin.has("stages"));
+        let covers = Covers::of(best.first().map(value), others, space.pin.has(ConfigKey::Stages));
         debug!(?part, space = counted.configs, candidates, finished, fit = best.len(), "configurations searched");
         let report = |ranked: &Ranked| {
             let gpus = Some(ranked.parallel.devices());

@@ -7,6 +7,7 @@ use estimator::{
     BoundKind, BudgetSizes, Evaluator, FitLimits, LargeShare, MemoryChoices, ModelWork, OpenPipelines, ROUNDING,
     Sharding, StepCost, Undecided, fits_budget,
 };
+use ir::config_key::ConfigKey;
 use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 use scheduler::schedules;
 use std::convert::Infallible;
@@ -195,8 +196,10 @@ impl<'a> Costs<'a> {
         let some = || (1..space.longest(parallel) as u32).chain([u32::MAX]).collect();
         let (selective, full) = match (&space.pin.parallel.recompute, space.choices.recompute) {
             _ if node.level == Level::Layers => (false, some()),
-            (Recompute::Full(layers), _) if space.pin.has("recompute") => (false, vec![layers.unwrap_or(u32::MAX)]),
-            (Recompute::None | Recompute::Selective(_), _) if space.pin.has("recompute") => (true, Vec::new()),
+            (Recompute::Full(layers), _) if space.pin.has(ConfigKey::Recompute) => {
+                (false, vec![layers.unwrap_or(u32::MAX)])
+            }
+            (Recompute::None | Recompute::Selective(_), _) if space.pin.has(ConfigKey::Recompute) => (true, Vec::new()),
             (_, [.., true]) => (true, some()),
             (_, [_, true, false]) => (true, vec![u32::MAX]),
             (_, [_, false, false]) => (true, Vec::new()),
@@ -251,7 +254,7 @@ impl<'a> Costs<'a> {
         }
         let local = sequences / parallel.dp;
         let platform = self.evaluator.platform(parallel.devices());
-        let zero = self.space.pin.has("zero").then_some(parallel.zero);
+        let zero = self.space.pin.has(ConfigKey::Zero).then_some(parallel.zero);
         let (most, mbs) = match limits.bytes {
             _ if node.level == Level::Batch => (parallel.mbs, parallel.mbs),
             Some(budget) => (self.work.most_sequences(parallel, budget).clamp(1, local), 1),
@@ -270,7 +273,7 @@ impl<'a> Costs<'a> {
     /// Returns `true` if large micro-batches give a bound. The model must state no micro-batch, and the ranks must have the
     /// usual order. It must also make no difference whether stages or data-parallel ranks are placed around a block's ranks.
     fn has_large(&self) -> bool {
-        self.space.batch.is_none() && !self.space.pin.has("rank_order")
+        self.space.batch.is_none() && !self.space.pin.has(ConfigKey::RankOrder)
     }
 
     fn is_ruled_out(&self, floor: StepCost, limits: Limits) -> bool {
@@ -416,11 +419,11 @@ impl<'a> Costs<'a> {
             return parallel;
         }
         let pin = &self.space.pin;
-        if node.level < Level::Offload && self.space.offload && !pin.has("offload") {
+        if node.level < Level::Offload && self.space.offload && !pin.has(ConfigKey::Offload) {
             parallel.offload = Offload::All(None);
         }
         let given = &pin.parallel.recompute;
-        let is_given = pin.has("recompute") && *given != Recompute::Auto;
+        let is_given = pin.has(ConfigKey::Recompute) && *given != Recompute::Auto;
         parallel.recompute = if is_given { given.clone() } else { Recompute::Full(None) };
         parallel
     }

@@ -3,12 +3,13 @@
 use super::request::PlanRequest;
 use super::stack_rules::supported;
 use crate::error::Error;
-use crate::search::{Choices, Order, Orders, Pin, Schedules, Space};
+use crate::search::{Choices, DEGREES, Order, Orders, Pin, Schedules, Space};
 use compiler::deadline::Deadline;
 use compiler::parallel::Pins;
 use cost::Supports;
 use estimator::Evaluator;
 use estimator::check_pins;
+use ir::config_key::ConfigKey;
 use ir::dim_role::DimRole;
 use ir::graph::Model;
 use ir::heads::Heads;
@@ -61,10 +62,10 @@ pub(super) fn space(
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
     let ends = u64::from(runs > 2);
     let platform = evaluator.platform(request.gpus);
-    let schedule = pin.has("schedule").then(|| vec![pin.parallel.schedule.clone()]);
-    let schedule = schedule.or_else(|| pin.limits.set("schedule").map(<[String]>::to_vec));
+    let schedule = pin.has(ConfigKey::Schedule).then(|| vec![pin.parallel.schedule.clone()]);
+    let schedule = schedule.or_else(|| pin.limits.set(ConfigKey::Schedule).map(<[String]>::to_vec));
     // One rank has several stages only if pins say so.
-    let is_alone = pin.has("pp") && pin.parallel.pp == 1 && pin.has("vp");
+    let is_alone = pin.has(ConfigKey::Pp) && pin.parallel.pp == 1 && pin.has(ConfigKey::Vp);
     let schedule = schedule.or_else(|| is_alone.then(|| vec![pin.parallel.schedule.clone()]));
     let slices = slice(&model, 2).is_ok();
     let supports = evaluator.stack().supports.clone();
@@ -83,7 +84,7 @@ pub(super) fn space(
         slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.parallel.slices.unwrap_or(1)),
         orders: {
             let supports = supports.clone();
-            let states_chunks = pin.has("vp") || pin.limits.is_limited("vp");
+            let states_chunks = pin.has(ConfigKey::Vp) || pin.limits.is_limited(ConfigKey::Vp);
             let asked = AskedOrders { schedules: schedule, states_chunks, slices };
             remembered(move |pp, microbatches| orders(pp, microbatches, &asked, &supports))
         },
@@ -103,7 +104,7 @@ pub(super) fn choices(supports: &Supports) -> Choices {
     let [parts, whole, some] =
         [supports.recomputes_parts(), supports.recomputes("full"), supports.recomputes("full:n")];
     Choices {
-        degrees: ["tp", "cp", "pp", "ep", "etp"].map(|key| supports.degree(key)),
+        degrees: DEGREES.into_iter().filter(|key| supports.degree(key.name())).collect(),
         sp: supports.sp != Some(false),
         cp_kinds: all.cp_kinds.into_iter().filter(|kind| supports.cp_kind(*kind)).collect(),
         zero: all.zero.into_iter().filter(|stage| supports.zero(*stage)).collect(),
@@ -136,11 +137,11 @@ fn batch_of(model: &Model) -> u64 {
 fn pin(text: &str) -> Result<Pin, Error> {
     let limits = Pins::parse(text)?;
     let parallel = limits.fixed.clone();
-    let set = limits.set("schedule").into_iter().flatten();
+    let set = limits.set(ConfigKey::Schedule).into_iter().flatten();
     for schedule in set.chain([&parallel.schedule]) {
         schedules::find(schedule).map_err(estimator::Error::from)?;
     }
-    Ok(Pin { parallel, keys: limits.keys().map(str::to_string).collect(), limits })
+    Ok(Pin { parallel, keys: limits.keys().collect(), limits })
 }
 
 /// Part of the pins, and of the model, that orders depend on.

@@ -2,6 +2,7 @@
 
 use super::space::Space;
 use super::{Level, SearchNode};
+use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;
 use scheduler::schedules;
 
@@ -13,7 +14,7 @@ impl Space {
 
     /// Returns whether pipelines with this number of stages have boundaries that are not listed, which the oracle may add to.
     pub(super) fn opens_boundaries(&self, stages: u64) -> bool {
-        let is_open = !self.pin.has("stages") && self.choices.stages;
+        let is_open = !self.pin.has(ConfigKey::Stages) && self.choices.stages;
         is_open && stages > 1 && stages < self.layers[0] + 2 * self.layers[1]
     }
 
@@ -26,7 +27,7 @@ impl Space {
     /// except the first and the last, which have one or two layers fewer, as in Llama 3 405B (Dubey et al. 2024,
     /// section 3.3.2).
     pub(super) fn starts(&self, stages: u64) -> Vec<Vec<u32>> {
-        if self.pin.has("stages") {
+        if self.pin.has(ConfigKey::Stages) {
             return vec![self.pin.parallel.stages.clone()];
         }
         let [layers, before] = self.layers;

@@ -2,6 +2,7 @@
 
 use super::space::Space;
 use super::{Level, SearchNode};
+use ir::config_key::ConfigKey;
 use ir::options::{ParallelConfig, Recompute};
 use scheduler::schedules::{self, SCHEDULES, ScheduleKind};
 use std::borrow::Cow;
@@ -106,8 +107,8 @@ fn recomputed(space: &Space, pp: u64, microbatches: u64) -> [u64; 2] {
         // Boundaries that the oracle adds count once, whether or not it has any.
         let starts = space.starts(order.stages).len() as u64 + u64::from(space.opens_boundaries(order.stages));
         let longest = space.layers[0].div_ceil((pp * u64::from(order.vp.unwrap_or(1))).max(1));
-        let set = space.pin.limits.set("recompute").map(|values| values.len() as u64);
-        let ways = set.unwrap_or_else(|| match (space.pin.has("recompute"), &space.pin.parallel.recompute) {
+        let set = space.pin.limits.set(ConfigKey::Recompute).map(|values| values.len() as u64);
+        let ways = set.unwrap_or_else(|| match (space.pin.has(ConfigKey::Recompute), &space.pin.parallel.recompute) {
             // No recomputation, parts of layers, and each number of layers (or all layers).
             (false, _) | (true, Recompute::Auto) => {
                 let [parts, whole, some] = space.choices.recompute;

@@ -2,6 +2,7 @@
 
 use super::space::Space;
 use super::{Level, SearchNode};
+use ir::config_key::ConfigKey;
 use ir::options::{Gather, Offload, ParallelConfig, Recompute};
 
 /// Region of a space. It holds a node if it holds all decided options of the node.
@@ -44,19 +45,19 @@ fn is_usual(space: &Space, node: &SearchNode) -> bool {
     let zero = space.usual_zero(parallel);
     let order = || node.schedules.iter().any(|name| space.common_schedules.contains(name));
     let usual = [
-        ("tp", parallel.tp <= space.node),
-        ("cp", parallel.cp == 1),
-        ("etp", parallel.etp == 1),
-        ("mbs", level < Level::Batch || parallel.mbs == space.batch.unwrap_or(1)),
-        ("zero", level < Level::Shards || parallel.zero == zero),
-        ("shard", parallel.shard.is_none()),
-        ("gather", parallel.gather == Gather::Use),
-        ("schedule", level < Level::Pipeline || order()),
-        ("schedule", level < Level::Schedule || space.common_schedules.contains(&parallel.schedule.as_str())),
-        ("stages", parallel.stages.is_empty()),
-        ("tp_overlap", parallel.tp_overlap.is_none()),
-        ("dp_overlap", parallel.dp_overlap.is_none()),
-        ("recompute", !matches!(parallel.recompute, Recompute::Selective(_))),
+        (ConfigKey::Tp, parallel.tp <= space.node),
+        (ConfigKey::Cp, parallel.cp == 1),
+        (ConfigKey::Etp, parallel.etp == 1),
+        (ConfigKey::Mbs, level < Level::Batch || parallel.mbs == space.batch.unwrap_or(1)),
+        (ConfigKey::Zero, level < Level::Shards || parallel.zero == zero),
+        (ConfigKey::Shard, parallel.shard.is_none()),
+        (ConfigKey::Gather, parallel.gather == Gather::Use),
+        (ConfigKey::Schedule, level < Level::Pipeline || order()),
+        (ConfigKey::Schedule, level < Level::Schedule || space.common_schedules.contains(&parallel.schedule.as_str())),
+        (ConfigKey::Stages, parallel.stages.is_empty()),
+        (ConfigKey::TpOverlap, parallel.tp_overlap.is_none()),
+        (ConfigKey::DpOverlap, parallel.dp_overlap.is_none()),
+        (ConfigKey::Recompute, !matches!(parallel.recompute, Recompute::Selective(_))),
     ];
     usual.into_iter().all(|(key, is_usual)| is_usual || space.pin.has(key))
 }

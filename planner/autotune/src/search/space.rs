@@ -3,6 +3,7 @@
 use super::divisors::divisors;
 use super::{Level, Schedules, SearchNode};
 use compiler::parallel::Pins;
+use ir::config_key::ConfigKey;
 use ir::heads::Heads;
 use ir::options::{CpKind, Gather, Offload, ParallelConfig, Recompute};
 use std::sync::Arc;
@@ -21,11 +22,14 @@ pub struct Order {
     pub stages: u64,
 }
 
+/// The degrees that a stack may support.
+pub const DEGREES: [ConfigKey; 5] = [ConfigKey::Tp, ConfigKey::Cp, ConfigKey::Pp, ConfigKey::Ep, ConfigKey::Etp];
+
 /// Supported choices.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choices {
-    /// True if tp, cp, pp, ep and etp may exceed 1.
-    pub degrees: [bool; 5],
+    /// Degrees that may exceed 1.
+    pub degrees: Vec<ConfigKey>,
     /// True if sequence parallelism is supported.
     pub sp: bool,
     /// Supported kinds of context parallelism.
@@ -48,7 +52,7 @@ impl Default for Choices {
     /// All choices.
     fn default() -> Choices {
         Choices {
-            degrees: [true; 5],
+            degrees: DEGREES.to_vec(),
             sp: true,
             cp_kinds: vec![CpKind::AllGather, CpKind::Ring, CpKind::Ulysses],
             zero: vec![0, 1, 2, 3],
@@ -89,7 +93,7 @@ pub struct Pin {
     /// Values of the pinned options.
     pub parallel: ParallelConfig,
     /// Keys of the pinned options; all others are open.
-    pub keys: Vec<String>,
+    pub keys: Vec<ConfigKey>,
     /// Sets and ranges of open options.
     pub limits: Pins,
 }
@@ -154,23 +158,23 @@ pub struct Space {
 
 impl Pin {
     /// Returns whether a key is pinned.
-    pub fn has(&self, key: &str) -> bool {
-        self.keys.iter().any(|given| given == key)
+    pub fn has(&self, key: ConfigKey) -> bool {
+        self.keys.contains(&key)
     }
 
     /// The pinned value, or the open values.
-    pub fn or<T: Clone>(&self, key: &str, given: &T, open: Vec<T>) -> Vec<T> {
+    pub fn or<T: Clone>(&self, key: ConfigKey, given: &T, open: Vec<T>) -> Vec<T> {
         if self.has(key) { vec![given.clone()] } else { open }
     }
 
     /// Returns whether the values of these keys are in their sets and ranges.
-    fn allows(&self, keys: &[&str], parallel: &ParallelConfig) -> bool {
-        keys.iter().all(|key| self.limits.allows(key, parallel))
+    fn allows(&self, keys: &[ConfigKey], parallel: &ParallelConfig) -> bool {
+        keys.iter().all(|&key| self.limits.allows(key, parallel))
     }
 
     /// Returns whether one of these keys has a set or a range. Values are looked at only then, since most requests have none.
-    fn limits(&self, keys: &[&str]) -> bool {
-        keys.iter().any(|key| self.limits.is_limited(key))
+    fn limits(&self, keys: &[ConfigKey]) -> bool {
+        keys.iter().any(|&key| self.limits.is_limited(key))
     }
 }
 
@@ -193,13 +197,13 @@ impl Space {
     /// Number of devices above the largest useful degrees.
     fn most_devices(&self) -> u64 {
         let given = &self.pin.parallel;
-        let of = |key: &str, pinned: u64, most: u64| if self.pin.has(key) { pinned } else { most };
-        let dp = of("dp", given.dp, self.global_batch);
+        let of = |key: ConfigKey, pinned: u64, most: u64| if self.pin.has(key) { pinned } else { most };
+        let dp = of(ConfigKey::Dp, given.dp, self.global_batch);
         let heads = self.heads.map(|heads| heads.keys.saturating_mul(heads.queries));
         let sizes = self.tensor.iter().map(|(size, _)| *size).chain(heads);
-        let tp = of("tp", given.tp, sizes.min().unwrap_or(u64::MAX));
-        let pp = of("pp", given.pp, self.layers[0].max(1));
-        let cp = of("cp", given.cp, self.tokens);
+        let tp = of(ConfigKey::Tp, given.tp, sizes.min().unwrap_or(u64::MAX));
+        let pp = of(ConfigKey::Pp, given.pp, self.layers[0].max(1));
+        let cp = of(ConfigKey::Cp, given.cp, self.tokens);
         dp.saturating_mul(tp).saturating_mul(pp).saturating_mul(cp)
     }
 
@@ -214,7 +218,7 @@ impl Space {
 
     /// Degree nodes for a number of devices, including expert degrees if there are not too many.
     pub(super) fn degrees_on(&self, devices: u64) -> Vec<SearchNode> {
-        let tps = self.degrees(0, "tp", self.pin.parallel.tp, devices);
+        let tps = self.degrees(ConfigKey::Tp, self.pin.parallel.tp, devices);
         let some: Vec<Vec<ParallelConfig>> = each(&tps, |&tp| self.shares_of(devices, tp));
         let pairs = if self.experts.is_some() {
             self.experts_of(&ParallelConfig { dp: devices, ..self.start() }).count()
@@ -250,8 +254,8 @@ impl Space {
         if tp == 0 || !self.tensor.iter().all(divides) || !self.heads.is_none_or(divides_heads) {
             return shares;
         }
-        let cps = self.degrees(1, "cp", self.pin.parallel.cp, devices).into_iter();
-        let pps = self.degrees(2, "pp", self.pin.parallel.pp, devices).into_iter();
+        let cps = self.degrees(ConfigKey::Cp, self.pin.parallel.cp, devices).into_iter();
+        let pps = self.degrees(ConfigKey::Pp, self.pin.parallel.pp, devices).into_iter();
         let pps: Vec<u64> = pps.filter(|pp| *pp <= self.layers[0].max(1)).collect();
         for cp in cps.filter(|cp| *cp <= self.tokens) {
             if (self.stop)() {
@@ -260,11 +264,12 @@ impl Space {
             for &pp in &pps {
                 let Some(used) = tp.checked_mul(pp).and_then(|used| used.checked_mul(cp)) else { continue };
                 let dp = if devices.is_multiple_of(used) { devices / used } else { continue };
-                let is_pinned_so = !self.pin.has("dp") || self.pin.parallel.dp == dp;
+                let is_pinned_so = !self.pin.has(ConfigKey::Dp) || self.pin.parallel.dp == dp;
                 if self.global_batch.is_multiple_of(dp) && is_pinned_so {
                     let parallel = ParallelConfig { tp, pp, cp, dp, ..self.start() };
-                    let is_allowed = self.pin.allows(&["dp", "tp", "pp", "cp"], &parallel)
-                        && (self.supported)(&[Level::Degrees], &parallel);
+                    let is_allowed =
+                        self.pin.allows(&[ConfigKey::Dp, ConfigKey::Tp, ConfigKey::Pp, ConfigKey::Cp], &parallel)
+                            && (self.supported)(&[Level::Degrees], &parallel);
                     shares.extend(is_allowed.then_some(parallel));
                 }
             }
@@ -273,10 +278,10 @@ impl Space {
     }
 
     /// Possible values of a degree for a number of ranks.
-    fn degrees(&self, place: usize, key: &str, given: u64, ranks: u64) -> Vec<u64> {
-        let mut open = if self.choices.degrees[place] { divisors(ranks) } else { vec![1] };
+    fn degrees(&self, key: ConfigKey, given: u64, ranks: u64) -> Vec<u64> {
+        let mut open = if self.choices.degrees.contains(&key) { divisors(ranks) } else { vec![1] };
         // Numbers of layers and of experts have odd factors; heads, widths and sequences hardly ever.
-        if !matches!(key, "pp" | "ep") {
+        if !matches!(key, ConfigKey::Pp | ConfigKey::Ep) {
             open.retain(|degree| self.choices.has_size(*degree));
         }
         self.pin.or(key, &given, open)
@@ -291,10 +296,10 @@ impl Space {
     fn start(&self) -> ParallelConfig {
         let mut parallel = self.pin.parallel.clone();
         parallel.recompute = Recompute::None;
-        if !self.pin.has("offload") {
+        if !self.pin.has(ConfigKey::Offload) {
             parallel.offload = Offload::None;
         }
-        if !self.pin.has("offload_optimizer") {
+        if !self.pin.has(ConfigKey::OffloadOptimizer) {
             parallel.offload_optimizer = self.offload_optimizer;
         }
         parallel
@@ -310,8 +315,8 @@ impl Space {
         let ParallelConfig { dp, tp, cp, .. } = *parallel;
         let ranks = if self.experts.is_some() { dp * cp * tp } else { 1 };
         let [number, width] = self.experts.unwrap_or([1, 1]);
-        let eps = self.degrees(3, "ep", self.pin.parallel.ep, ranks).into_iter();
-        let etps = self.degrees(4, "etp", self.pin.parallel.etp, ranks).into_iter();
+        let eps = self.degrees(ConfigKey::Ep, self.pin.parallel.ep, ranks).into_iter();
+        let etps = self.degrees(ConfigKey::Etp, self.pin.parallel.etp, ranks).into_iter();
         let etps: Vec<u64> = etps.filter(|etp| *etp <= width).collect();
         let pairs = eps
             .filter(move |ep| number.is_multiple_of(*ep))
@@ -320,7 +325,7 @@ impl Space {
         pairs
             .filter(move |(ep, etp)| ep.checked_mul(*etp).is_some_and(|cut| ranks.is_multiple_of(cut)))
             .map(move |(ep, etp)| ParallelConfig { ep, etp, ..parallel.clone() })
-            .filter(|parallel| parallel.fold().is_ok() && self.pin.allows(&["ep", "etp"], parallel))
+            .filter(|parallel| parallel.fold().is_ok() && self.pin.allows(&[ConfigKey::Ep, ConfigKey::Etp], parallel))
             .filter(|parallel| (self.supported)(&[Level::Degrees, Level::Axes], parallel))
     }
 
@@ -369,12 +374,12 @@ impl Space {
             Some(batch) => vec![batch],
             None => divisors(local).into_iter().filter(|size| self.choices.has_size(*size)).collect(),
         };
-        let sizes = self.pin.or("mbs", &self.pin.parallel.mbs, open);
+        let sizes = self.pin.or(ConfigKey::Mbs, &self.pin.parallel.mbs, open);
         let parallel = parallel.clone();
         sizes.into_iter().filter(move |&mbs| {
             let with = ParallelConfig { mbs, ..parallel.clone() };
             local.is_multiple_of(mbs)
-                && (!self.pin.limits(&["mbs"]) || self.pin.allows(&["mbs"], &with))
+                && (!self.pin.limits(&[ConfigKey::Mbs]) || self.pin.allows(&[ConfigKey::Mbs], &with))
                 && (self.supported)(&[Level::Degrees, Level::Axes, Level::Batch], &with)
         })
     }
@@ -383,12 +388,12 @@ impl Space {
     pub fn sequence_shardings(&self, parallel: &ParallelConfig) -> Vec<ParallelConfig> {
         let given = &self.pin.parallel;
         let sps = self.pin.or(
-            "sp",
+            ConfigKey::Sp,
             &given.sp,
             if parallel.tp > 1 && self.choices.sp { vec![false, true] } else { vec![false] },
         );
-        let kinds = self.pin.or("cp_kind", &given.cp_kind, self.context(parallel));
-        let overlaps = self.overlaps("tp_overlap", given.tp_overlap, self.hides[0] && parallel.tp > 1);
+        let kinds = self.pin.or(ConfigKey::CpKind, &given.cp_kind, self.context(parallel));
+        let overlaps = self.overlaps(ConfigKey::TpOverlap, given.tp_overlap, self.hides[0] && parallel.tp > 1);
         let mut ways = Vec::new();
         for &sp in &sps {
             for &cp_kind in &kinds {
@@ -397,7 +402,10 @@ impl Space {
             }
         }
         let decided = [Level::Degrees, Level::Axes, Level::SequenceSharding];
-        ways.retain(|way| self.pin.allows(&["sp", "cp_kind", "tp_overlap"], way) && (self.supported)(&decided, way));
+        ways.retain(|way| {
+            self.pin.allows(&[ConfigKey::Sp, ConfigKey::CpKind, ConfigKey::TpOverlap], way)
+                && (self.supported)(&decided, way)
+        });
         ways
     }
 
@@ -422,20 +430,21 @@ impl Space {
             groups.push(Some(near));
         }
         let (zeros, groups) = (
-            self.pin.or("zero", &self.pin.parallel.zero, stages),
-            self.pin.or("shard", &self.pin.parallel.shard, groups),
+            self.pin.or(ConfigKey::Zero, &self.pin.parallel.zero, stages),
+            self.pin.or(ConfigKey::Shard, &self.pin.parallel.shard, groups),
         );
-        let overlaps = self.overlaps("dp_overlap", self.pin.parallel.dp_overlap, self.hides[1] && replicas > 1);
+        let overlaps = self.overlaps(ConfigKey::DpOverlap, self.pin.parallel.dp_overlap, self.hides[1] && replicas > 1);
         let mut nodes = Vec::new();
         for zero in zeros {
             for &shard in &groups {
                 let in_groups = ParallelConfig { shard, ..parallel.clone() };
-                if (zero > 0 || shard.is_none() || self.pin.has("shard")) && in_groups.has_even_groups() {
+                if (zero > 0 || shard.is_none() || self.pin.has(ConfigKey::Shard)) && in_groups.has_even_groups() {
                     let with =
                         |(gather, dp_overlap)| ParallelConfig { zero, shard, gather, dp_overlap, ..parallel.clone() };
                     let decided = [Level::Degrees, Level::Axes, Level::Shards];
                     let allowed = |way: &ParallelConfig| {
-                        self.pin.allows(&["zero", "gather", "dp_overlap"], way) && (self.supported)(&decided, way)
+                        self.pin.allows(&[ConfigKey::Zero, ConfigKey::Gather, ConfigKey::DpOverlap], way)
+                            && (self.supported)(&decided, way)
                     };
                     let gathers = self.gathers(zero).into_iter();
                     let ways = gathers.flat_map(|gather| overlaps.iter().map(move |&overlap| (gather, overlap)));
@@ -450,22 +459,22 @@ impl Space {
     /// How often parameters may be gathered under a ZeRO stage.
     fn gathers(&self, zero: u8) -> Vec<Gather> {
         let open = if zero == 3 && self.choices.gather { vec![Gather::Use, Gather::Step] } else { vec![Gather::Use] };
-        self.pin.or("gather", &self.pin.parallel.gather, open)
+        self.pin.or(ConfigKey::Gather, &self.pin.parallel.gather, open)
     }
 
     /// Pipeline orders that the pins allow.
     pub(super) fn orders_of(&self, pp: u64, microbatches: u64) -> Vec<Order> {
         let given = &self.pin.parallel;
         let is_allowed = |order: &&Order| {
-            (!self.pin.has("schedule") || order.schedules.contains(&given.schedule.as_str()))
-                && (!self.pin.has("vp") || given.vp == Some(order.chunks))
+            (!self.pin.has(ConfigKey::Schedule) || order.schedules.contains(&given.schedule.as_str()))
+                && (!self.pin.has(ConfigKey::Vp) || given.vp == Some(order.chunks))
                 && order.stages <= (self.layers[0] + 2 * self.layers[1]).max(1)
         };
         let is_supported = |order: &&Order| {
             let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
             (self.supported)(&[Level::Pipeline], &ParallelConfig { pp, schedule, vp, ..ParallelConfig::default() })
         };
-        let is_limited = self.pin.limits(&["schedule", "vp"]);
+        let is_limited = self.pin.limits(&[ConfigKey::Schedule, ConfigKey::Vp]);
         let within_limits = |order: &Order| {
             if !is_limited {
                 return Some(order.clone());
@@ -475,7 +484,7 @@ impl Space {
                 vp: Some(order.chunks),
                 ..ParallelConfig::default()
             };
-            let is_in = |name: &&&str| self.pin.allows(&["schedule", "vp"], &with(name));
+            let is_in = |name: &&&str| self.pin.allows(&[ConfigKey::Schedule, ConfigKey::Vp], &with(name));
             let schedules: Schedules = order.schedules.iter().filter(is_in).copied().collect();
             (!schedules.is_empty()).then(|| Order { schedules, ..order.clone() })
         };
@@ -499,14 +508,14 @@ impl Space {
     /// Options for activation offload.
     pub fn offload_options(&self) -> Vec<Offload> {
         let is_in = |offload: &Offload| {
-            self.pin.allows(&["offload"], &ParallelConfig { offload: *offload, ..ParallelConfig::default() })
+            self.pin.allows(&[ConfigKey::Offload], &ParallelConfig { offload: *offload, ..ParallelConfig::default() })
         };
         let mut options = [Offload::None, Offload::Auto, Offload::All(None)];
         if self.offload {
             options.rotate_left(1);
         }
         let open = options.into_iter().find(is_in).into_iter().collect();
-        self.pin.or("offload", &self.pin.parallel.offload, open)
+        self.pin.or(ConfigKey::Offload, &self.pin.parallel.offload, open)
     }
 
     fn with_offload(&self, node: &SearchNode) -> Vec<SearchNode> {
@@ -516,7 +525,7 @@ impl Space {
 
     /// Options for the overlap of a kind of communication: the stack's default and, if the stack overlaps it, no
     /// overlap.
-    fn overlaps(&self, key: &str, given: Option<bool>, hides: bool) -> Vec<Option<bool>> {
+    fn overlaps(&self, key: ConfigKey, given: Option<bool>, hides: bool) -> Vec<Option<bool>> {
         self.pin.or(key, &given, if hides { vec![None, Some(false)] } else { vec![None] })
     }
 
@@ -524,10 +533,10 @@ impl Space {
     /// tensor-parallel communication, no time. Gradients are reduced in smaller messages with overlap, so that time may differ.
     pub(super) fn wastes_overlap(&self, node: &SearchNode, by_memory: bool) -> bool {
         let ParallelConfig { tp_overlap, dp_overlap, .. } = node.parallel;
-        self.disables("tp_overlap", tp_overlap) || by_memory && self.disables("dp_overlap", dp_overlap)
+        self.disables(ConfigKey::TpOverlap, tp_overlap) || by_memory && self.disables(ConfigKey::DpOverlap, dp_overlap)
     }
 
-    fn disables(&self, key: &str, overlap: Option<bool>) -> bool {
+    fn disables(&self, key: ConfigKey, overlap: Option<bool>) -> bool {
         overlap == Some(false) && !self.pin.has(key)
     }
 
@@ -539,10 +548,10 @@ impl Space {
 
     fn recomputations(&self, node: &SearchNode) -> Vec<SearchNode> {
         let with = |recompute, level| node.part(ParallelConfig { recompute, ..node.parallel.clone() }, level);
-        if let Some(values) = self.pin.limits.set("recompute") {
+        if let Some(values) = self.pin.limits.set(ConfigKey::Recompute) {
             return values.iter().flat_map(|text| text.parse()).map(|way| with(way, Level::Complete)).collect();
         }
-        match (self.pin.has("recompute"), &self.pin.parallel.recompute) {
+        match (self.pin.has(ConfigKey::Recompute), &self.pin.parallel.recompute) {
             // `recompute=auto` follows from the memory budget: the oracle costs the fastest set of values that fits, or
             // none. The set includes all values that module recomputation would select.
             (false, _) | (true, Recompute::Auto) => {

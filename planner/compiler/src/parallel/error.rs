@@ -1,7 +1,8 @@
 //! Errors of parallel configurations.
 
-use super::{KEYS, names};
+use super::{key_text, names};
 use ir::catalogue::Code;
+use ir::config_key::ConfigKey;
 use ir::diag::{Coded, nearest};
 use ir::limits;
 use ir::options::{Offload, ParallelConfig, Recompute};
@@ -199,7 +200,7 @@ impl Coded for ParallelError {
             ParallelError::Chunks { .. } => Some("leave out `vp` or `schedule`".to_string()),
             ParallelError::UnknownKey { key } => {
                 let renamed = RENAMED.iter().find(|(old, _)| old == key);
-                Some(match (renamed, nearest(key, KEYS.iter().map(|key| key.name))) {
+                Some(match (renamed, nearest(key, ConfigKey::ALL.map(ConfigKey::name))) {
                     (Some((old, new)), _) => format!("`{old}` is now `{new}`"),
                     (None, Some(near)) => format!("did you mean `{near}`?"),
                     (None, None) => format!("the keys of a configuration are {}", names()),
@@ -235,7 +236,7 @@ const OTHER_SEPARATORS: [char; 4] = [';', '+', ' ', '/'];
 
 /// Text on a key and its values.
 fn meaning(key: &str) -> String {
-    let row = KEYS.iter().find(|row| row.name == key);
+    let row = ConfigKey::of_name(key).map(key_text);
     row.map_or_else(String::new, |row| {
         format!("`{key}` means {}; for example {key}={}", row.about, (row.text)(&example()))
     })

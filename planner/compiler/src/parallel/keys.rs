@@ -1,16 +1,14 @@
-//! The table of a configuration's keys. Parser, printer, help, JSON schema and comparisons are made from it: a new key is a
-//! field of [`ParallelConfig`] and a row here.
+//! The text form of a configuration's keys. Parser, printer, help, JSON schema and comparisons are made from it.
 
 use super::ParallelError;
+use ir::config_key::ConfigKey;
 use ir::options::{CpKind, Gather, ParallelConfig};
 use serde_json::{Value as Json, json};
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// A key of a configuration.
-pub struct Key {
-    /// Its name in the text: that of the field.
-    pub name: &'static str,
+/// The text form of a key.
+pub struct KeyText {
     /// Its effect, in one line.
     pub about: &'static str,
     /// True if its value is a list, whose items commas separate.
@@ -28,8 +26,7 @@ pub struct Key {
 /// A row: a key of one value.
 macro_rules! key {
     ($field:ident, $about:literal, printed: $printed:expr, read: $read:expr, text: $text:expr, json: $json:expr) => {
-        Key {
-            name: stringify!($field),
+        KeyText {
             about: $about,
             is_list: false,
             is_printed: $printed,
@@ -66,8 +63,7 @@ macro_rules! key {
 /// A row: a key whose value is a list. An empty one has a word.
 macro_rules! list {
     ($field:ident, $about:literal, printed: $printed:expr, items: $items:expr, else $word:literal) => {
-        Key {
-            name: stringify!($field),
+        KeyText {
             about: $about,
             is_list: true,
             is_printed: $printed,
@@ -85,65 +81,87 @@ macro_rules! list {
     };
 }
 
-/// All keys, in the order of the printed form.
-pub const KEYS: &[Key] = &[
-    key!(dp, "data parallelism: ranks with different sequences", always),
-    key!(tp, "tensor parallelism: ranks that share each layer", always),
-    key!(pp, "pipeline parallelism: ranks with different layers", always),
-    key!(cp, "context parallelism: ranks that share each sequence", above_one),
-    key!(ep, "expert parallelism: ranks of tp, cp and dp with different experts", above_one),
-    key!(etp, "tensor parallelism of experts: ranks that share each expert", above_one),
-    key!(sp, "sequence parallelism: shard the residual stream over tp; true or false", printed: |_| true, read: truth,
-         text: ToString::to_string, json: bool::json()),
-    key!(zero, "ZeRO stage: 0, 1 (shard optimizer states), 2 (and gradients), 3 (and parameters)", printed: |_| true,
-         read: value, text: ToString::to_string, json: json!({ "type": "integer", "minimum": 0, "maximum": 3 })),
-    key!(mbs, "sequences per micro-batch and data-parallel rank", always),
-    key!(schedule, "pipeline schedule: see `meshwright schedules`", printed: |_| true, read: value, text: Clone::clone,
-         json: String::json()),
-    list!(rank_order, "axes of the ranks, outermost first: pp,dp,cp,tp", printed: |_| true,
+/// The text form of a key.
+pub fn key_text(key: ConfigKey) -> KeyText {
+    match key {
+        ConfigKey::Dp => key!(dp, "data parallelism: ranks with different sequences", always),
+        ConfigKey::Tp => key!(tp, "tensor parallelism: ranks that share each layer", always),
+        ConfigKey::Pp => key!(pp, "pipeline parallelism: ranks with different layers", always),
+        ConfigKey::Cp => key!(cp, "context parallelism: ranks that share each sequence", above_one),
+        ConfigKey::Ep => key!(ep, "expert parallelism: ranks of tp, cp and dp with different experts", above_one),
+        ConfigKey::Etp => key!(etp, "tensor parallelism of experts: ranks that share each expert", above_one),
+        ConfigKey::Sp => {
+            key!(sp, "sequence parallelism: shard the residual stream over tp; true or false", printed: |_| true, read: truth,
+         text: ToString::to_string, json: bool::json())
+        }
+        ConfigKey::Zero => {
+            key!(zero, "ZeRO stage: 0, 1 (shard optimizer states), 2 (and gradients), 3 (and parameters)", printed: |_| true,
+         read: value, text: ToString::to_string, json: json!({ "type": "integer", "minimum": 0, "maximum": 3 }))
+        }
+        ConfigKey::Mbs => key!(mbs, "sequences per micro-batch and data-parallel rank", always),
+        ConfigKey::Schedule => {
+            key!(schedule, "pipeline schedule: see `meshwright schedules`", printed: |_| true, read: value, text: Clone::clone,
+         json: String::json())
+        }
+        ConfigKey::RankOrder => list!(rank_order, "axes of the ranks, outermost first: pp,dp,cp,tp", printed: |_| true,
           items: json!({ "enum": ["pp", "dp", "cp", "tp"] }), else "none"),
-    key!(vp, "stages per pipeline rank", else "1"),
-    key!(group, "micro-batches that go through one stage of a rank before its next stage", else "default"),
-    key!(slices, "slices of each sequence, for schedules that have them", else "default"),
-    key!(cp_kind, "exchange of keys and values under cp: allgather, ring or ulysses",
+        ConfigKey::Vp => key!(vp, "stages per pipeline rank", else "1"),
+        ConfigKey::Group => {
+            key!(group, "micro-batches that go through one stage of a rank before its next stage", else "default")
+        }
+        ConfigKey::Slices => key!(slices, "slices of each sequence, for schedules that have them", else "default"),
+        ConfigKey::CpKind => key!(cp_kind, "exchange of keys and values under cp: allgather, ring or ulysses",
          printed: |config| config.cp_kind != CpKind::default(), read: |key, text| one_of(&CpKind::ALL, key, text), text: |kind: &CpKind| kind.name().to_string(),
          json: json!({ "enum": CpKind::ALL.map(|(name, _)| name) })),
-    key!(shard, "ranks in a ZeRO group", else "all"),
-    key!(gather, "how often ZeRO-3 gathers parameters: at each use, or once a step; use or step",
+        ConfigKey::Shard => key!(shard, "ranks in a ZeRO group", else "all"),
+        ConfigKey::Gather => {
+            key!(gather, "how often ZeRO-3 gathers parameters: at each use, or once a step; use or step",
          printed: |config| config.gather != Gather::default(), read: |key, text| one_of(&Gather::ALL, key, text),
-         text: |gather: &Gather| gather.name().to_string(), json: json!({ "enum": Gather::ALL.map(|(name, _)| name) })),
-    key!(recompute, "recomputed values: none, full, full:N, selective, selective:NAME+NAME or auto",
+         text: |gather: &Gather| gather.name().to_string(), json: json!({ "enum": Gather::ALL.map(|(name, _)| name) }))
+        }
+        ConfigKey::Recompute => {
+            key!(recompute, "recomputed values: none, full, full:N, selective, selective:NAME+NAME or auto",
          changed: choice,
-         json: String::json()),
-    key!(offload, "saved activations in host memory: none, all, all:N (of the first N layers of each stage) or auto",
+         json: String::json())
+        }
+        ConfigKey::Offload => {
+            key!(offload, "saved activations in host memory: none, all, all:N (of the first N layers of each stage) or auto",
          changed: choice,
-         json: String::json()),
-    key!(offload_optimizer, "optimizer states in host memory between updates; true or false",
-         printed: |config| config.offload_optimizer, read: truth, text: ToString::to_string, json: bool::json()),
-    key!(tp_overlap, "tensor-parallel communication overlaps matmuls; true or false", else "default"),
-    key!(dp_overlap, "data-parallel communication overlaps the backward; true or false", else "default"),
-    list!(stages, "the first block of each stage but the first; `even` divides the work evenly",
-          printed: |config| !config.stages.is_empty(), items: json!({ "type": "integer", "minimum": 0 }), else "even"),
-];
+         json: String::json())
+        }
+        ConfigKey::OffloadOptimizer => {
+            key!(offload_optimizer, "optimizer states in host memory between updates; true or false",
+         printed: |config| config.offload_optimizer, read: truth, text: ToString::to_string, json: bool::json())
+        }
+        ConfigKey::TpOverlap => {
+            key!(tp_overlap, "tensor-parallel communication overlaps matmuls; true or false", else "default")
+        }
+        ConfigKey::DpOverlap => {
+            key!(dp_overlap, "data-parallel communication overlaps the backward; true or false", else "default")
+        }
+        ConfigKey::Stages => {
+            list!(stages, "the first block of each stage but the first; `even` divides the work evenly",
+          printed: |config| !config.stages.is_empty(), items: json!({ "type": "integer", "minimum": 0 }), else "even")
+        }
+    }
+}
 
 /// The JSON schema of a configuration as reports hold it: an object with every key.
 pub fn json_schema() -> Json {
-    let described = |key: &Key| {
-        let mut field = (key.json)();
-        field["description"] = json!(key.about);
-        (key.name.to_string(), field)
-    };
     json!({
         "type": "object",
-        "required": KEYS.iter().map(|key| key.name).collect::<Vec<_>>(),
+        "required": ConfigKey::ALL.map(ConfigKey::name),
         "additionalProperties": false,
-        "properties": KEYS.iter().map(described).collect::<serde_json::Map<_, _>>(),
+        "properties": ConfigKey::ALL.into_iter().map(described).collect::<serde_json::Map<_, _>>(),
     })
 }
 
-/// The key of a name.
-pub fn find(name: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.name == name)
+/// The name of a key and the schema of its field.
+fn described(key: ConfigKey) -> (String, Json) {
+    let row = key_text(key);
+    let mut field = (row.json)();
+    field["description"] = json!(row.about);
+    (key.to_string(), field)
 }
 
 /// A value that a configuration may have.

@@ -1,13 +1,34 @@
 //! The grammar of `--pin`: a configuration's, and sets and ranges of values: `tp<=8,zero=1|3,schedule=1f1b|interleaved-1f1b`.
 
-use super::{Key, ParallelError, find, parse_any, print_items};
+use super::{ParallelError, item, key_text, known, parse_any, print_items};
+use ir::config_key::ConfigKey;
 use ir::options::{ParallelConfig, Recompute};
 
-/// Keys whose values are numbers, which may have ranges.
-const NUMBERS: [&str; 9] = ["dp", "tp", "pp", "cp", "ep", "etp", "zero", "mbs", "vp"];
+/// What a search may choose among the values of a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Searched {
+    /// Numbers: sets and ranges.
+    Numbers,
+    /// Others: sets.
+    Words,
+    /// Nothing.
+    No,
+}
 
-/// Other keys that may have sets.
-const CHOICES: [&str; 7] = ["sp", "schedule", "cp_kind", "recompute", "offload", "tp_overlap", "dp_overlap"];
+impl Searched {
+    fn of(key: ConfigKey) -> Searched {
+        match key {
+            ConfigKey::Dp | ConfigKey::Tp | ConfigKey::Pp | ConfigKey::Cp | ConfigKey::Ep | ConfigKey::Etp => {
+                Searched::Numbers
+            }
+            ConfigKey::Zero | ConfigKey::Mbs | ConfigKey::Vp => Searched::Numbers,
+            ConfigKey::Sp | ConfigKey::Schedule | ConfigKey::CpKind | ConfigKey::Recompute => Searched::Words,
+            ConfigKey::Offload | ConfigKey::TpOverlap | ConfigKey::DpOverlap => Searched::Words,
+            ConfigKey::RankOrder | ConfigKey::Group | ConfigKey::Slices | ConfigKey::Shard => Searched::No,
+            ConfigKey::Gather | ConfigKey::OffloadOptimizer | ConfigKey::Stages => Searched::No,
+        }
+    }
+}
 
 /// The values that keys of a configuration may have.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -15,7 +36,7 @@ pub struct Pins {
     /// The keys that have one value.
     pub fixed: ParallelConfig,
     /// Their items, as text.
-    items: Vec<(&'static str, String)>,
+    items: Vec<(ConfigKey, String)>,
     /// The keys that have a set or a range.
     limits: Vec<Limit>,
 }
@@ -23,7 +44,7 @@ pub struct Pins {
 /// The values that one key may have.
 #[derive(Clone, PartialEq, Debug)]
 struct Limit {
-    key: &'static str,
+    key: ConfigKey,
     allowed: Allowed,
 }
 
@@ -56,12 +77,12 @@ impl Pins {
                 }
             } else if value.contains('|') {
                 let key = known(name)?;
-                limits.push(Limit { key: key.name, allowed: set(key, &value)? });
+                limits.push(Limit { key, allowed: set(key, &value)? });
             } else {
-                fixed.push((known(name)?.name, value));
+                fixed.push((known(name)?, value));
             }
         }
-        let is_twice = |key: &str| {
+        let is_twice = |key: ConfigKey| {
             limits.iter().filter(|limit| limit.key == key).count()
                 + fixed.iter().filter(|(name, _)| *name == key).count()
                 > 1
@@ -73,12 +94,12 @@ impl Pins {
     }
 
     /// True if the key has one value.
-    pub fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: ConfigKey) -> bool {
         self.items.iter().any(|(name, _)| *name == key)
     }
 
     /// The keys that have one value.
-    pub fn keys(&self) -> impl Iterator<Item = &'static str> {
+    pub fn keys(&self) -> impl Iterator<Item = ConfigKey> {
         self.items.iter().map(|(key, _)| *key)
     }
 
@@ -88,12 +109,12 @@ impl Pins {
     }
 
     /// True if the key has a set or a range.
-    pub fn is_limited(&self, key: &str) -> bool {
+    pub fn is_limited(&self, key: ConfigKey) -> bool {
         self.limits.iter().any(|limit| limit.key == key)
     }
 
     /// True if a configuration's value of the key is in the key's set or range, if it has one.
-    pub fn allows(&self, key: &str, parallel: &ParallelConfig) -> bool {
+    pub fn allows(&self, key: ConfigKey, parallel: &ParallelConfig) -> bool {
         self.limits.iter().filter(|limit| limit.key == key).all(|limit| limit.holds(parallel))
     }
 
@@ -103,13 +124,13 @@ impl Pins {
 
     /// True if a configuration has all pins. Recomputation chosen for the memory budget may be any.
     pub fn holds(&self, parallel: &ParallelConfig) -> bool {
-        let auto = |key: &str| key == "recompute" && self.fixed.recompute == Recompute::Auto;
-        let has = |key: &str| find(key).is_some_and(|key| (key.text)(parallel) == (key.text)(&self.fixed));
-        self.keys().all(|key| auto(key) || has(key)) && self.allows_all(parallel)
+        let is_open = |key: ConfigKey| key == ConfigKey::Recompute && self.fixed.recompute == Recompute::Auto;
+        self.keys().all(|key| is_open(key) || item(key, parallel) == item(key, &self.fixed))
+            && self.allows_all(parallel)
     }
 
     /// The values of a key's set, as text; `None` if it has no set.
-    pub fn set(&self, key: &str) -> Option<&[String]> {
+    pub fn set(&self, key: ConfigKey) -> Option<&[String]> {
         self.limits.iter().find(|limit| limit.key == key).and_then(|limit| match &limit.allowed {
             Allowed::Set(values) => Some(values.as_slice()),
             Allowed::Range(..) => None,
@@ -128,7 +149,7 @@ impl Pins {
 
 impl Limit {
     fn holds(&self, parallel: &ParallelConfig) -> bool {
-        let value = find(self.key).map(|key| (key.text)(parallel)).unwrap_or_default();
+        let value = (key_text(self.key).text)(parallel);
         match &self.allowed {
             Allowed::Set(values) => values.contains(&value),
             Allowed::Range(least, most) => value.parse().is_ok_and(|value| (*least..=*most).contains(&value)),
@@ -146,32 +167,30 @@ impl Limit {
     }
 }
 
-fn known(name: &str) -> Result<&'static Key, ParallelError> {
-    find(name).ok_or_else(|| ParallelError::UnknownKey { key: name.to_string() })
-}
-
 /// `key<=value` if the other end is 0, else `key>=value`.
-fn range(key: &'static Key, value: &str, other: u64) -> Result<Limit, ParallelError> {
-    if !NUMBERS.contains(&key.name) {
-        return Err(ParallelError::NoRange { key: key.name.to_string(), keys: NUMBERS.join(", ") });
+fn range(key: ConfigKey, value: &str, other: u64) -> Result<Limit, ParallelError> {
+    if Searched::of(key) != Searched::Numbers {
+        let numbers = ConfigKey::ALL.into_iter().filter(|&key| Searched::of(key) == Searched::Numbers);
+        let keys = numbers.map(ConfigKey::name).collect::<Vec<_>>().join(", ");
+        return Err(ParallelError::NoRange { key: key.to_string(), keys });
     }
     let wrong = || ParallelError::Value {
-        key: key.name.to_string(),
+        key: key.to_string(),
         value: value.to_string(),
         must: "is not a whole number in its range",
     };
     let end: u64 = value.parse().map_err(|_| wrong())?;
-    Ok(Limit { key: key.name, allowed: Allowed::Range(end.min(other), end.max(other)) })
+    Ok(Limit { key, allowed: Allowed::Range(end.min(other), end.max(other)) })
 }
 
 /// The values of `key=one|two`, as printed.
-fn set(key: &'static Key, text: &str) -> Result<Allowed, ParallelError> {
-    if !NUMBERS.contains(&key.name) && !CHOICES.contains(&key.name) {
-        return Err(ParallelError::NoSet { key: key.name.to_string() });
+fn set(key: ConfigKey, text: &str) -> Result<Allowed, ParallelError> {
+    if Searched::of(key) == Searched::No {
+        return Err(ParallelError::NoSet { key: key.to_string() });
     }
     let printed = |value: &str| {
-        let parallel = parse_any(&format!("{}={}", key.name, value.trim()))?;
-        Ok((key.text)(&parallel))
+        let parallel = parse_any(&format!("{key}={}", value.trim()))?;
+        Ok((key_text(key).text)(&parallel))
     };
     Ok(Allowed::Set(text.split('|').map(printed).collect::<Result<_, _>>()?))
 }
@@ -191,9 +210,12 @@ mod tests {
         assert!(allows("schedule=1f1b|zb-v,vp<=2", "schedule=zb-v,vp=2"));
         assert!(allows("recompute=none|full,sp=true|false", "recompute=full") && !allows("vp<=2", "vp=3"));
         let pins = Pins::parse("pp=2,tp<=8,zero=1|3").unwrap();
-        assert_eq!((pins.fixed_text(), pins.has("pp"), pins.has("tp")), ("pp=2".to_string(), true, false));
         assert_eq!(
-            (pins.fixed.pp, pins.fixed.tp, pins.set("zero").unwrap()),
+            (pins.fixed_text(), pins.has(ConfigKey::Pp), pins.has(ConfigKey::Tp)),
+            ("pp=2".to_string(), true, false)
+        );
+        assert_eq!(
+            (pins.fixed.pp, pins.fixed.tp, pins.set(ConfigKey::Zero).unwrap()),
             (2, 1, &["1".to_string(), "3".to_string()][..])
         );
         assert_eq!(Pins::parse("").unwrap(), Pins::default());
