@@ -4,6 +4,7 @@ use crate::error::Error;
 use compiler::compile::open;
 use compiler::model_source::ModelSource;
 use compiler::parallel;
+use cost::Hidden;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
 use exports::{Export, Job, Target, TorchOrder, stages};
 use ir::dim_role::DimRole;
@@ -101,8 +102,8 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
         experts: size(DimRole::Experts),
         kv_heads: size(DimRole::KvHeads),
         per_node: cluster.host.as_ref().map_or(cluster.links[0].joins, |host| host.devices),
-        tp_overlaps: parallel.tp_overlap.unwrap_or_else(|| stack.hides("tp")),
-        dp_overlaps: parallel.dp_overlap.unwrap_or_else(|| stack.hides("dp")),
+        tp_overlaps: parallel.tp_overlap.unwrap_or_else(|| stack.hides(Hidden::Tp)),
+        dp_overlaps: parallel.dp_overlap.unwrap_or_else(|| stack.hides(Hidden::Dp)),
         predicted: format!(
             "predicted: {} a step, {:.1} of {:.1} GiB on the peak-memory device",
             support::units::time(report.predicted.step_time_s),

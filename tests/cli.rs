@@ -325,11 +325,11 @@ fn the_file_of_a_preset_is_a_file_to_start_from() {
 fn a_stack_may_begin_from_another() {
     let folder = Folder::new();
     let file = |from: &str, rest: &str| format!("name = \"mine\"\nabout = \"ours\"\nfrom = \"{from}\"\n{rest}");
-    folder.write("base.toml", &file("nemo", "[facts]\nbucket = 1e6\n"));
-    folder.write("inner/mine.toml", &file("../base.toml", "[facts]\nreserve = 1.2\n"));
+    folder.write("base.toml", &file("nemo", "[traits.zero]\nbucket = 1e6\n"));
+    folder.write("inner/mine.toml", &file("../base.toml", "[traits.memory]\nreserve = 1.2\n"));
     let [mine, nemo] = ["inner/mine.toml", "nemo"].map(|name| folder.json(&format!("stacks {name} --format json")));
     assert_eq!(mine["fitted"], nemo["fitted"]);
-    assert_eq!([&mine["facts"]["bucket"], &mine["facts"]["reserve"]], [1e6, 1.2]);
+    assert_eq!([&mine["traits"]["zero"]["bucket"], &mine["traits"]["memory"]["reserve"]], [1e6, 1.2]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Predictions of configurations as a whole: parts sum to the whole, and what a change of configuration must do, it does.
 
-use cost::{BlockOptions, CPU, Cluster, Interval, Platform, Recipe, Stack, local_type, memory_traffic};
+use cost::{BlockOptions, CPU, Cluster, FusedKernel, Interval, Platform, Recipe, Stack, local_type, memory_traffic};
 use ir::graph::Model;
 use ir::options::ParallelConfig;
 use ir::program::{Body, BodyInstr};
@@ -313,9 +313,9 @@ fn an_estimate_moves_the_bytes_of_the_program() {
     let mut one = Stack::find("meshwright-threads").unwrap();
     one.fitted.traffic.value = 1.0;
     let mut two = one.clone();
-    two.facts.fused.retain(|word| word != "epilogue");
+    two.traits.kernels.fused.remove(FusedKernel::Epilogue);
     let mut three = two.clone();
-    three.facts.fused.push("product_sum".to_string());
+    three.traits.kernels.fused.insert(FusedKernel::ProductSum);
     let mut cluster: Cluster = CPU.clone();
     (cluster.device.start, cluster.device.memory_share) = (0.0, 1.0);
     let recipe = Recipe { activation: 4.0, ..Recipe::bf16() };

@@ -1,6 +1,6 @@
 //! Costs of a block: activation memory by the published formulas, seconds that add up, the trade of recomputation.
 
-use cost::{BlockOptions, Cluster, Format, Platform, Profile, Recipe, Stack, profile};
+use cost::{BlockOptions, Cluster, EnumSet, Format, FusedKernel, Platform, Profile, Recipe, Stack, profile};
 use ir::graph::Model;
 use ir::models::{Batch, from_config, preset};
 use ir::optimizer::Optimizer;
@@ -92,7 +92,7 @@ fn a_gated_unit_saves_its_inputs_alone_where_a_stack_says_so() {
     let mut stack = found("megatron-core-2025");
     let whole = of_block(&model, "layer", &plain, &stack).saved;
     for (bytes, less) in [(2.0, 2.0), (1.0, 4.0)] {
-        stack.facts.saved.insert("gated".into(), bytes);
+        stack.traits.saved.gated = Some(bytes);
         close(whole - of_block(&model, "layer", &plain, &stack).saved, less * elements, 1e-9);
     }
 }
@@ -121,7 +121,7 @@ fn attention_over_keys_of_other_ranks_takes_longer_in_pieces() {
     let of = |kind, pieces: f64| {
         let parallel = ParallelConfig { cp: 4, cp_kind: kind, ..ParallelConfig::default() };
         let mut stack = found("fsdp-compile");
-        stack.facts.pieces = pieces;
+        stack.traits.kernels.pieces = pieces;
         of_block(&llama(&parallel), "layer", &parallel, &stack).f.attention
     };
     close(of(CpKind::AllGather, 1.5), 1.5 * of(CpKind::AllGather, 1.0), 1e-9);
@@ -179,7 +179,7 @@ fn a_checkpoint_that_ends_early_leaves_out_the_last_product() {
     let (model, parallel) = (llama(&plain), recomputing(&plain, "full"));
     let recomputed = |stops_early: bool| {
         let mut stack = found("fsdp-eager");
-        stack.facts.stops_early = stops_early;
+        stack.traits.saved.stops_early = stops_early;
         of_block(&model, "layer", &parallel, &stack)
     };
     let (whole, early) = (recomputed(false), recomputed(true));
@@ -282,7 +282,7 @@ fn expert_parallelism_exchanges_tokens_and_divides_experts() {
         let batch = Batch { batch: ep, ..BATCH };
         let config = &preset("mixtral-8x7b").expect("a preset").config;
         let mut stack = Stack::find("megatron-core-2025").expect("a preset");
-        stack.facts.hides.clear();
+        stack.traits.hides = EnumSet::default();
         of_block(&planned(config.build(&batch).expect("a model"), &parallel), "layer", &parallel, &stack)
     };
     let (alone, four, eight) = (of(1), of(4), of(8));
@@ -313,7 +313,7 @@ fn experts_that_weigh_inside_keep_no_results() {
         let model = planned(config.build(&Batch { batch: ep, ..BATCH }).expect("a model"), &parallel);
         let with = |weighs_inside: bool| {
             let mut stack = found("megatron-core-2025");
-            stack.facts.weighs_inside = weighs_inside;
+            stack.traits.experts.weighs_inside = weighs_inside;
             of_block(&model, "layer", &parallel, &stack)
         };
         let (inside, outside) = (with(true), with(false));
@@ -330,7 +330,7 @@ fn ranks_that_cut_sequences_route_their_own_tokens() {
     let config = |parts| preset("qwen3-30b-a3b").expect("a preset").config.routed_in(parts, 2048);
     let of = |parallel: ParallelConfig, parts| {
         let mut stack = Stack::find("megatron-core-2025").expect("a preset");
-        stack.facts.hides.clear();
+        stack.traits.hides = EnumSet::default();
         let model = planned(config(parts).build(&Batch { batch: parallel.dp, ..BATCH }).expect("a model"), &parallel);
         of_block(&model, "layer", &parallel, &stack)
     };
@@ -366,7 +366,9 @@ fn a_fused_softmax_is_in_place() {
     let model = gpt3(&parallel);
     let with = |is_fused: bool| {
         let mut stack = found("megatron-2022");
-        stack.facts.fused.retain(|group| is_fused || group != "softmax");
+        if !is_fused {
+            stack.traits.kernels.fused.remove(FusedKernel::Softmax);
+        }
         of_block(&model, "layer", &parallel, &stack).transient
     };
     let scores = 2.0 * 12.0 * 2048.0 * 2048.0;
@@ -408,14 +410,15 @@ fn stacks_that_fuse_move_less_and_keep_less() {
 /// pieces.
 #[test]
 fn joined_products_do_the_same_in_less_time() {
+    use FusedKernel::{GateUp, Norm, Qkv, Rope};
     let parallel = parallel(8, true);
     let model = llama(&parallel);
-    let with = |fused: &[&str]| {
+    let with = |fused: &[FusedKernel]| {
         let mut stack = Stack::find("nanotron-2024").expect("a preset");
-        stack.facts.fused = fused.iter().map(|group| group.to_string()).collect();
+        stack.traits.kernels.fused = fused.iter().copied().collect();
         of_block(&model, "layer", &parallel, &stack)
     };
-    let (apart, joined) = (with(&["norm", "rope"]), with(&["norm", "rope", "qkv", "gate_up"]));
+    let (apart, joined) = (with(&[Norm, Rope]), with(&[Norm, Rope, Qkv, GateUp]));
     for (apart, joined) in [(apart.f, joined.f), (apart.i, joined.i), (apart.w, joined.w)] {
         assert!(joined.gemm < apart.gemm && joined.gemm > 0.8 * apart.gemm, "{joined:?} {apart:?}");
     }
@@ -497,7 +500,7 @@ fn what_is_computed_again_takes_time_of_the_cpu() {
     let model = llama(&parallel);
     let spare = |mode: &str, checkpoint: f64| {
         let mut stack = Stack::find("fsdp-eager").expect("a preset");
-        stack.facts.checkpoint = checkpoint;
+        stack.traits.launch.checkpoint = checkpoint;
         of_block(&model, "layer", &recomputing(&parallel, mode), &stack).spare.backward
     };
     let launch = Stack::find("fsdp-eager").expect("a preset").fitted.launch_us.value * 1e-6;

@@ -29,7 +29,7 @@ pub fn gpu_cluster(measured: &GpuMeasured) -> Result<Cluster, crate::error::Erro
     let mut stack = compiler::machine_source::stack("meshwright-cuda")?;
     stack.fitted.matmul.value = 1.0;
     // Measured operands of 8 bits are there already.
-    stack.facts.quantise = 0.0;
+    stack.traits.kernels.quantise = 0.0;
     let device = device(measured);
     let about = format!("ranks that share one GPU ({}), measured by `meshwright calibrate`", measured.device.name);
     let mut cluster = Cluster {

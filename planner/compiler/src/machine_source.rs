@@ -1,10 +1,8 @@
 //! Clusters and stacks by preset or by file.
 
 use crate::error::Error;
-use crate::request_error::RequestError;
 use crate::text_files::read_settings;
 use cost::{BaseFile, Cluster, PresetError, Stack};
-use scheduler::schedules::SCHEDULES;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,8 +25,7 @@ pub fn cluster(name: &str) -> Result<Cluster, Error> {
 pub fn stack(name: &str) -> Result<Stack, Error> {
     let mut open = opener(BaseFile::stack);
     let file = open(name)?;
-    let stack = Stack::read(&file.text, &mut open).and_then(with_known_schedules);
-    stack.map_err(|why: Error| if is_path(name) { why.within(name) } else { why })
+    Stack::read(&file.text, &mut open).map_err(|why: Error| if is_path(name) { why.within(name) } else { why })
 }
 
 /// Opens presets by name, and files by paths that count from the folder of the file before.
@@ -45,14 +42,6 @@ fn opener(preset: fn(&str) -> Result<BaseFile, PresetError>) -> impl FnMut(&str)
         let place = fs::canonicalize(&path).unwrap_or(path);
         Ok(BaseFile { place: place.display().to_string(), text })
     }
-}
-
-/// A stack all of whose schedules there are.
-fn with_known_schedules(stack: Stack) -> Result<Stack, Error> {
-    let known = || SCHEDULES.iter().map(|kind| kind.name);
-    let mut schedules = stack.supports.schedules.iter().flatten();
-    let Some(unknown) = schedules.find(|name| known().all(|kind| kind != name.as_str())) else { return Ok(stack) };
-    Err(RequestError::UnknownStackSchedule { schedule: unknown.clone() }.into())
 }
 
 fn is_path(name: &str) -> bool {

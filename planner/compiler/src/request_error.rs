@@ -4,7 +4,6 @@ use crate::parallel::ParallelError;
 use ir::catalogue::Code;
 use ir::diag::{Coded, nearest};
 use ir::models::presets;
-use scheduler::schedules::SCHEDULES;
 
 /// Error of a request, before any pass runs.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -109,12 +108,6 @@ pub enum RequestError {
         /// The text behind the sign.
         text: String,
     },
-    /// A stack whose supported schedules include an unknown one.
-    #[error("`supports.schedules` has `{schedule}`, which is not a schedule")]
-    UnknownStackSchedule {
-        /// Name of the schedule.
-        schedule: String,
-    },
 }
 
 impl Coded for RequestError {
@@ -135,7 +128,6 @@ impl Coded for RequestError {
             | RequestError::NoFile { .. }
             | RequestError::UnknownModel { .. }
             | RequestError::BadAdapters { .. } => Code::UnknownModel,
-            RequestError::UnknownStackSchedule { .. } => Code::BadStack,
         })
     }
 
@@ -173,7 +165,6 @@ impl Coded for RequestError {
             RequestError::BadAdapters { .. } => {
                 "state a rank of 1 to 65536, then alpha and parameters if wanted, as in llama3-8b+lora=16,alpha=32,q,v"
             }
-            RequestError::UnknownStackSchedule { schedule } => return Some(nearest_schedule(schedule)),
         };
         Some(help.to_string())
     }
@@ -184,13 +175,5 @@ fn nearest_batch(global_batch: u64, sequences: u64) -> String {
     match global_batch.max(1).checked_next_multiple_of(sequences.max(1)) {
         Some(next) => format!("--global-batch {next}, or another --mbs"),
         None => "a smaller --global-batch".to_string(),
-    }
-}
-
-fn nearest_schedule(unknown: &str) -> String {
-    let known = || SCHEDULES.iter().map(|kind| kind.name);
-    match nearest(unknown, known()) {
-        Some(near) => format!("did you mean `{near}`? meshwright schedules lists them"),
-        None => format!("the schedules are {}", known().collect::<Vec<_>>().join(", ")),
     }
 }

@@ -1,8 +1,10 @@
 //! Time of attention kernels.
 
-use crate::cluster::{Attention, Kernel};
+use crate::cluster::Attention;
+use crate::kernel::Kernel;
 use crate::platform::{Format, Platform};
 use crate::quantities::Passes;
+use crate::traits::FusedKernel;
 
 /// Shape of one attention on one rank.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -80,7 +82,7 @@ impl Platform<'_> {
     /// Best kernel that both stack and device support. If the device is newer than all of the stack's kernels, its own
     /// simplest kernel is used, which comes with the device's libraries.
     fn attention_kernel(&self) -> Option<(Kernel, &Attention)> {
-        let best = self.stack.facts.attention;
+        let best = self.stack.traits.kernels.attention;
         let on_device = &self.cluster.device.attention;
         if best == Kernel::Unfused {
             return None;
@@ -128,7 +130,7 @@ impl Platform<'_> {
         let is_aligned = [d, c].iter().all(|size| size * Format::Half.bytes() % ALIGNMENT == 0.0);
         let format = if is_aligned && !self.has_f32_activations() { Format::Half } else { Format::F32 };
         let product = |m, n, k| self.matmul(batch * heads, m, n, k, format, false);
-        let bytes = if self.stack.fuses("softmax") { SCORE_BYTES } else { SCORE_BYTES + MASK_BYTES };
+        let bytes = if self.stack.fuses(FusedKernel::Softmax) { SCORE_BYTES } else { SCORE_BYTES + MASK_BYTES };
         let bytes = if backward { bytes.backward } else { bytes.forward };
         let scores = self.memory_bound(batch * heads * queries * keys * bytes);
         let products = if backward {
@@ -153,7 +155,7 @@ mod tests {
     fn platform<R>(cluster: &str, kernel: Kernel, of: impl FnOnce(&Platform<'_>) -> R) -> R {
         let cluster = Cluster::find(cluster).unwrap();
         let mut stack = Stack::find("megatron-core-2025").unwrap();
-        stack.facts.attention = kernel;
+        stack.traits.kernels.attention = kernel;
         stack.fitted.attention.value = 1.0;
         of(&Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() })
     }

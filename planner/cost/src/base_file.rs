@@ -13,53 +13,75 @@ pub struct BaseFile {
     pub text: String,
 }
 
-/// A file with all files that it begins from.
-pub(crate) struct Joined {
-    /// The tables merged key by key, without `from`; for other values the later file wins.
-    pub(crate) table: Table,
-    /// Texts, the file's own first.
-    pub(crate) texts: Vec<String>,
+/// A file's table, or that of a file that it begins from.
+pub(crate) struct Linked {
+    /// Name in the `from` of the file above; `None` for the first file.
+    name: Option<String>,
+    /// Text of the file.
+    pub(crate) text: String,
+    /// Table without `from`, and without keys that are not inherited.
+    table: Table,
 }
 
-/// Joins a file with those that it begins from; `open` returns the file named by `from`, and keys in `own` are not inherited.
-/// Returns `None` if the file begins from no other.
+impl Linked {
+    /// Returns whether the table has a key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+}
+
+/// A file, then those that it begins from; `open` returns the file named by `from`, and keys in `own` are not inherited.
 ///
 /// # Errors
 /// A text is not TOML. Files begin from each other. `open` fails.
-pub(crate) fn joined<E: From<PresetError>>(
+pub(crate) fn linked<E: From<PresetError>>(
     text: &str,
     (code, own): (Code, &[&str]),
     open: &mut dyn FnMut(&str) -> Result<BaseFile, E>,
-) -> Result<Option<Joined>, E> {
-    let mut whole: Table = toml::from_str(text).map_err(|why| toml_error(code, &why))?;
-    if !whole.contains_key("from") {
-        return Ok(None);
-    }
+) -> Result<Vec<Linked>, E> {
+    let table: Table = toml::from_str(text).map_err(|why| toml_error(code, &why))?;
+    let mut files = vec![Linked { name: None, text: text.to_string(), table }];
     let (mut names, mut places): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    let mut texts = vec![text.to_string()];
-    while let Some(from) = whole.remove("from") {
+    while let Some(from) = files.last_mut().and_then(|file| file.table.remove("from")) {
         let Value::String(name) = from else {
             let message = format!("`from` is {from}, expected the name of a preset or a path, in quotes");
             return Err(PresetError::wrong(code, message).into());
         };
         let BaseFile { place, text } = open(&name)?;
-        names.push(name);
+        names.push(name.clone());
         if places.contains(&place) {
             let circle = format!("`from` goes round in a circle: {}", names.join(" begins from "));
             return Err(PresetError::wrong(code, circle).into());
         }
         places.push(place);
-        let under = toml::from_str(&text).map_err(|why| toml_error(code, &why));
-        let mut under: Table = under.map_err(|why| why.within(&names[names.len() - 1]))?;
-        own.iter().for_each(|key| drop(under.remove(*key)));
-        texts.push(text);
-        whole = over(under, whole);
+        let table = toml::from_str(&text).map_err(|why| toml_error(code, &why).within(&name));
+        let mut table: Table = table?;
+        own.iter().for_each(|key| drop(table.remove(*key)));
+        files.push(Linked { name: Some(name), text, table });
     }
-    Ok(Some(Joined { table: whole, texts }))
+    Ok(files)
+}
+
+/// Tables of files merged key by key; for other values the file nearer to the first one wins. `renew` brings a table to the present
+/// form, with what it begins from.
+///
+/// # Errors
+/// `renew` fails. The error has the name of the file, unless it is the first one.
+pub(crate) fn merged(
+    files: Vec<Linked>,
+    renew: impl Fn(Table, &Table) -> Result<Table, PresetError>,
+) -> Result<Table, PresetError> {
+    files.into_iter().rev().try_fold(Table::new(), |base, Linked { name, table, .. }| {
+        let table = renew(table, &base).map_err(|why| match name {
+            Some(name) => why.within(&name),
+            None => why,
+        })?;
+        Ok(over(base, table))
+    })
 }
 
 /// First table, with the values of the second where it has any.
-fn over(mut under: Table, above: Table) -> Table {
+pub(crate) fn over(mut under: Table, above: Table) -> Table {
     for (key, value) in above {
         let value = match (under.remove(&key), value) {
             (Some(Value::Table(under)), Value::Table(above)) => Value::Table(over(under, above)),

@@ -1,6 +1,7 @@
 //! Hardware description: device throughput and links. A file of `planner/cost/clusters/`.
 
 use crate::interpolation::Table;
+use crate::kernel::Kernel;
 use crate::platform::Format;
 use crate::quantities::Passes;
 use crate::whole;
@@ -124,23 +125,6 @@ impl From<Tile> for [f64; 3] {
     fn from(Tile { rows, columns, share }: Tile) -> [f64; 3] {
         [rows, columns, share]
     }
-}
-
-/// Implementation of attention. A stack names its best one; a device lists those that run on it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kernel {
-    /// Two products and a softmax, with the scores in memory.
-    Unfused,
-    /// FlashAttention (Dao et al. 2022).
-    Flash1,
-    /// FlashAttention-2 (Dao 2023).
-    #[default]
-    Flash2,
-    /// Attention of cuDNN 9.
-    Cudnn,
-    /// FlashAttention-3 (Shah et al. 2024).
-    Flash3,
 }
 
 /// Speed of an attention kernel on a device.

@@ -178,7 +178,7 @@ impl Platform<'_> {
             CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
                 let flat = flat(&levels, bytes, ranks, step);
                 let staged = staged(&levels, bytes, Level::gather);
-                start + if self.stack.facts.hierarchical { flat.min(staged) } else { flat }
+                start + if self.stack.traits.network.hierarchical { flat.min(staged) } else { flat }
             }
             CollectiveKind::AllReduce => start + staged(&levels, bytes, Level::reduce),
         }

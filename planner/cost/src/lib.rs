@@ -14,7 +14,7 @@
 //! use meshwright_cost::{Cluster, Stack, model_flops};
 //!
 //! let (cluster, stack) = (Cluster::find("h100")?, Stack::find("megatron-core-2025")?);
-//! assert!(stack.supports.schedules.is_none_or(|kinds| kinds.iter().any(|kind| kind == "1f1b")));
+//! assert!(stack.supports.schedule("1f1b"));
 //!
 //! let config = &preset("tiny-llama").unwrap().config;
 //! let flops = model_flops(&config.build(&Batch { batch: 2, seq: 16, dtype: DType::BF16 })?);
@@ -28,9 +28,11 @@ mod block_options;
 mod chance;
 mod cluster;
 mod collective_time;
+mod enum_set;
 mod flops;
 mod group_shape;
 mod interpolation;
+mod kernel;
 mod knapsack;
 mod local_types;
 mod matmul;
@@ -45,21 +47,25 @@ mod quantities;
 mod residual;
 mod routing;
 mod rules;
+mod schedule_name;
 mod stack;
 mod stack_file;
 mod statement;
 mod supports;
+mod traits;
 mod whole;
 
 pub use attention::AttentionShape;
 pub use base_file::BaseFile;
 pub use block_options::{BlockOptions, Spread};
 pub use chance::Percentiles;
-pub use cluster::{Attention, CPU, Cluster, Device, Host, Kernel, Link, Matmul, Tile};
+pub use cluster::{Attention, CPU, Cluster, Device, Host, Link, Matmul, Tile};
 pub use collective_time::{CollectiveKind, Group};
+pub use enum_set::{EnumSet, Named};
 pub use flops::model_flops;
 pub use group_shape::GroupShape;
 pub use interpolation::{Table, TablePoint};
+pub use kernel::Kernel;
 pub use local_types::local_type;
 pub use memory_traffic::{MemoryTraffic, is_memory_bound, memory_traffic};
 pub use pattern::Pattern;
@@ -68,13 +74,17 @@ pub use platform::{Format, PROGRAM, Platform, Recipe};
 pub use preset_error::PresetError;
 pub use presets::{CLUSTERS, Preset, STACKS};
 pub use profile::{
-    ExecutedFlops, Frontier, Kind, Profile, Reach, RecomputeChoice, Recomputed, SAVED, Seconds, frontier, profile,
-    recomputed,
+    ExecutedFlops, Frontier, Kind, Profile, Reach, RecomputeChoice, Recomputed, Seconds, frontier, profile, recomputed,
 };
 pub use quantities::{Elements, Interval, Passes, RecomputeCost, SplitByExperts};
 pub use residual::{Errors, Job, Measured, MemoryBudget, Residual};
 pub use routing::Routing;
 pub use rules::{Rule, RuleName, RuleNumbers};
-pub use stack::{Constant, Cut, Fitted, Stack, StackTraits};
+pub use schedule_name::ScheduleName;
+pub use stack::{Constant, Fitted, Stack};
 pub use statement::Scope;
-pub use supports::Supports;
+pub use supports::{Degree, Supports, Vendor};
+pub use traits::{
+    Accumulate, Capacity, Cut, Dispatch, Experts, Formats, FusedKernel, GatherUpdated, Graphs, Hidden, Kernels, Launch,
+    Master, Memory, Network, SavedBytes, StackTraits, Zero,
+};

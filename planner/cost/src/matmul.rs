@@ -23,7 +23,7 @@ impl Platform<'_> {
         }
         let format = self.computed(format);
         let quantised = matches!(format, Format::F8 | Format::F4) && !accumulate;
-        let moved = self.stack.facts.quantise + if self.recipe.blocks { TRANSPOSED } else { 0.0 };
+        let moved = self.stack.traits.kernels.quantise + if self.recipe.blocks { TRANSPOSED } else { 0.0 };
         let quantise = if quantised { self.copy(batch * m * k * moved) } else { 0.0 };
         self.read_matmul(batch, m, n, k, format, accumulate) + quantise
     }
@@ -54,9 +54,9 @@ impl Platform<'_> {
 
     /// Fraction of the rate of equal products that the stack's grouped kernel reaches.
     pub(crate) fn grouped_share(&self, format: Format) -> f64 {
-        let facts = &self.stack.facts;
+        let traits = &self.stack.traits;
         let is_transposed = format == Format::F8 && self.cluster.device.matmul.transposes_f8;
-        facts.grouped * if is_transposed { facts.grouped_transposed } else { 1.0 }
+        traits.kernels.grouped * if is_transposed { traits.kernels.grouped_transposed } else { 1.0 }
     }
 
     /// The format in which the device computes: half precision in place of one that it lacks.
@@ -90,7 +90,7 @@ mod tests {
         cluster.device.matmul.power = 1.0;
         let mut stack = Stack::find("meshwright").unwrap();
         stack.fitted.matmul.value = 1.0;
-        stack.facts.quantise = 0.0;
+        stack.traits.kernels.quantise = 0.0;
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         2.0 * m * n * k / platform.matmul(1.0, m, n, k, format, false) / 1e12
     }
@@ -123,7 +123,7 @@ mod tests {
             let [m, n, k] = [4096.0, 8192.0, 6144.0];
             platform.matmul(4.0, m, n, k, format, false) / platform.grouped_matmul(4.0, m, n, k, format, false)
         };
-        let (grouped, transposed) = (stack.facts.grouped, stack.facts.grouped_transposed);
+        let (grouped, transposed) = (stack.traits.kernels.grouped, stack.traits.kernels.grouped_transposed);
         for (cluster, format, wanted) in
             [("h100", Format::F8, grouped * transposed), ("h100", Format::Half, grouped), ("b200", Format::F8, grouped)]
         {

@@ -130,17 +130,16 @@ impl Platform<'_> {
     /// CPU seconds per kernel launch; 0 under graph replay. Kernels whose row count `varies` are in a graph only if the
     /// stack has graphs for experts.
     pub fn launch(&self, varies: bool) -> f64 {
-        let facts = &self.stack.facts;
-        if facts.graphs && (!varies || facts.expert_graphs) { 0.0 } else { self.stack.fitted.launch_us.value * 1e-6 }
+        if self.stack.traits.launch.graphs.replay(varies) { 0.0 } else { self.stack.fitted.launch_us.value * 1e-6 }
     }
 
     /// Slowdown of compute under overlapped communication, which occupies some of the multiprocessors: `1 / (1 -
     /// comm_sms / sms)`. A device with fewer parts than that communicates without them.
     pub fn contention(&self) -> f64 {
-        if self.stack.facts.comm_sms >= self.cluster.device.sms as f64 {
+        if self.stack.traits.kernels.comm_sms >= self.cluster.device.sms as f64 {
             return 1.0;
         }
-        let share = self.stack.facts.comm_sms / self.cluster.device.sms.max(1) as f64;
+        let share = self.stack.traits.kernels.comm_sms / self.cluster.device.sms.max(1) as f64;
         1.0 / (1.0 - share.min(0.5))
     }
 

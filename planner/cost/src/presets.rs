@@ -1,6 +1,6 @@
 //! Clusters and stacks by name, and the check of a cluster's file. This module reads text, not files.
 
-use crate::base_file::{BaseFile, Joined, joined};
+use crate::base_file::{BaseFile, linked, merged};
 use crate::cluster::{Cluster, Device, Link};
 use crate::interpolation::Table;
 use crate::preset_error::{PresetError, none_or, out_of_range, toml_error};
@@ -86,10 +86,12 @@ impl Cluster {
         text: &str,
         open: &mut dyn FnMut(&str) -> Result<BaseFile, E>,
     ) -> Result<Cluster, E> {
-        let cluster = match joined(text, (Code::BadCluster, &["name", "aliases", "about"]), open)? {
+        let files = linked(text, (Code::BadCluster, &["name", "aliases", "about"]), open)?;
+        let cluster = if files.len() == 1 {
             // Parses the text itself, so that an error has a line number.
-            None => toml::from_str(text),
-            Some(Joined { table, .. }) => table.try_into(),
+            toml::from_str(text)
+        } else {
+            merged(files, |table, _| Ok(table))?.try_into()
         };
         Ok(Cluster::checked(cluster.map_err(|why| toml_error(Code::BadCluster, &why))?)?)
     }

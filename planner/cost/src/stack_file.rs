@@ -1,9 +1,8 @@
 //! Stack files. A file may begin from another (`from = "fsdp-compile"`) and state only the differences.
 
-use crate::base_file::{BaseFile, Joined, joined};
+use crate::base_file::{BaseFile, linked, merged};
 use crate::preset_error::{PresetError, none_or, toml_error};
 use crate::presets::STACKS;
-use crate::profile::SAVED;
 use crate::stack::Stack;
 use ir::catalogue::Code;
 use std::collections::BTreeMap;
@@ -39,7 +38,7 @@ impl Stack {
     }
 
     /// Reads a stack from the text of a file; `open` returns the file named by `from`. Tables are merged key by key; for other
-    /// values the later file wins. Name and description are not inherited.
+    /// values the later file wins. Name and description are not inherited. The flat form of traits (`[facts]`) is read too.
     ///
     /// # Errors
     /// A text is not TOML, lacks a constant, has an unknown key, or a figure is out of range. Files begin from each other. `open`
@@ -48,14 +47,15 @@ impl Stack {
         text: &str,
         open: &mut dyn FnMut(&str) -> Result<BaseFile, E>,
     ) -> Result<Stack, E> {
-        let Some(Joined { table, texts }) = joined(text, (Code::BadStack, &["name", "about"]), open)? else {
+        let files = linked(text, (Code::BadStack, &["name", "about"]), open)?;
+        let sources = files.iter().rev().flat_map(|file| comments(&file.text)).collect();
+        let stack = if files.len() == 1 && !files[0].has(flat::FACTS) {
             // Parses the text itself, so that an error has a line number.
-            let stack = toml::from_str(text).map_err(|why| toml_error(Code::BadStack, &why))?;
-            return Ok(checked(with_sources(stack, comments(text)))?);
+            toml::from_str(text)
+        } else {
+            merged(files, flat::nested)?.try_into()
         };
-        let stack = table.try_into().map_err(|why| toml_error(Code::BadStack, &why))?;
-        let mut sources = BTreeMap::new();
-        texts.iter().rev().for_each(|text| sources.extend(comments(text)));
+        let stack = stack.map_err(|why| toml_error(Code::BadStack, &why))?;
         Ok(checked(with_sources(stack, sources))?)
     }
 }
@@ -86,21 +86,11 @@ fn comments(text: &str) -> BTreeMap<String, String> {
 /// A stack whose figures are within their ranges.
 fn checked(stack: Stack) -> Result<Stack, PresetError> {
     let mut complaints = ranges::complaints(&stack);
-    let facts = &stack.facts;
-    let groups = facts.fused.iter().filter(|name| !Stack::GROUPS.contains(&name.as_str()));
-    complaints.extend(
-        groups.map(|name| format!("`facts.fused` has `{name}`, which is none of {}", Stack::GROUPS.join(", "))),
-    );
-    let axes = facts.hides.iter().filter(|name| !Stack::AXES.contains(&name.as_str()));
-    complaints
-        .extend(axes.map(|name| format!("`facts.hides` has `{name}`, which is none of {}", Stack::AXES.join(", "))));
-    let unknown = facts.saved.keys().filter(|name| !SAVED.iter().any(|(known, _)| known == name));
-    let known: Vec<&str> = SAVED.iter().map(|(known, _)| *known).collect();
-    complaints.extend(unknown.map(|name| format!("`facts.saved` has `{name}`, which is none of {}", known.join(", "))));
     stack.supports.check(&mut complaints);
     none_or(complaints, stack, Code::BadStack)
 }
 
+mod flat;
 mod ranges;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use crate::group_shape::GroupShape;
 use crate::local_types::{local_type, local_types, untouched};
 use crate::pattern::Pattern;
 use crate::platform::{Format, HALF, Platform, Recipe, SINGLE};
-use crate::profile::{Fusion, ProductShape, attention_shape, behind_product};
+use crate::profile::{ProductShape, attention_shape, behind_product};
 use ir::dim_role::DimRole;
 use ir::entity::PrimaryMap;
 use ir::fused::Fused;
@@ -69,8 +69,8 @@ impl Platform<'_> {
         let Some(product) = fused.product() else { return on.memory_bound(moved.max(0.0)) };
         let result = scope.bytes(&product.results);
         let stmts: Vec<&Stmt> = fused.stmts.iter().collect();
-        let fusion = Fusion::of_products(self.stack);
-        let behind = behind_product(fusion, &stmts, product, result, |value| fused.outs.contains(&value));
+        let kernels = self.stack.traits.kernels.fused;
+        let behind = behind_product(kernels, &stmts, product, result, |value| fused.outs.contains(&value));
         self.stmt(scope, product) + on.memory_bound((moved - scope.bytes(&product.operands) + behind.bytes).max(0.0))
     }
 

@@ -1,7 +1,10 @@
 //! Configuration options that a framework supports: the table `[supports]` of a stack's file.
 
+use crate::enum_set::{EnumSet, Named, named_enum};
 use crate::preset_error::out_of_range;
 use crate::rules::{Rule, RuleNumbers};
+use crate::schedule_name::ScheduleName;
+use ir::config_key::ConfigKey;
 use ir::options::{CpKind, Recompute};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,18 +14,18 @@ use transforms::recompute::{MODULES, is_module};
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Supports {
-    /// Makers of the devices that the stack runs on: `nvidia`, `amd`, `google`, `aws`.
-    pub vendors: Option<Vec<String>>,
-    /// Degrees other than dp that may exceed 1, from [`Supports::DEGREES`].
-    pub degrees: Option<Vec<String>>,
-    /// Pipeline schedules, by their names in `meshwright schedules`.
-    pub schedules: Option<Vec<String>>,
+    /// Makers of the devices that the stack runs on.
+    pub vendors: Option<EnumSet<Vendor>>,
+    /// Degrees other than dp that may exceed 1.
+    pub degrees: Option<EnumSet<Degree>>,
+    /// Pipeline schedules.
+    pub schedules: Option<EnumSet<ScheduleName>>,
     /// Supported recomputation: module names, or words of [`Supports::RECOMPUTE`].
     pub recompute: Option<Vec<String>>,
     /// ZeRO stages with several data-parallel ranks.
     pub zero: Option<Vec<u8>>,
-    /// Kinds of context parallelism, by name.
-    pub cp_kind: Option<Vec<String>>,
+    /// Kinds of context parallelism.
+    pub cp_kind: Option<EnumSet<CpKind>>,
     /// Sequence parallelism in combination with tensor parallelism.
     pub sp: Option<bool>,
     /// ZeRO within groups of data-parallel ranks.
@@ -44,31 +47,83 @@ pub struct Supports {
     pub sources: BTreeMap<String, String>,
 }
 
-impl Supports {
-    /// Degrees other than dp.
-    pub const DEGREES: [&str; 5] = ["tp", "pp", "cp", "ep", "etp"];
+named_enum! {
+    /// Maker of devices.
+    pub enum Vendor {
+        /// NVIDIA.
+        Nvidia = "nvidia",
+        /// AMD.
+        Amd = "amd",
+        /// Google.
+        Google = "google",
+        /// Amazon Web Services.
+        Aws = "aws",
+    }
+}
 
+named_enum! {
+    /// Degree of parallelism other than dp.
+    pub enum Degree {
+        /// Tensor parallelism.
+        Tp = "tp",
+        /// Pipeline parallelism.
+        Pp = "pp",
+        /// Context parallelism.
+        Cp = "cp",
+        /// Expert parallelism.
+        Ep = "ep",
+        /// Tensor parallelism of experts.
+        Etp = "etp",
+    }
+}
+
+impl Degree {
+    /// Its key in a configuration.
+    pub fn key(self) -> ConfigKey {
+        match self {
+            Degree::Tp => ConfigKey::Tp,
+            Degree::Pp => ConfigKey::Pp,
+            Degree::Cp => ConfigKey::Cp,
+            Degree::Ep => ConfigKey::Ep,
+            Degree::Etp => ConfigKey::Etp,
+        }
+    }
+}
+
+impl Named for CpKind {
+    const ALL: &'static [CpKind] = &[CpKind::Ring, CpKind::AllGather, CpKind::Ulysses];
+
+    fn name(self) -> &'static str {
+        CpKind::name(self)
+    }
+
+    fn index(self) -> u32 {
+        self as u32
+    }
+}
+
+impl Supports {
     /// Recomputation other than of modules: all layers, some layers of each stage, single values by name.
     pub const RECOMPUTE: [&str; 3] = ["full", "full:n", "values"];
 
     /// Returns whether the stack runs on devices of a maker; an unknown one counts as supported.
     pub fn vendor(&self, name: Option<&str>) -> bool {
-        name.is_none_or(|name| has(self.vendors.as_ref(), name))
+        name.is_none_or(|name| has(self.vendors, Vendor::named(name)))
     }
 
     /// Returns whether a degree may exceed 1.
-    pub fn degree(&self, key: &str) -> bool {
-        has(self.degrees.as_ref(), key)
+    pub fn degree(&self, degree: Degree) -> bool {
+        has(self.degrees, Some(degree))
     }
 
-    /// Returns whether a pipeline schedule is supported.
+    /// Returns whether a pipeline schedule of a name is supported.
     pub fn schedule(&self, name: &str) -> bool {
-        has(self.schedules.as_ref(), name)
+        has(self.schedules, ScheduleName::named(name))
     }
 
     /// Returns whether a module, or a word of [`Supports::RECOMPUTE`], is supported for recomputation.
     pub fn recomputes(&self, word: &str) -> bool {
-        has(self.recompute.as_ref(), word)
+        self.recompute.as_ref().is_none_or(|words| words.iter().any(|item| item == word))
     }
 
     /// Modules that may be recomputed if single values may not; `None` if single values may.
@@ -103,7 +158,7 @@ impl Supports {
 
     /// Returns whether a kind of context parallelism is supported.
     pub fn cp_kind(&self, kind: CpKind) -> bool {
-        has(self.cp_kind.as_ref(), kind.name())
+        has(self.cp_kind, Some(kind))
     }
 
     /// Rules that forbid these numbers, by name.
@@ -118,18 +173,14 @@ impl Supports {
         self.sources.get(key).map_or("", String::as_str)
     }
 
-    /// Reports unknown words. Schedule names are checked elsewhere.
+    /// Reports unknown words of recomputation, and ZeRO stages that do not exist.
     pub(crate) fn check(&self, complaints: &mut Vec<String>) {
-        let mut known = |key: &str, words: Option<&Vec<String>>, known: &[&str]| {
-            let unknown = words.into_iter().flatten().filter(|word| !known.contains(&word.as_str()));
-            let messages =
-                unknown.map(|word| format!("`supports.{key}` has `{word}`, which is none of {}", known.join(", ")));
-            complaints.extend(messages);
-        };
-        known("degrees", self.degrees.as_ref(), &Supports::DEGREES);
-        known("cp_kind", self.cp_kind.as_ref(), &CpKind::ALL.map(|(name, _)| name));
         let modules = MODULES.iter().map(|(module, _)| *module);
-        known("recompute", self.recompute.as_ref(), &modules.chain(Supports::RECOMPUTE).collect::<Vec<_>>());
+        let known: Vec<&str> = modules.chain(Supports::RECOMPUTE).collect();
+        let unknown = self.recompute.iter().flatten().filter(|word| !known.contains(&word.as_str()));
+        complaints.extend(
+            unknown.map(|word| format!("`supports.recompute` has `{word}`, which is none of {}", known.join(", "))),
+        );
         let stages = self.zero.iter().flatten();
         complaints.extend(
             stages.filter_map(|&stage| out_of_range("supports.zero", f64::from(stage), 0.0, 3.0, "a ZeRO stage")),
@@ -137,8 +188,9 @@ impl Supports {
     }
 }
 
-fn has(list: Option<&Vec<String>>, word: &str) -> bool {
-    list.is_none_or(|list| list.iter().any(|item| item == word))
+/// Returns whether a list has a value. A list that is left out has all values, and `None` is in no list.
+fn has<E: Named>(list: Option<EnumSet<E>>, value: Option<E>) -> bool {
+    list.is_none_or(|list| value.is_some_and(|value| list.contains(value)))
 }
 
 #[cfg(test)]
@@ -152,7 +204,7 @@ mod tests {
     #[test]
     fn what_is_left_out_limits_nothing() {
         let all = Supports::default();
-        assert!(all.degree("cp") && all.schedule("zb-v") && all.zero(3) && all.cp_kind(CpKind::Ring));
+        assert!(all.degree(Degree::Cp) && all.schedule("zb-v") && all.zero(3) && all.cp_kind(CpKind::Ring));
         assert_eq!((all.modules(), all.recomputes_parts()), (None, true));
         assert_eq!(all.lacks(&"selective:q0+mlp".parse().unwrap()), Vec::<String>::new());
     }

@@ -56,14 +56,14 @@ impl Evaluator {
 impl Relaxation<'_> {
     /// Bytes that all ranks together may save, under the option for sharding states that leaves most.
     fn room(&self, shards: &[Sharding], budget: f64) -> f64 {
-        let facts = &self.platform.stack.facts;
+        let traits = &self.platform.stack.traits;
         let elements = self.average_elements();
         let sharded = self.sharded(shards);
         let states = sharded
             .iter()
             .map(|Sharded { replicas, .. }| states(elements, replicas).total() + replicas.held(elements.all));
         let states = states.fold(f64::INFINITY, f64::min);
-        self.parallel.pp as f64 * ((budget - facts.context) / facts.reserve - states)
+        self.parallel.pp as f64 * ((budget - traits.memory.context) / traits.memory.reserve - states)
     }
 
     /// How often each block instance holds its activations on average, in steps that take no longer than enough.

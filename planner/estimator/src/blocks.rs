@@ -5,8 +5,8 @@ use super::error::Error;
 use super::projection::BlockConfig;
 use super::stages::plus;
 use cost::{
-    BlockOptions, Elements, ExecutedFlops, Passes, Platform, Profile, Reach, Routing, Seconds, SplitByExperts, Stack,
-    profile,
+    BlockOptions, Capacity, Elements, ExecutedFlops, Passes, Platform, Profile, Reach, Routing, Seconds,
+    SplitByExperts, Stack, profile,
 };
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance};
@@ -121,10 +121,10 @@ impl Tied {
 impl Planned {
     /// Fraction of routed tokens that experts drop, averaged over layers with experts; `None` without experts.
     pub(super) fn dropped(&self, stack: &Stack) -> Option<f64> {
-        let dropped = |routing: Routing| match (stack.facts.drops, stack.facts.pads_experts) {
-            (false, _) => 0.0,
-            (true, false) if routing.capacity >= routing.tokens => routing.even().dropped(),
-            (true, _) => routing.dropped(),
+        let dropped = |routing: Routing| match stack.traits.experts.capacity {
+            Capacity::Dropless => 0.0,
+            Capacity::Drops if routing.capacity >= routing.tokens => routing.even().dropped(),
+            Capacity::Drops | Capacity::Pads => routing.dropped(),
         };
         let blocks: Vec<_> = self.model.blocks.values().map(|block| Routing::of(block).map(dropped)).collect();
         let shares: Vec<f64> = self.outline.runs.iter().filter_map(|&run| blocks[run]).collect();

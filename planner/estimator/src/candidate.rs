@@ -14,7 +14,7 @@ use super::replicas::{Replicas, running_zero};
 use super::report::StageMemory;
 use super::stages::{StageCost, loads};
 use super::step::{Step, tied};
-use cost::{Cluster, CollectiveKind, Platform};
+use cost::{Cluster, CollectiveKind, Hidden, Platform};
 use ir::options::ParallelConfig;
 use scheduler::placement::Pipeline;
 use std::sync::Arc;
@@ -117,8 +117,8 @@ impl Candidate<'_> {
     /// Seconds between each stage and the next. If a stack sends and receives in one call, both ends are blocked for half of the
     /// seconds. A stack that hides messages does so only on ranks with several stages.
     pub(super) fn hops(&self, loads: &mut [StageCost], pipeline: &Pipeline) -> Vec<f64> {
-        let facts = &self.platform.stack.facts;
-        let goes_on = self.platform.stack.hides("p2p") && pipeline.stages() > pipeline.ranks;
+        let traits = &self.platform.stack.traits;
+        let goes_on = self.platform.stack.hides(Hidden::PointToPoint) && pipeline.stages() > pipeline.ranks;
         let shown = if goes_on { 1.0 - self.platform.stack.fitted.overlap.value } else { 1.0 };
         let neighbours = neighbours(&self.parallel);
         // Most stages send the same number of bytes.
@@ -126,12 +126,12 @@ impl Candidate<'_> {
         let send = |load: &StageCost| {
             if load.boundary != last.0 {
                 let seconds = self.platform.collective_time(CollectiveKind::Send, load.boundary, neighbours);
-                last = (load.boundary, shown * (facts.hop + seconds));
+                last = (load.boundary, shown * (traits.network.hop + seconds));
             }
             last.1
         };
         let mut hops: Vec<f64> = loads.iter().take(loads.len() - 1).map(send).collect();
-        if facts.hop > 0.0 {
+        if traits.network.hop > 0.0 {
             for (stage, load) in loads.iter_mut().enumerate() {
                 let before = stage.checked_sub(1).map_or(0.0, |hop| hops[hop]);
                 load.messages = (before + hops.get(stage).copied().unwrap_or(0.0)) / 2.0;

@@ -175,7 +175,7 @@ impl CostDatabase {
         if !given.is_empty() {
             return given_starts(blocks, given, pipeline).map(Arc::new);
         }
-        let cut = self.stack.facts.cut;
+        let cut = self.stack.traits.cut;
         if is_even(blocks, cut, pipeline.stages()) {
             return starts(blocks, cut, pipeline).map(Arc::new);
         }
@@ -342,7 +342,7 @@ fn partition(database: &CostDatabase, config: &PartitionConfig) -> Answer<Vec<us
     let PartitionConfig { ref blocks, placement, ranks, chunks } = *config;
     // No partition depends on how many micro-batches there are.
     let pipeline = Pipeline { chunks, ..Pipeline::new(placement, ranks, ranks) };
-    starts(&*database.block_costs(blocks)?, database.stack.facts.cut, &pipeline).map(Arc::new)
+    starts(&*database.block_costs(blocks)?, database.stack.traits.cut, &pipeline).map(Arc::new)
 }
 
 fn timeline(database: &CostDatabase, config: &PipelineConfig) -> Answer<Staged> {

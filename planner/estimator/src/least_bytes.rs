@@ -26,7 +26,7 @@ impl Relaxation<'_> {
     /// Bytes of the rank with most layers of one kind. Of n layers on p ranks, some rank has n/p, rounded up. Until the first
     /// backward of the last stage, this rank saves all of them for a micro-batch.
     fn with_most(&self, block: usize, runs: u64, small: &Blocks, replicas: &Replicas<'_>) -> f64 {
-        let facts = &self.platform.stack.facts;
+        let traits = &self.platform.stack.traits;
         let fast = &self.fast.profiles[block];
         let small: &Profile = &small.recomputed.as_ref().unwrap_or(&small.profiles)[block];
         let layers = runs.div_ceil(self.parallel.pp) as f64;
@@ -35,18 +35,18 @@ impl Relaxation<'_> {
         // A step's only backward may reuse the memory of the saved activations for gradients.
         let held = replicas.held(fast.elements.all * layers);
         let reused = (saved + held).min(states.gradients);
-        let replaced = if facts.frees_gradients && self.microbatches < 2 { reused } else { 0.0 };
+        let replaced = if traits.zero.frees_gradients && self.microbatches < 2 { reused } else { 0.0 };
         let transient = small.transient.min(fast.transient);
         let (all, trained) = (fast.elements.all.total(), fast.elements.trained.total());
         let one = BlockPeak { transient, elements: all, trained, ..BlockPeak::default() };
         let inner = within(one, BlockPeak::default(), 0.0, 0.0, gathers(replicas), self.platform);
         let messages = if self.parallel.pp > 1 { 4.0 * fast.boundary } else { 0.0 };
-        let needed = states.total() + held + saved - replaced + inner + messages + facts.workspace;
+        let needed = states.total() + held + saved - replaced + inner + messages + traits.memory.workspace;
         let updated = fast.elements.trained * layers;
         let of_model = self.average_elements().trained.total() * self.parallel.pp as f64;
         let update = moving_layers([trained, of_model - trained * runs as f64], &states, updated, self.platform);
         let needed = needed.max(states.total() + update);
-        needed * facts.reserve + facts.context + communicators(self.parallel, self.platform)
+        needed * traits.memory.reserve + traits.memory.context + communicators(self.parallel, self.platform)
     }
 
     /// Lower bound for the stages that begin at `starts`, in a schedule. Blocks save as little as `small` ones, and states
@@ -68,7 +68,7 @@ impl Relaxation<'_> {
             small.reductions = TpReductions::default();
             // Nor is whether anything is offloaded, or what W computes again.
             small.copied = 0.0;
-            if self.platform.stack.facts.block_by_block {
+            if self.platform.stack.traits.saved.block_by_block {
                 small.saved_for_w = 0.0;
             }
         }
@@ -85,7 +85,7 @@ impl Relaxation<'_> {
 
 /// How a block's parameters are gathered at least. Parameters that a forward leaves gathered do not count.
 pub(super) fn gathers(replicas: &Replicas<'_>) -> Gathers {
-    let keeps = replicas.gathers_once || replicas.platform.stack.facts.keeps_gathered;
+    let keeps = replicas.gathers_once || replicas.platform.stack.traits.zero.keeps_gathered;
     Gathers { zero: if keeps { replicas.zero.min(2) } else { replicas.zero }, splits: true, ends_apart: true }
 }
 
@@ -93,6 +93,6 @@ pub(super) fn gathers(replicas: &Replicas<'_>) -> Gathers {
 pub(super) fn communicators(parallel: &ParallelConfig, platform: &Platform<'_>) -> f64 {
     let ParallelConfig { dp, tp, pp, cp, ep, .. } = *parallel;
     let axes = [dp * cp, tp, pp, cp, ep].into_iter().filter(|&ranks| ranks > 1).count() as f64;
-    let facts = &platform.stack.facts;
-    (axes + facts.communicators) * facts.communicator
+    let traits = &platform.stack.traits;
+    (axes + traits.memory.communicators) * traits.memory.communicator
 }

@@ -60,13 +60,13 @@ impl ModelStates {
 
 /// Model states of a rank on a stack.
 pub(super) fn states(elements: Elements, replicas: &Replicas<'_>) -> ModelStates {
-    let (recipe, facts) = (replicas.platform.recipe, &replicas.platform.stack.facts);
+    let (recipe, traits) = (replicas.platform.recipe, &replicas.platform.stack.traits);
     let mut states = ModelStates::of(elements, replicas.parts(), replicas.zero, recipe);
     if replicas.offloads_states {
         states.host = std::mem::take(&mut states.optimizer);
     }
-    states.optimizer += facts.update_bytes * (elements.trained / replicas.state_parts()).total();
-    if facts.casts_gathered && replicas.zero > 2 && recipe.master > 0.0 {
+    states.optimizer += traits.formats.update_bytes * (elements.trained / replicas.state_parts()).total();
+    if traits.zero.casts_gathered && replicas.zero > 2 && recipe.master > 0.0 {
         // Frozen parameters have no master copy to be cast from.
         states.parameters = recipe.parameter * (elements.frozen() / replicas.parts()).total();
     }
@@ -112,10 +112,10 @@ impl OrderedStages<'_> {
     fn memory_of(&self, number: usize, rank: &Rank) -> StageMemory {
         let OrderedStages { parallel, replicas, loads, tied, .. } = *self;
         let platform = replicas.platform;
-        let facts = &platform.stack.facts;
+        let traits = &platform.stack.traits;
         let own: Vec<&StageCost> = rank.stages.iter().map(|it| &loads[it.stage]).collect();
         let copies = self.copies(number, rank);
-        let (elements, borrowed) = held_elements(&own, &copies, tied, facts);
+        let (elements, borrowed) = held_elements(&own, &copies, tied, traits);
         let mut states = states(elements, replicas);
         states.share(borrowed.trained, replicas);
         let whole = Whole::of(elements, parallel, replicas);
@@ -130,20 +130,20 @@ impl OrderedStages<'_> {
         let activations = (rank.saved - logits).max(0.0);
         states.parameters += whole.gathered + whole.copies;
         states.gradients += whole.wide;
-        if facts.frees_gradients && rank.stages.iter().all(|it| it.runs.f <= 1.0) {
+        if traits.zero.frees_gradients && rank.stages.iter().all(|it| it.runs.f <= 1.0) {
             // Gradients of a step's only backward reuse the memory of the saved activations.
             states.gradients = (states.gradients - activations - logits - whole.gathered).max(0.0);
         }
-        let before = facts.context + communicators(parallel, platform);
+        let before = traits.memory.context + communicators(parallel, platform);
         let before_update = states.total() + activations + logits + buffers;
         let update = self.while_updating(rank, (&own, &copies), elements.trained, &states);
         let needed = before_update.max(states.total() + update);
         let buffers = buffers + needed - before_update;
         // Tensors are held only while there is free memory; without it the CPU waits for the device.
-        let left = ((self.budget * (1.0 - ROUNDING) - before) / facts.reserve - needed).max(0.0);
-        let waiting = waiting(rank, loads, facts.waiting).min(left);
+        let left = ((self.budget * (1.0 - ROUNDING) - before) / traits.memory.reserve - needed).max(0.0);
+        let waiting = waiting(rank, loads, traits.memory.waiting).min(left);
         let (allocated, buffers) = (needed + waiting, buffers + waiting);
-        let reserved = allocated * facts.reserve;
+        let reserved = allocated * traits.memory.reserve;
         let device = reserved + before;
         StageMemory {
             parameters: states.parameters / GIB,
@@ -216,12 +216,15 @@ struct Whole {
 
 impl Whole {
     fn of(elements: Elements, parallel: &ParallelConfig, replicas: &Replicas<'_>) -> Whole {
-        let (recipe, facts) = (replicas.platform.recipe, &replicas.platform.stack.facts);
+        let (recipe, traits) = (replicas.platform.recipe, &replicas.platform.stack.traits);
         let is_narrow = matches!(recipe.products, Format::F8 | Format::F4);
-        let quantised =
-            if is_narrow { facts.quantised_experts * recipe.products.bytes() * elements.all.experts } else { 0.0 };
+        let quantised = if is_narrow {
+            traits.formats.quantised_experts * recipe.products.bytes() * elements.all.experts
+        } else {
+            0.0
+        };
         let mut whole = Whole { copies: quantised, gathered: replicas.held(elements.all), ..Whole::default() };
-        if parallel.zero < 3 || replicas.zero > 2 || facts.casts_gathered {
+        if parallel.zero < 3 || replicas.zero > 2 || traits.zero.casts_gathered {
             return whole;
         }
         // Parameters without replicas are not sharded.
@@ -233,7 +236,7 @@ impl Whole {
         let summed = if parts.dense > 1.0 { elements.trained.dense } else { 0.0 };
         let wide = (recipe.comm_gradient - recipe.gradient).max(0.0) * summed;
         whole.copies += recipe.parameter * (sharded / parts).total();
-        whole.wide = if facts.accumulates_wide { wide } else { 0.0 };
+        whole.wide = if traits.zero.accumulates_wide { wide } else { 0.0 };
         whole
     }
 }
@@ -274,25 +277,29 @@ fn buffers(
         |of: fn(&StageCost) -> BlockPeak| own.iter().map(|load| of(load)).fold(BlockPeak::default(), BlockPeak::max);
     let (mut layer, mut end) = (peak(|load| load.layer), peak(|load| load.end));
     let mut others = copies_at_end(own);
-    if platform.stack.facts.block_by_block {
+    if platform.stack.traits.saved.block_by_block {
         others -= missing_at_embedding(own, logits);
         let in_order = own.iter().map(|load| load.layer_in_order(gathers.splits));
         layer = in_order.fold(BlockPeak::default(), BlockPeak::max);
     }
-    let facts = &platform.stack.facts;
-    if facts.block_by_block && gathers.splits && !rank.fuses {
+    let traits = &platform.stack.traits;
+    if traits.saved.block_by_block && gathers.splits && !rank.fuses {
         end.in_w = end.in_w_apart;
     }
     (end.transient, end.in_w) = (end.transient + others, end.in_w + others);
-    if facts.block_by_block {
+    if traits.saved.block_by_block {
         end.transient -= missing_at_head(rank, logits);
     }
-    let ends = if facts.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
+    let ends = if traits.zero.keeps_ends { own.iter().map(|load| load.ends).sum() } else { 0.0 };
     // No reduction is larger than all gradients.
-    let sums = facts
+    let sums = traits
+        .memory
         .buffers
         .min(platform.recipe.parameter * own.iter().map(|load| load.elements.trained.total()).sum::<f64>());
-    facts.workspace + sums + messages + within(layer, end, ends, freed_for_layers(own, logits), gathers, platform)
+    traits.memory.workspace
+        + sums
+        + messages
+        + within(layer, end, ends, freed_for_layers(own, logits), gathers, platform)
 }
 
 /// A layer's largest parameter as a part of all: of a gated layer's products three have about this size.
@@ -316,7 +323,7 @@ pub(super) fn within(
     platform: &Platform<'_>,
 ) -> f64 {
     let (recipe, zero) = (platform.recipe, gathers.zero);
-    if platform.stack.facts.block_by_block {
+    if platform.stack.traits.saved.block_by_block {
         let gathered = |elements: f64| if zero > 2 { elements * recipe.parameter } else { 0.0 };
         let summed = |elements: f64| if zero > 1 { elements * reduced_bytes(zero, platform) } else { 0.0 };
         let (whole, sums) = (gathered(layer.elements), summed(layer.trained));
@@ -469,7 +476,7 @@ mod tests {
             let elements = Elements::all_trained(SplitByExperts { dense, experts: 0.0 });
             buffers(&[&StageCost { elements, ..StageCost::default() }], (1, &Rank::default()), 0.0, by(0), &platform)
         };
-        assert_eq!([1e8, 1e9].map(bytes), [2e8, 1e9].map(|sums| stack.facts.workspace + sums));
+        assert_eq!([1e8, 1e9].map(bytes), [2e8, 1e9].map(|sums| stack.traits.memory.workspace + sums));
     }
 
     #[test]
@@ -483,7 +490,7 @@ mod tests {
         };
         assert_eq!([bytes(&stack, 2e9, 0), bytes(&stack, 0.0, 2)], [1e9, 3e9 + 4e8]);
         // Parameters of 2e8 bytes go while as many bytes of gradients come.
-        (stack.facts.block_by_block, stack.facts.scatters_narrow) = (true, true);
+        (stack.traits.saved.block_by_block, stack.traits.zero.scatters_narrow) = (true, true);
         assert_eq!([bytes(&stack, 0.0, 2), bytes(&stack, 0.0, 3)], [3e9 + 2e8, 3e9 + 2e8 * (4.0 / 3.0)]);
     }
 }

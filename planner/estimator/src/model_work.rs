@@ -96,9 +96,12 @@ impl ModelWork {
         let stages = open.zero.map_or(0..=3, |zero| zero.min(1)..=zero);
         let fullest = stages.map(|zero| self.fullest(&under(zero), open.microbatches, inner, platform));
         let fullest = fullest.fold(f64::INFINITY, f64::min);
-        let facts = &platform.stack.facts;
+        let traits = &platform.stack.traits;
         let held = mean.max(inner).max(fullest);
-        StepCost { seconds, bytes: held * facts.reserve + facts.context + communicators(parallel, platform) }
+        StepCost {
+            seconds,
+            bytes: held * traits.memory.reserve + traits.memory.context + communicators(parallel, platform),
+        }
     }
 
     /// Lower bound over all configurations on a number of devices between `fewest` and `most`: each state is stored once.
@@ -113,8 +116,8 @@ impl ModelWork {
         let parallel = ParallelConfig { dp: most, zero: 3, offload_optimizer, ..ParallelConfig::default() };
         let replicas = Replicas::new(&parallel, 1, platform);
         let elements = self.elements.map(|part| SplitByExperts { dense: part.total(), experts: 0.0 });
-        let facts = &platform.stack.facts;
-        StepCost { seconds, bytes: states(elements, &replicas).total() * facts.reserve + facts.context }
+        let traits = &platform.stack.traits;
+        StepCost { seconds, bytes: states(elements, &replicas).total() * traits.memory.reserve + traits.memory.context }
     }
 
     /// Returns `true` if the hosts of `devices` devices may hold the optimizer states: each state is stored once.
@@ -153,7 +156,7 @@ impl ModelWork {
         let states = states(elements, &replicas);
         let others = on_a_rank(self.elements, parallel).trained.total() - trained * self.layers as f64;
         let update = moving_layers([trained, others], &states, elements.trained, platform);
-        states.total() + update.max(temporary + platform.stack.facts.workspace)
+        states.total() + update.max(temporary + platform.stack.traits.memory.workspace)
     }
 }
 

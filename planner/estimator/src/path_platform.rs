@@ -36,7 +36,7 @@ impl Hash for PathPlatform {
 impl PathPlatform {
     /// Text that distinguishes the platform from others.
     pub(super) fn key(cluster: &Cluster, stack: &Stack) -> String {
-        format!("{} {:?}", stack.facts.hierarchical, cluster.links)
+        format!("{} {:?}", stack.traits.network.hierarchical, cluster.links)
     }
 
     /// The platform of a cluster under a stack, without paths.

@@ -193,12 +193,12 @@ impl Prediction<'_> {
     /// Memory of a rank that holds no tensors.
     fn overhead(&self, rank: &StageMemory) -> Overhead {
         let Candidate { parallel, platform, .. } = &self.candidate;
-        let facts = &platform.stack.facts;
+        let traits = &platform.stack.traits;
         Overhead {
             fragmentation: rank.reserved - rank.allocated,
             communicators: communicators(parallel, platform) / GIB,
-            context: facts.context / GIB,
-            workspace: facts.workspace / GIB,
+            context: traits.memory.context / GIB,
+            workspace: traits.memory.workspace / GIB,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Number formats by name: the element types of the tensors of a training run.
 
 use super::error::Error;
-use cost::{Format, Recipe, Stack};
+use cost::{Format, Master, Recipe, Stack};
 
 /// Recipes: name, format of the operands of matrix products, bytes of a parameter, of a gradient unless the stack states
 /// another, and of the master copy.
@@ -44,8 +44,12 @@ pub fn recipe(
     let states = OPTIMIZERS.iter().find(|row| row.0 == optimizer).map(|row| row.1);
     let states = states.ok_or_else(|| unknown("--optimizer", optimizer, &OPTIMIZERS.map(|row| row.0)))?;
     let half = parameter < 4.0;
-    let aware = half && name != "fp16" && stack.facts.precision_aware && optimizer == NARROW;
-    let pure = half && stack.facts.pure;
+    let kept = match stack.traits.formats.master {
+        Master::Full => Master::Full,
+        Master::None if half => Master::None,
+        Master::Remainder if half && name != "fp16" && optimizer == NARROW => Master::Remainder,
+        Master::None | Master::Remainder => Master::Full,
+    };
     let stated = |bytes: f64| if half && bytes > 0.0 { bytes } else { gradient };
     let given = grad_dtype.map(|name| bytes_of("--grad-dtype", name)).transpose()?;
     Ok(Recipe {
@@ -53,17 +57,22 @@ pub fn recipe(
         products,
         blocks: matches!(name, "fp8-row" | "fp8-block" | "mxfp8" | "mxfp4" | "nvfp4"),
         parameter,
-        gradient: given.unwrap_or(stated(stack.facts.gradient_bytes)),
-        comm_gradient: given.unwrap_or(stated(stack.facts.wire_bytes)),
-        master: match master {
-            None if pure => 0.0,
-            None if aware => default_master - parameter,
-            None => default_master,
-            Some("none") => 0.0,
-            Some(name) => bytes_of("--master", name)?,
+        gradient: given.unwrap_or(stated(stack.traits.formats.gradient_bytes)),
+        comm_gradient: given.unwrap_or(stated(stack.traits.formats.comm_bytes)),
+        master: match (master, kept) {
+            (Some("none"), _) | (None, Master::None) => 0.0,
+            (Some(name), _) => bytes_of("--master", name)?,
+            (None, Master::Full) => default_master,
+            (None, Master::Remainder) => default_master - parameter,
         },
-        states: if pure { states * parameter / 4.0 } else { states },
-        widened: if aware { 2.0 * states } else { 0.0 },
+        states: match kept {
+            Master::Full | Master::Remainder => states,
+            Master::None => states * parameter / 4.0,
+        },
+        widened: match kept {
+            Master::Full | Master::None => 0.0,
+            Master::Remainder => 2.0 * states,
+        },
         activation: parameter,
     })
 }

@@ -122,15 +122,15 @@ impl<'a> Relaxation<'a> {
     /// Bytes of the average rank, which has `elements` elements and saves the activations of the `small` blocks.
     pub(super) fn average_bytes(&self, elements: Elements, small: Option<&Blocks>, replicas: &Replicas<'_>) -> f64 {
         let states = states(elements, replicas);
-        let facts = &self.platform.stack.facts;
+        let traits = &self.platform.stack.traits;
         let saved = small.map_or(0.0, saved_by_recomputing_all) / self.parallel.pp as f64;
         // Some rank has the block with the largest inner values.
         let inner = self.fast.profiles.iter().map(|profile| profile.transient).fold(0.0, f64::max);
         // A step's only backward may reuse the memory of the saved activations for gradients.
         let held = replicas.held(elements.all);
         let reused = (saved + held).min(states.gradients);
-        let replaced = if facts.frees_gradients && self.microbatches < 2 { reused } else { 0.0 };
-        (states.total() + held + saved - replaced).max(inner) * facts.reserve + facts.context
+        let replaced = if traits.zero.frees_gradients && self.microbatches < 2 { reused } else { 0.0 };
+        (states.total() + held + saved - replaced).max(inner) * traits.memory.reserve + traits.memory.context
     }
 
     /// Seconds until a micro-batch is through, whose forward, input and weight gradients take the times in `whole`. An
@@ -287,7 +287,7 @@ impl<'a> Relaxation<'a> {
         let starts: SmallVec<[usize; 32]> = staged.loads.iter().map(|load| load.runs.start).collect();
         let kinds = StageKinds::of(self.fast, &starts);
         let saved: SmallVec<[f64; 8]> = self.fast.profiles.iter().map(|profile| profile.saved).collect();
-        let reserve = self.platform.stack.facts.reserve;
+        let reserve = self.platform.stack.traits.memory.reserve;
         let ranks = (bounds.iter().zip(reduce))
             .zip(staged.device.iter().zip(&staged.flow.ranks))
             .zip(0..)

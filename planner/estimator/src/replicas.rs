@@ -3,7 +3,7 @@
 //! Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (FSDP).
 
 use super::place::replica_groups;
-use cost::{CollectiveKind, Elements, Group, Passes, Platform, Profile, SplitByExperts};
+use cost::{CollectiveKind, Elements, GatherUpdated, Group, Hidden, Passes, Platform, Profile, SplitByExperts};
 use ir::options::ParallelConfig;
 use smallvec::{SmallVec, smallvec};
 
@@ -95,9 +95,9 @@ impl Repeated<'_> {
 
 /// ZeRO stage under which the micro-batches of a configuration run.
 pub(super) fn running_zero(parallel: &ParallelConfig, microbatches: u32, platform: &Platform<'_>) -> u8 {
-    let facts = &platform.stack.facts;
-    let stays_whole = microbatches > 1 && (facts.accumulates_whole || facts.pipelines_whole && parallel.pp > 1);
-    if stays_whole { parallel.zero.min(1) } else { parallel.zero }
+    let accumulate = platform.stack.traits.zero.accumulate;
+    let is_unsharded = microbatches > 1 && accumulate.is_unsharded(parallel.pp > 1);
+    if is_unsharded { parallel.zero.min(1) } else { parallel.zero }
 }
 
 impl<'a> Replicas<'a> {
@@ -112,11 +112,11 @@ impl<'a> Replicas<'a> {
         microbatches: u32,
         platform: &'a Platform<'a>,
     ) -> Replicas<'a> {
-        let hides = parallel.dp_overlap.unwrap_or(platform.stack.hides("dp"));
-        let facts = &platform.stack.facts;
+        let hides = parallel.dp_overlap.unwrap_or(platform.stack.hides(Hidden::Dp));
+        let traits = &platform.stack.traits;
         let zero = running_zero(parallel, microbatches, platform);
         let gathers_once = zero == 3 && parallel.gathers_once();
-        let run = if facts.scatters_runs { run_of(parallel).min(microbatches) } else { 1 };
+        let run = if traits.zero.scatters_runs { run_of(parallel).min(microbatches) } else { 1 };
         let offloads_states = parallel.offload_optimizer;
         Replicas { platform, zero, gathers_once, offloads_states, hides, run: f64::from(run), groups }
     }
@@ -138,7 +138,7 @@ impl<'a> Replicas<'a> {
 
     /// Returns whether a step has one sum over ZeRO groups, apart from the scatters of its micro-batches.
     fn sums_groups_once(&self) -> bool {
-        self.zero > 1 && self.platform.stack.facts.sums_groups_once
+        self.zero > 1 && self.platform.stack.traits.zero.sums_groups_once
     }
 
     /// Seconds of the sum over ZeRO groups, if a step has one.
@@ -155,7 +155,7 @@ impl<'a> Replicas<'a> {
 
     /// Bytes of the sums of gradients over ranks that have memory of their own until the update.
     pub(super) fn sums_apart(&self, elements: SplitByExperts) -> f64 {
-        if !self.platform.stack.facts.sums_apart {
+        if !self.platform.stack.traits.zero.sums_apart {
             return 0.0;
         }
         let sums = |elements: f64, groups: ReplicaGroups| elements * groups.sums_apart(self.zero);
@@ -165,7 +165,7 @@ impl<'a> Replicas<'a> {
 
     /// Bytes per trained element of a block that its updated shard takes before it is gathered, if the update has memory of its own.
     pub(super) fn updated_apart(&self) -> f64 {
-        let is_gathered = self.platform.stack.facts.sums_apart && matches!(self.zero, 1 | 2);
+        let is_gathered = self.platform.stack.traits.zero.sums_apart && matches!(self.zero, 1 | 2);
         let parts = self.parts().dense;
         if is_gathered && parts > 1.0 { self.platform.recipe.parameter / parts } else { 0.0 }
     }
@@ -178,7 +178,7 @@ impl<'a> Replicas<'a> {
             messages * self.platform.collective_time(exchange, elements * element / messages, group)
         };
         let seconds = |elements: f64, ReplicaGroups { shards, scatters, sums, .. }: ReplicaGroups| {
-            if self.zero == 0 || self.zero == 1 && self.platform.stack.facts.sums_whole {
+            if self.zero == 0 || self.zero == 1 && self.platform.stack.traits.zero.sums_whole {
                 let all = Group { ranks: scatters.ranks * sums.ranks, ..scatters };
                 return exchange(CollectiveKind::AllReduce, elements, all);
             }
@@ -208,20 +208,20 @@ impl<'a> Replicas<'a> {
     /// Seconds of the gather once a step of a rank's `tensors` parameters: in one message, or one after the other, or by broadcasts of those
     /// of each rank.
     fn gather_updated(&self, elements: Elements, tensors: usize) -> f64 {
-        let facts = &self.platform.stack.facts;
-        let (each, broadcasts) = (facts.gathers_each, facts.broadcasts);
         let together = self.gather(elements);
-        if each == 0.0 && !broadcasts || self.gathers_once {
+        if self.gathers_once {
             return together;
         }
-        let messages = (each * tensors as f64).max(1.0);
-        let elements = self.gathered(elements);
+        let (platform, elements, tensors) = (self.platform, self.gathered(elements), tensors as f64);
         let seconds = |elements: f64, ReplicaGroups { shards, .. }: ReplicaGroups| {
-            let bytes = elements * self.platform.recipe.parameter;
-            match broadcasts {
-                true => self.platform.broadcast_time(bytes, (tensors as f64).min(shards.ranks as f64), shards),
-                false if bytes > 0.0 => self.platform.stepwise_gather_time(bytes, messages, shards),
-                false => 0.0,
+            let bytes = elements * platform.recipe.parameter;
+            match platform.stack.traits.zero.gathers {
+                GatherUpdated::Together => 0.0,
+                GatherUpdated::Broadcasts => platform.broadcast_time(bytes, tensors.min(shards.ranks as f64), shards),
+                GatherUpdated::Messages(each) if bytes > 0.0 => {
+                    platform.stepwise_gather_time(bytes, (each * tensors).max(1.0), shards)
+                }
+                GatherUpdated::Messages(_) => 0.0,
             }
         };
         together.max(seconds(elements.dense, self.groups.dense) + seconds(elements.experts, self.groups.experts))
@@ -234,8 +234,8 @@ impl<'a> Replicas<'a> {
 
     /// Bytes of the parameters that stay gathered from a forward to its backward, or in the entire step.
     pub(super) fn held(&self, elements: SplitByExperts) -> f64 {
-        let facts = &self.platform.stack.facts;
-        let keeps = self.gathers_once || facts.keeps_gathered && !facts.casts_gathered;
+        let traits = &self.platform.stack.traits;
+        let keeps = self.gathers_once || traits.zero.keeps_gathered && !traits.zero.casts_gathered;
         if self.zero < 3 || !keeps {
             return 0.0;
         }
@@ -321,7 +321,7 @@ impl<'a> Replicas<'a> {
     /// Exposed part of an exchange that runs concurrently with `compute` seconds.
     fn exposed_exchange(&self, exchange: Exchange, compute: Passes) -> Exchange {
         let Exchange { reduce, gather } = exchange;
-        let hides_update = self.gathers_once || self.platform.stack.facts.hides_update;
+        let hides_update = self.gathers_once || self.platform.stack.hides(Hidden::Update);
         Exchange {
             reduce: self.exposed(reduce, compute.backward),
             gather: if hides_update { self.exposed(gather, compute.forward) } else { gather },
@@ -337,7 +337,7 @@ impl<'a> Replicas<'a> {
     pub(super) fn exchange(&self, elements: Elements, tensors: usize, compute: Passes) -> Exchange {
         let bytes = elements.trained.total() * self.platform.recipe.comm_gradient;
         // Gradients that are not hidden are sent in one message.
-        let bucket = self.platform.stack.facts.bucket + bytes / tensors.max(1) as f64;
+        let bucket = self.platform.stack.traits.zero.bucket + bytes / tensors.max(1) as f64;
         let bucket = if self.hides { bucket } else { f64::INFINITY };
         let reduce =
             if self.zero < 2 { self.reduce(elements.trained, bucket) } else { self.sum_groups(elements.trained) };
@@ -358,14 +358,14 @@ fn run_of(parallel: &ParallelConfig) -> u32 {
 /// Bytes of a gradient's element while ranks reduce it.
 pub(super) fn reduced_bytes(zero: u8, platform: &Platform<'_>) -> f64 {
     let recipe = platform.recipe;
-    let is_narrow = zero > 1 && platform.stack.facts.scatters_narrow;
+    let is_narrow = zero > 1 && platform.stack.traits.zero.scatters_narrow;
     if is_narrow { recipe.parameter.min(recipe.comm_gradient) } else { recipe.comm_gradient }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cost::{Cluster, Recipe, Stack};
+    use cost::{Cluster, EnumSet, Recipe, Stack};
 
     fn exchange(stack: &Stack, zero: u8, tensors: usize) -> Exchange {
         let cluster = Cluster::find("h100-p5-efa").unwrap();
@@ -415,7 +415,7 @@ mod tests {
         let gathers = |stack: &Stack| [10, 100, 1000].map(|tensors| exchange(stack, 1, tensors).gather);
         let each = gathers(&stack);
         assert!(each[0] < each[1] && each[1] < each[2], "{each:?}");
-        stack.facts.gathers_each = 0.0;
+        stack.traits.zero.gathers = GatherUpdated::Together;
         let together = gathers(&stack);
         assert!(together[0] == together[2] && together[0] <= each[0], "{together:?}");
         assert_eq!(exchange(&stack, 0, 100).gather, 0.0);
@@ -425,10 +425,10 @@ mod tests {
     #[test]
     fn a_bucket_ends_with_the_tensor_that_fills_it() {
         let mut stack = Stack::find("nanotron-2024").unwrap();
-        (stack.fitted.overlap.value, stack.facts.comm_sms) = (1.0, 0.0);
+        (stack.fitted.overlap.value, stack.traits.kernels.comm_sms) = (1.0, 0.0);
         let all = |stack: &Stack, tensors| exchange(stack, 0, tensors).reduce;
         assert!(all(&stack, 4) > 2.0 * all(&stack, 1000) && all(&stack, 1000) > 0.0);
-        stack.facts.hides.clear();
+        stack.traits.hides = EnumSet::default();
         assert_eq!(all(&stack, 4), all(&stack, 1000));
     }
 }

@@ -3,7 +3,7 @@
 use super::error::Error;
 use super::job_numbers::JobNumbers;
 use compiler::parallel::{self, Pins};
-use cost::{Device, RuleName, STACKS, Stack};
+use cost::{Degree, Device, EnumSet, Named, RuleName, STACKS, Stack};
 use ir::options::{Offload, ParallelConfig};
 use serde::{Deserialize, Serialize};
 
@@ -56,15 +56,15 @@ fn options_beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<Beyond> {
         let beyond = || Beyond { item, source: supports.source(key).to_string() };
         items.extend((is_there && !has).then(beyond));
     };
-    for (key, degree) in [("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep), ("etp", etp)] {
-        lacks("degrees", format!("{key}={degree}"), degree > 1, supports.degree(key));
+    for (kind, degree) in [(Degree::Tp, tp), (Degree::Pp, pp), (Degree::Cp, cp), (Degree::Ep, ep), (Degree::Etp, etp)] {
+        lacks("degrees", format!("{}={degree}", kind.name()), degree > 1, supports.degree(kind));
     }
     let replicas = dp * cp;
-    let is_pipeline = pp > 1 && supports.degree("pp");
+    let is_pipeline = pp > 1 && supports.degree(Degree::Pp);
     lacks("schedules", format!("schedule={schedule}"), is_pipeline, supports.schedule(schedule));
     lacks("sp", "sp=true".to_string(), tp > 1 && sp, supports.sp != Some(false));
     lacks("zero", format!("zero={zero}"), replicas > 1, supports.zero(zero));
-    let is_cut = cp > 1 && supports.degree("cp");
+    let is_cut = cp > 1 && supports.degree(Degree::Cp);
     lacks("cp_kind", format!("cp_kind={}", cp_kind.name()), is_cut, supports.cp_kind(cp_kind));
     let groups = shard.filter(|&shard| zero > 0 && shard < replicas);
     lacks("shard", format!("shard={}", shard.unwrap_or(0)), groups.is_some(), supports.shard != Some(false));
@@ -110,8 +110,11 @@ fn check_values(pins: &str, stack: &Stack, job: &JobNumbers) -> Result<(), Error
     let Some(Beyond { item, source }) = items.iter().find(of_key) else { return Ok(()) };
     let key = item.split('=').next().unwrap_or_default();
     // A stack without pipelines supports no schedule, but lacks none.
-    let needs =
-        [("schedule", "pp"), ("cp_kind", "cp")].into_iter().find(|(of, _)| *of == key).map(|(_, degree)| degree);
+    let needs = match key {
+        "schedule" => Some(Degree::Pp),
+        "cp_kind" => Some(Degree::Cp),
+        _ => None,
+    };
     let has = |other: &Stack| {
         let lacks = options_beyond(&pinned, other).iter().any(|beyond| beyond.item == *item);
         !lacks && needs.is_none_or(|degree| other.supports.degree(degree))
@@ -170,20 +173,24 @@ fn is_known(name: RuleName, keys: &[&str]) -> bool {
 fn supported(key: &str, stack: &Stack) -> Vec<String> {
     let supports = &stack.supports;
     match key {
-        "schedule" => supports.schedules.clone(),
+        "schedule" => supports.schedules.map(names),
         "recompute" => supports.recompute.clone(),
-        "cp_kind" => supports.cp_kind.clone(),
+        "cp_kind" => supports.cp_kind.map(names),
         "zero" => supports.zero.as_ref().map(|stages| stages.iter().map(u8::to_string).collect()),
         _ => None,
     }
     .unwrap_or_default()
 }
 
+fn names<E: Named>(values: EnumSet<E>) -> Vec<String> {
+    values.names().map(str::to_string).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use compiler::parallel::{missing, parse_any};
-    use cost::Cluster;
+    use cost::{Cluster, ScheduleName};
     use ir::diag::Coded;
     use scheduler::schedules::SCHEDULES;
     use transforms::recompute::MODULES;
@@ -227,6 +234,13 @@ mod tests {
         assert!(message.contains("--beyond-stack") && !message.contains("foundry-2023"), "{message}");
         assert_eq!(check("pp=1,schedule=zb-v,zero=2,recompute=selective:mlp"), Ok(()));
         assert!(check_pins("zero=1", &Stack::find("foundry-2023").unwrap(), &JobNumbers::default()).is_err());
+    }
+
+    /// Each schedule has a name that stacks may list.
+    #[test]
+    fn stacks_name_the_schedules_that_exist() {
+        let names: Vec<&str> = ScheduleName::ALL.iter().map(|name| name.name()).collect();
+        assert_eq!(names, SCHEDULES.iter().map(|kind| kind.name).collect::<Vec<_>>());
     }
 
     /// The stacks of `train` have what it runs, and nothing else.

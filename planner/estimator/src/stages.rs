@@ -364,7 +364,7 @@ fn load(blocks: &Blocks, runs: Range<usize>, parallel: &ParallelConfig, collecti
 /// CPU seconds per rank of a tensor-parallel collective.
 fn peer(parallel: &ParallelConfig, platform: &Platform<'_>) -> f64 {
     let is_on_nodes = platform.cluster.links[0].joins < parallel.devices();
-    if parallel.pp > 1 && is_on_nodes { platform.stack.facts.peer } else { 0.0 }
+    if parallel.pp > 1 && is_on_nodes { platform.stack.traits.network.peer } else { 0.0 }
 }
 
 /// Consecutive block instances of a stage with the same cost.
@@ -513,6 +513,6 @@ mod tests {
         let (cluster, stack) = (Cluster::find("h100-p5-efa").unwrap(), Stack::find("nanotron-2024").unwrap());
         let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
         let of = |dp, pp| peer(&ParallelConfig { dp, pp, tp: 2, ..ParallelConfig::default() }, &platform);
-        assert_eq!([of(2, 2), of(8, 1), of(4, 2)], [0.0, 0.0, stack.facts.peer]);
+        assert_eq!([of(2, 2), of(8, 1), of(4, 2)], [0.0, 0.0, stack.traits.network.peer]);
     }
 }

@@ -150,7 +150,7 @@ pub(super) fn optimizer(elements: f64, platform: &Platform<'_>) -> f64 {
 fn waits(elements: f64, optimizer: f64, platform: &Platform<'_>) -> f64 {
     let Platform { cluster, recipe, .. } = *platform;
     let states = elements * (recipe.master + recipe.states);
-    if !platform.stack.facts.updates_on_host {
+    if !platform.stack.traits.zero.updates_on_host {
         return (cluster.host_copy(states as u64) - optimizer).max(0.0);
     }
     let copied = elements * recipe.gradient.max(recipe.parameter);

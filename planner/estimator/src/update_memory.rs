@@ -21,7 +21,7 @@ impl OrderedStages<'_> {
     pub(super) fn copies(&self, number: usize, rank: &Rank) -> Vec<&StageCost> {
         let kind = schedules::find(&self.parallel.schedule);
         let has_two = kind.is_ok_and(|kind| kind.placement == Placement::Bidirectional);
-        let shares = has_two && self.replicas.platform.stack.facts.shares_states;
+        let shares = has_two && self.replicas.platform.stack.traits.zero.shares_states;
         let copies = rank.stages.iter().filter(|it| shares && it.stage != number);
         copies.map(|it| &self.loads[it.stage]).collect()
     }
@@ -59,11 +59,11 @@ pub(super) fn held_elements(
     own: &[&StageCost],
     copies: &[&StageCost],
     tied: &[Tied],
-    facts: &StackTraits,
+    traits: &StackTraits,
 ) -> (Elements, Elements) {
     let sum = |loads: &[&StageCost]| loads.iter().map(|load| load.elements).sum::<Elements>();
     let (mut held, mut borrowed) = (sum(own), sum(copies));
-    for tied in tied.iter().filter(|_| facts.shares_states) {
+    for tied in tied.iter().filter(|_| traits.zero.shares_states) {
         let runs = &tied.runs;
         let stages_of = |loads: &[&StageCost]| {
             loads.iter().filter(|load| runs.iter().any(|run| load.runs.contains(run))).count() as f64
@@ -119,7 +119,7 @@ pub(super) fn moving_layers(
 
 /// Bytes of states on the device if those of `at_once` elements are there together; none where the host updates.
 fn moving_with(at_once: f64, states: &ModelStates, elements: SplitByExperts, platform: &Platform<'_>) -> f64 {
-    let moves = states.host > 0.0 && !platform.stack.facts.updates_on_host;
+    let moves = states.host > 0.0 && !platform.stack.traits.zero.updates_on_host;
     if moves { states.host * (at_once / elements.total()).min(1.0) } else { 0.0 }
 }
 
@@ -188,22 +188,22 @@ mod tests {
             elements,
             is_trained: true,
         });
-        let mut facts = Stack::find("meshwright").unwrap().facts;
-        let dense = |own: &[&StageCost], facts: &StackTraits| {
-            let (held, borrowed) = held_elements(own, &[], &tied, facts);
+        let mut traits = Stack::find("meshwright").unwrap().traits;
+        let dense = |own: &[&StageCost], traits: &StackTraits| {
+            let (held, borrowed) = held_elements(own, &[], &tied, traits);
             [held.trained.dense, borrowed.trained.dense]
         };
-        assert_eq!([&first, &middle].map(|own| dense(&[own], &facts)), [[300.0, 0.0]; 2]);
-        assert_eq!(dense(&[&further], &facts), [300.0, 100.0]);
-        assert_eq!(dense(&[&last], &facts), [300.0, 140.0]);
-        assert_eq!(dense(&[&first, &last], &facts), [500.0, 40.0]);
-        assert_eq!(dense(&[&middle, &last], &facts), [600.0, 140.0]);
-        assert_eq!(dense(&[&further, &last], &facts), [460.0, 100.0]);
+        assert_eq!([&first, &middle].map(|own| dense(&[own], &traits)), [[300.0, 0.0]; 2]);
+        assert_eq!(dense(&[&further], &traits), [300.0, 100.0]);
+        assert_eq!(dense(&[&last], &traits), [300.0, 140.0]);
+        assert_eq!(dense(&[&first, &last], &traits), [500.0, 40.0]);
+        assert_eq!(dense(&[&middle, &last], &traits), [600.0, 140.0]);
+        assert_eq!(dense(&[&further, &last], &traits), [460.0, 100.0]);
         // Two chains: what a rank has of the second one is another rank's, and of the first one what others do not own.
-        let pair = |copy: &StageCost| held_elements(&[&first, &last], &[copy], &tied, &facts).1.trained.dense;
+        let pair = |copy: &StageCost| held_elements(&[&first, &last], &[copy], &tied, &traits).1.trained.dense;
         assert_eq!([pair(&last), pair(&first)], [200.0, 300.0 + 40.0]);
-        facts.shares_states = false;
-        assert_eq!(dense(&[&first, &last], &facts), [600.0, 0.0]);
+        traits.zero.shares_states = false;
+        assert_eq!(dense(&[&first, &last], &traits), [600.0, 0.0]);
     }
 
     /// 8 ranks with the same dense parameters and different experts.

@@ -32,7 +32,7 @@ fn known() -> Cluster {
 /// The stack of the backend, on operands that are quantised.
 fn stack() -> Stack {
     let mut stack = Stack::find("meshwright-cuda").unwrap();
-    stack.facts.quantise = 0.0;
+    stack.traits.kernels.quantise = 0.0;
     stack
 }
 

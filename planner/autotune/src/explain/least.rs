@@ -7,6 +7,7 @@ use crate::plan::{Objective, PlanRequest};
 use crate::search::divisors;
 use compiler::deadline::Deadline;
 use compiler::parallel::{Pins, parse_any, pinned, print};
+use cost::Degree;
 use estimator::fits_budget;
 use estimator::{BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, Undecided, estimate_until};
 use ir::config_key::ConfigKey;
@@ -142,9 +143,9 @@ fn smallest(
                 ..ParallelConfig::default()
             };
             let parallel = parse_any(&pinned(&print(&free), &fixed))?;
-            let degrees = [("tp", tp), ("pp", pp), ("cp", cp), ("ep", ep)];
+            let degrees = [(Degree::Tp, tp), (Degree::Pp, pp), (Degree::Cp, cp), (Degree::Ep, ep)];
             let is_forbidden = || supports.forbidden_by(&job.under(&parallel)).next().is_some();
-            if !degrees.into_iter().all(|(key, degree)| degree == 1 || supports.degree(key)) || is_forbidden() {
+            if !degrees.into_iter().all(|(kind, degree)| degree == 1 || supports.degree(kind)) || is_forbidden() {
                 continue;
             }
             let is_asked = parallel.devices() == devices && holds(&parallel, &request.pin) && fits(&parallel);

@@ -3,10 +3,10 @@
 use super::request::PlanRequest;
 use super::stack_rules::supported;
 use crate::error::Error;
-use crate::search::{Choices, DEGREES, Order, Orders, Pin, Schedules, Space};
+use crate::search::{Choices, Order, Orders, Pin, Schedules, Space};
 use compiler::deadline::Deadline;
 use compiler::parallel::Pins;
-use cost::Supports;
+use cost::{Degree, Hidden, Named, Supports};
 use estimator::Evaluator;
 use estimator::check_pins;
 use ir::config_key::ConfigKey;
@@ -79,7 +79,7 @@ pub(super) fn space(
         node: platform.cluster.links[0].joins.min(LARGEST_NODE),
         offload,
         offload_optimizer,
-        hides: [evaluator.stack().hides("tp"), evaluator.stack().hides("dp")],
+        hides: [evaluator.stack().hides(Hidden::Tp), evaluator.stack().hides(Hidden::Dp)],
         batch: evaluator.source().is_text().then(|| batch_of(&model)),
         slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.parallel.slices.unwrap_or(1)),
         orders: {
@@ -104,7 +104,7 @@ pub(super) fn choices(supports: &Supports) -> Choices {
     let [parts, whole, some] =
         [supports.recomputes_parts(), supports.recomputes("full"), supports.recomputes("full:n")];
     Choices {
-        degrees: DEGREES.into_iter().filter(|key| supports.degree(key.name())).collect(),
+        degrees: Degree::ALL.iter().filter(|degree| supports.degree(**degree)).map(|degree| degree.key()).collect(),
         sp: supports.sp != Some(false),
         cp_kinds: all.cp_kinds.into_iter().filter(|kind| supports.cp_kind(*kind)).collect(),
         zero: all.zero.into_iter().filter(|stage| supports.zero(*stage)).collect(),

@@ -17,7 +17,7 @@ pub use boundaries::within;
 pub use branch::{Outcome, Progress, Task, search};
 pub use count::{Counted, count};
 pub use divisors::divisors;
-pub use space::{Choices, DEGREES, Order, Orders, Pin, Space, Stop, Supported, has_usual_sizes};
+pub use space::{Choices, Order, Orders, Pin, Space, Stop, Supported, has_usual_sizes};
 
 use ir::options::ParallelConfig;
 use std::sync::Arc;

@@ -22,9 +22,6 @@ pub struct Order {
     pub stages: u64,
 }
 
-/// The degrees that a stack may support.
-pub const DEGREES: [ConfigKey; 5] = [ConfigKey::Tp, ConfigKey::Cp, ConfigKey::Pp, ConfigKey::Ep, ConfigKey::Etp];
-
 /// Supported choices.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choices {
@@ -52,7 +49,7 @@ impl Default for Choices {
     /// All choices.
     fn default() -> Choices {
         Choices {
-            degrees: DEGREES.to_vec(),
+            degrees: vec![ConfigKey::Tp, ConfigKey::Cp, ConfigKey::Pp, ConfigKey::Ep, ConfigKey::Etp],
             sp: true,
             cp_kinds: vec![CpKind::AllGather, CpKind::Ring, CpKind::Ulysses],
             zero: vec![0, 1, 2, 3],

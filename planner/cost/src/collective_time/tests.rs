@@ -181,7 +181,7 @@ fn nvlink_sharp_sums_in_the_switch() {
 fn more_bytes_take_longer_and_levels_are_never_worse_than_one_ring() {
     let by_level = ideal();
     let mut by_ring = ideal();
-    by_ring.facts.hierarchical = false;
+    by_ring.traits.network.hierarchical = false;
     let kinds = [
         CollectiveKind::AllReduce,
         CollectiveKind::AllGather,

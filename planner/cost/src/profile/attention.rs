@@ -161,7 +161,7 @@ impl Attention {
     /// Cost on one rank; `ranks` is the group over which sequences are sharded, if they are. Where a rank has the queries of a part of
     /// a sequence, a stack may take the keys piece by piece.
     pub(super) fn cost(&self, site: &Site<'_>, ranks: Option<(Group, CpKind)>) -> Cost {
-        let pieces = site.platform.stack.facts.pieces;
+        let pieces = site.platform.stack.traits.kernels.pieces;
         let of = |attention: f64, kernels: f64| Cost { attention, cp: 0.0, kernels };
         match ranks {
             Some((group, CpKind::Ulysses)) => self.by_heads(site, group),

@@ -6,6 +6,7 @@ use super::products::Products;
 use super::site::Site;
 use crate::collective_time::{CollectiveKind, Group};
 use crate::pattern::Pattern;
+use crate::traits::{Dispatch, Experts, Hidden};
 use ir::graph::{ArgKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Axes;
@@ -79,8 +80,8 @@ pub(super) fn waits(
     }
     // A ring sends blocks while attention computes with the blocks before them (Liu et al. 2023, section 3).
     let behind_attention = site.overlap() * ring.min(attention);
-    let gathered = if site.hides("cp") { site.overlap() * waits.cp.min(attention) } else { 0.0 };
-    let exchanged = if site.hides("ep") { site.overlap() * waits.ep.min(gemm + attention) } else { 0.0 };
+    let gathered = if site.hides(Hidden::Cp) { site.overlap() * waits.cp.min(attention) } else { 0.0 };
+    let exchanged = if site.hides(Hidden::Ep) { site.overlap() * waits.ep.min(gemm + attention) } else { 0.0 };
     waits.cp += ring - behind_attention - gathered;
     waits.ep -= exchanged;
     waits.behind_attention += behind_attention + gathered;
@@ -118,16 +119,16 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
 
 /// Kind of the collective that dispatches and combines the rows of experts.
 fn exchange(site: &Site<'_>) -> CollectiveKind {
-    let facts = &site.platform.stack.facts;
+    let Experts { dispatch, adjacent, .. } = site.platform.stack.traits.experts;
     let chosen = site.block()[SectionKind::F].stmts.iter().find_map(|stmt| match &stmt.op {
         Op::Kernel(KernelOp::TopK(top)) => Some((top.k, site.local.dims(stmt.operands[0]).last()?.size)),
         _ => None,
     });
-    match chosen {
-        Some((copies, experts)) if facts.once_per_node => {
-            CollectiveKind::Exchange { copies, adjacent: if facts.adjacent_experts { experts } else { 0 } }
+    match (dispatch, chosen) {
+        (Dispatch::OncePerNode, Some((copies, experts))) => {
+            CollectiveKind::Exchange { copies, adjacent: if adjacent { experts } else { 0 } }
         }
-        _ => CollectiveKind::AllToAll,
+        (Dispatch::AllToAll, _) | (Dispatch::OncePerNode, None) => CollectiveKind::AllToAll,
     }
 }
 
@@ -147,8 +148,8 @@ fn hide(
     seconds: f64,
 ) -> f64 {
     let gathers = matches!(collective, Collective::AllGather { .. });
-    let all = site.options.tp_overlap.unwrap_or_else(|| site.hides("tp"));
-    let backward = site.options.tp_overlap.unwrap_or_else(|| site.hides("tp_backward"));
+    let all = site.options.tp_overlap.unwrap_or_else(|| site.hides(Hidden::Tp));
+    let backward = site.options.tp_overlap.unwrap_or_else(|| site.hides(Hidden::TpBackward));
     let may = all || (backward && (section == SectionKind::W || (section == SectionKind::I && !gathers)));
     if !may {
         return 0.0;

@@ -6,6 +6,7 @@ use super::fusion::role;
 use super::modules::{Dropped, dropped};
 use super::site::Site;
 use crate::platform::Format;
+use crate::traits::{FusedKernel, SavedBytes};
 use ir::dim_role::DimRole;
 use ir::entity::{EntityRef, EntitySet, SecondaryMap};
 use ir::graph::{ArgKind, SectionKind, Stmt};
@@ -16,39 +17,8 @@ use ir::saved::{results, set};
 use std::collections::BTreeSet;
 use transforms::recompute::is_layer;
 
-/// Keys of a stack's `saved`: bytes that it saves per element besides the values that the graph reads, and the default if left
-/// out.
-pub const SAVED: [(&str, &str); 13] = [
-    (MASK, "of an element that dropout sees; 1, its mask"),
-    ("norm", "of an element that an RMS norm reads; 0"),
-    ("rope", "of an element that is rotated; 0"),
-    ("activation", "of an element that an activation or a product of two activations reads; 0"),
-    (
-        GATED,
-        "of an element that a gated unit's activation and product read, in its place, where the backward of the unit computes their \
-         results again; none, and the product's result is saved too",
-    ),
-    ("loss", "of a logit, in its place; 4, its softmax in f32, where the loss is not fused, else 0"),
-    (
-        "loss_within",
-        "of a logit while the loss or its gradient is computed; 4, a copy in f32, where it is not fused, else 0",
-    ),
-    ("loss_split", "the same, in addition if the vocabulary is sharded over tp; 0"),
-    ("operand", "of an element that only products read where these have 8 or 4 bits; that of their format"),
-    ("attention", "0: `selective:op` recomputes attention, since its list does not name the kernel; 1"),
-    ("unread", "above 0: `selective:op` saves the values that it does not recompute even if nothing reads them; 0"),
-    ("whole", "above 0: such inputs are saved gathered; 0"),
-    ("partitioned", "above 0: the inputs of recomputed layers are sharded over tp; 0"),
-];
-
-/// The name in [`SAVED`] of dropout's mask.
-pub(super) const MASK: &str = "dropout";
-
 /// The name of a recomputation that a list of saved ops decides.
 pub(super) const OPS: &str = "op";
-
-/// The name in [`SAVED`] of the inputs of a gated unit.
-pub(super) const GATED: &str = "gated";
 
 /// Saved activations of a block under a mode of recomputation.
 pub(super) struct Keep {
@@ -97,7 +67,7 @@ impl Keep {
             Recompute::Selective(names) => Keep { whole: nothing.whole, ..Keep::selective(site, names) },
             Recompute::Full(_) => {
                 let values: Vec<Value> = site.block().args_of(ArgKind::Value).collect();
-                let parts = if site.saved("partitioned", 0.0) > 0.0 && !site.options.sp { site.options.tp } else { 1 };
+                let parts = if site.saved().partitioned_inputs && !site.options.sp { site.options.tp } else { 1 };
                 let bytes = values.iter().map(|&value| site.local.bytes(value)).sum::<f64>() / parts as f64;
                 let recomputed = (0..recomputed_until(site)).collect();
                 Keep { bytes, logits: 0.0, values: set(values.into_iter()), recomputed, whole: nothing.whole }
@@ -114,7 +84,7 @@ impl Keep {
     pub(super) fn without(site: &Site<'_>, dropped: Dropped, has_ops: bool) -> Keep {
         let made = dropped.values.clone();
         let mut keep = Keep::of_dropped(site, dropped);
-        if site.saved("unread", 0.0) > 0.0 && has_ops {
+        if site.saved().unread && has_ops {
             keep.bytes += unread(site, &made, &keep.values);
         }
         keep
@@ -198,7 +168,7 @@ impl Keep {
         });
         let forward = bytes_at(site, &site.stmts(SectionKind::F), &kept, &EntitySet::new(), None);
         let mut dying = self.whole.values.clone();
-        if site.platform.stack.facts.block_by_block {
+        if site.platform.stack.traits.saved.block_by_block {
             self.values.iter().for_each(|value| {
                 dying.remove(value);
             });
@@ -217,7 +187,7 @@ impl Keep {
     /// stand: recomputed results of experts, before and after the exchange that brings them back. It overlaps with that gradient.
     fn returning(&self, site: &Site<'_>) -> Option<(EntitySet<Value>, f64)> {
         let (block, mesh) = (site.block(), site.local.mesh());
-        let again = Some(self.recomputed(site)).filter(|_| site.platform.stack.facts.block_by_block)?;
+        let again = Some(self.recomputed(site)).filter(|_| site.platform.stack.traits.saved.block_by_block)?;
         let made: Vec<&Stmt> = again.iter().copied().chain(&block[SectionKind::I].stmts).collect();
         let sent = |value: Value| {
             let exchange = made.iter().find(|stmt| stmt.results.contains(&value) && is_exchange(block, mesh, stmt));
@@ -241,7 +211,7 @@ impl Keep {
 pub(super) fn saved_for_w(site: &Site<'_>, keep: &Keep) -> SavedForW {
     let block = site.block();
     let own = set(results(&block[SectionKind::W].stmts));
-    let all = site.platform.stack.facts.block_by_block;
+    let all = site.platform.stack.traits.saved.block_by_block;
     let again = if all { keep.recomputed(site) } else { Vec::new() };
     let in_i = needed(&again, &block[SectionKind::I].stmts);
     let (mut wanted, mut read) = (Vec::new(), BTreeSet::new());
@@ -304,7 +274,7 @@ pub(super) fn summed(site: &Site<'_>) -> Vec<f64> {
 /// Statements of I and W in the order of automatic differentiation: a weight gradient runs as soon as its operands exist. A stack that
 /// runs blocks as they stand has those of W after all of I.
 fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
-    if site.platform.stack.facts.block_by_block {
+    if site.platform.stack.traits.saved.block_by_block {
         return [SectionKind::I, SectionKind::W].into_iter().flat_map(|kind| site.stmts(kind)).collect();
     }
     let made_in = |kind| set(results(&site.block()[kind].stmts));
@@ -336,8 +306,8 @@ fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
 impl Site<'_> {
     /// Bytes of a saved value. A value that only products read is saved quantised if the recipe has 8 or 4 bits.
     fn kept_bytes(&self, value: Value) -> f64 {
-        if self.gated.contains(value) {
-            return self.local.elements(value) * self.saved(GATED, 0.0);
+        if let Some(bytes) = self.saved().gated.filter(|_| self.gated.contains(value)) {
+            return self.local.elements(value) * bytes;
         }
         let format = self.platform.recipe.products;
         let only_products = || {
@@ -345,15 +315,15 @@ impl Site<'_> {
             readers.all(|stmt| !stmt.operands.contains(&value) || is_product_or_gather(stmt))
         };
         if matches!(format, Format::F8 | Format::F4) && !self.is_head() && only_products() {
-            self.local.elements(value) * self.saved("operand", format.bytes())
+            self.local.elements(value) * self.saved().operand.unwrap_or(format.bytes())
         } else {
             self.local.bytes(value)
         }
     }
 
-    /// Figure of the stack's list of saved tensors ([`SAVED`]).
-    pub(super) fn saved(&self, name: &str, default: f64) -> f64 {
-        self.platform.stack.facts.saved.get(name).copied().unwrap_or(default)
+    /// Bytes that the stack saves besides the values that the graph reads.
+    pub(super) fn saved(&self) -> &SavedBytes {
+        &self.platform.stack.traits.saved
     }
 
     /// Bytes that a stack saves for a statement in addition to the values that the graph reads.
@@ -361,12 +331,12 @@ impl Site<'_> {
         let elements = self.local.elements(stmt.operands.first().copied().unwrap_or(stmt.results[0]));
         let Op::Kernel(op) = &stmt.op else { return 0.0 };
         match op {
-            KernelOp::Dropout(_) => elements * self.saved(MASK, 1.0),
-            KernelOp::RmsNorm(_) => elements * self.saved("norm", 0.0),
-            KernelOp::Rope(_) => elements * self.saved("rope", 0.0),
-            KernelOp::Unary(_) => elements * self.saved("activation", 0.0),
+            KernelOp::Dropout(_) => elements * self.saved().dropout,
+            KernelOp::RmsNorm(_) => elements * self.saved().norm,
+            KernelOp::Rope(_) => elements * self.saved().rope,
+            KernelOp::Unary(_) => elements * self.saved().activation,
             KernelOp::Binary(binary) if binary.equation.is_none() && binary.kind == ir::ops::BinaryKind::Mul => {
-                elements * self.saved("activation", 0.0)
+                elements * self.saved().activation
             }
             KernelOp::CrossEntropy(_) | KernelOp::SumExp(_) => elements * self.kept_for_loss(),
             KernelOp::Attention(_) if !self.platform.has_flash() => {
@@ -383,13 +353,18 @@ impl Site<'_> {
 
     /// Bytes per logit that the loss saves for its gradient. The gradient then reads them instead of the logits.
     fn kept_for_loss(&self) -> f64 {
-        self.saved("loss", if self.fusion.loss { 0.0 } else { 4.0 })
+        self.saved().loss.unwrap_or(self.unfused_loss())
+    }
+
+    /// Bytes per logit in f32 where the loss is not fused.
+    fn unfused_loss(&self) -> f64 {
+        if self.fuses(FusedKernel::Loss) { 0.0 } else { 4.0 }
     }
 
     /// Peak temporary bytes of a loss or its gradient.
     fn within_loss(&self, logits: Value) -> f64 {
-        let split = if self.local.is_cut(logits, DimRole::Vocabulary) { self.saved("loss_split", 0.0) } else { 0.0 };
-        self.local.elements(logits) * (self.saved("loss_within", if self.fusion.loss { 0.0 } else { 4.0 }) + split)
+        let split = if self.local.is_cut(logits, DimRole::Vocabulary) { self.saved().loss_split } else { 0.0 };
+        self.local.elements(logits) * (self.saved().loss_within.unwrap_or(self.unfused_loss()) + split)
     }
 
     /// Peak temporary bytes of a statement.
@@ -397,7 +372,8 @@ impl Site<'_> {
         match &stmt.op {
             Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)) if !self.platform.has_flash() => {
                 let element = self.platform.recipe.activation;
-                attention::local(&self.local, stmt).map_or(0.0, |it| it.inner(element, self.fusion.softmax))
+                attention::local(&self.local, stmt)
+                    .map_or(0.0, |it| it.inner(element, self.fuses(FusedKernel::Softmax)))
             }
             Op::Kernel(KernelOp::CrossEntropy(_) | KernelOp::SumExp(_) | KernelOp::CrossEntropyGrad(_)) => {
                 self.within_loss(stmt.operands[0])
@@ -411,7 +387,7 @@ impl Site<'_> {
 fn recomputed_until(site: &Site<'_>) -> usize {
     let stmts = &site.block()[SectionKind::F].stmts;
     let is_read = |stmt: &Stmt| stmt.results.iter().any(|value| site.later.contains(value));
-    let last = stmts.iter().rposition(is_read).filter(|_| site.platform.stack.facts.stops_early);
+    let last = stmts.iter().rposition(is_read).filter(|_| site.platform.stack.traits.saved.stops_early);
     last.map_or(stmts.len(), |last| last + 1)
 }
 

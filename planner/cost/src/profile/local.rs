@@ -2,6 +2,7 @@
 
 use crate::platform::Recipe;
 use crate::routing::Routing;
+use crate::traits::Capacity;
 use ir::dim_role::DimRole;
 use ir::entity::EntityRef;
 use ir::graph::{Block, Model};
@@ -20,11 +21,15 @@ pub(super) struct Local<'a> {
 }
 
 impl<'a> Local<'a> {
-    /// With `pads` empty places of experts are computed and held like any other.
-    pub(super) fn new(model: &'a Model, block: &'a Block, recipe: &'a Recipe, pads: bool) -> Local<'a> {
+    /// Empty places of experts are computed and held like any other if they are padded.
+    pub(super) fn new(model: &'a Model, block: &'a Block, recipe: &'a Recipe, capacity: Capacity) -> Local<'a> {
         let mut local = Local { model, block, recipe, elements: Vec::new(), filled: [1.0; 2] };
         let filled = Routing::of(block).map_or(1.0, |routing| routing.filled());
-        local.filled = [if pads { 1.0 } else { filled }, filled];
+        let on_rank = match capacity {
+            Capacity::Dropless | Capacity::Drops => filled,
+            Capacity::Pads => 1.0,
+        };
+        local.filled = [on_rank, filled];
         local.elements = block.values.keys().map(|value| local.sizes(value).product()).collect();
         local
     }

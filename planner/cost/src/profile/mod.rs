@@ -23,8 +23,6 @@ mod tensors;
 pub use attention::Reach;
 pub(crate) use attention::attention_shape;
 pub use frontier::{Frontier, Kind, RecomputeChoice, frontier};
-pub(crate) use fusion::Fusion;
-pub use keep::SAVED;
 pub(crate) use pointwise::behind_product;
 pub(crate) use products::ProductShape;
 pub use tensors::Recomputed;
@@ -169,7 +167,7 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
     let keep = Keep::under(&site, &options.recompute);
     let recomputed = keep.recomputed(&site);
     let mut recomputed_cost = cost_of(&site, SectionKind::F, &recomputed);
-    let calls = modules::parts(&site, &options.recompute) * platform.stack.facts.checkpoint;
+    let calls = modules::parts(&site, &options.recompute) * platform.stack.traits.launch.checkpoint;
     recomputed_cost.host += calls * platform.launch(site.has_experts);
     let (summed, transient, for_w) = (summed(&site), keep.transient(&site), saved_for_w(&site, &keep));
     let flops = flops(&site, &site.stmts(SectionKind::F));

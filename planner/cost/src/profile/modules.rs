@@ -94,7 +94,7 @@ impl Dropped {
 fn unlisted(site: &Site<'_>) -> BTreeSet<usize> {
     let is_unlisted = |stmt: &Stmt| match &stmt.op {
         Op::Kernel(KernelOp::Einsum(_)) => site.platform.recipe.products == Format::F4,
-        Op::Kernel(KernelOp::Attention(_)) => site.saved("attention", 1.0) == 0.0,
+        Op::Kernel(KernelOp::Attention(_)) => !site.saved().selective_attention,
         _ => false,
     };
     let stmts = site.block()[SectionKind::F].stmts.iter().enumerate();

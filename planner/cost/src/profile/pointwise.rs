@@ -1,10 +1,11 @@
 //! Memory-bound kernels: groups of pointwise ops, norms, rotary embeddings, embedding tables, the loss.
 
-use super::fusion::{Fusion, Role, role};
-use super::keep::MASK;
+use super::fusion::{Role, role, share_kernel};
 use super::products::{self, Products};
 use super::row_groups::{Members, row_groups};
 use super::site::Site;
+use crate::enum_set::EnumSet;
+use crate::traits::FusedKernel;
 use ir::entity::EntitySet;
 use ir::graph::{SectionKind, Stmt};
 use ir::ids::Value;
@@ -38,7 +39,8 @@ pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], prod
         moves.seconds += site.platform.memory_bound(bytes);
         moves.kernels += kernels;
     };
-    let grouped = if site.fusion.groups { in_groups(site, section, stmts, &mut add) } else { EntitySet::new() };
+    let grouped =
+        if site.fuses(FusedKernel::Groups) { in_groups(site, section, stmts, &mut add) } else { EntitySet::new() };
     let outside = Outside::of(site, section, stmts);
     let mut run: Vec<(usize, Role)> = Vec::new();
     for (at, stmt) in stmts.iter().enumerate() {
@@ -52,7 +54,7 @@ pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], prod
                 run.clear();
             }
         }
-        if site.fusion.accumulate || section != SectionKind::W {
+        if site.fuses(FusedKernel::Accumulate) || section != SectionKind::W {
             continue;
         }
         if products.of[stmt.results[0]].is_some() && stmt.accumulate {
@@ -95,7 +97,13 @@ fn in_groups(
             let behind = product.map_or(Behind { bytes: 0.0, kernels: 1.0 }, |&at| {
                 let stmts: Vec<&Stmt> = group.iter().map(|&at| body[at]).collect();
                 let is_read_outside = |value| outside.has(&body, &group, value);
-                behind_product(site.fusion, &stmts, body[at], bytes_of(&body[at].results), is_read_outside)
+                behind_product(
+                    site.platform.stack.traits.kernels.fused,
+                    &stmts,
+                    body[at],
+                    bytes_of(&body[at].results),
+                    is_read_outside,
+                )
             });
             add((outside.bytes(site, &body, &group) - operands + behind.bytes).max(0.0), behind.kernels);
         }
@@ -114,16 +122,16 @@ pub(crate) struct Behind {
 /// The kernel behind a product whose result has `bytes` bytes. A stack's products may write what follows them (`epilogue`). If a product
 /// leaves a sum, it has written that in place of its result, and alone with the product the sum needs no kernel.
 pub(crate) fn behind_product(
-    fusion: Fusion,
+    fused: EnumSet<FusedKernel>,
     group: &[&Stmt],
     product: &Stmt,
     bytes: f64,
     is_read_outside: impl Fn(Value) -> bool,
 ) -> Behind {
-    if fusion.epilogue {
+    if fused.contains(FusedKernel::Epilogue) {
         return Behind { bytes: -bytes, kernels: 0.0 };
     }
-    let sum = product_sum(group, product, &is_read_outside).filter(|_| fusion.product_sum);
+    let sum = product_sum(group, product, &is_read_outside).filter(|_| fused.contains(FusedKernel::ProductSum));
     match sum.map(|sum| is_read_outside(sum.results[0])) {
         Some(_) if group.len() == 2 => Behind { bytes: -bytes, kernels: 0.0 },
         Some(true) => Behind { bytes: 0.0, kernels: 1.0 },
@@ -155,15 +163,15 @@ fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
         // Constants are made once.
         KernelOp::Iota(_) => Piece::Nothing,
         // Eager ops in f32: casts, square, mean, two products and casts back.
-        KernelOp::RmsNorm(_) if !site.fusion.norm => alone(32.0 + 2.0 * a, 8.0),
-        KernelOp::RmsNormDx(_) if !site.fusion.norm => alone(72.0 + 3.0 * a, 10.0),
-        KernelOp::RmsNormDgamma(_) if !site.fusion.norm => alone(4.0 * a, 2.0),
+        KernelOp::RmsNorm(_) if !site.fuses(FusedKernel::Norm) => alone(32.0 + 2.0 * a, 8.0),
+        KernelOp::RmsNormDx(_) if !site.fuses(FusedKernel::Norm) => alone(72.0 + 3.0 * a, 10.0),
+        KernelOp::RmsNormDgamma(_) if !site.fuses(FusedKernel::Norm) => alone(4.0 * a, 2.0),
         // Eager ops: negation of one half, concatenation, two products and their sum.
-        KernelOp::Rope(_) if !site.fusion.rope => alone(10.0 * a, 5.0),
+        KernelOp::Rope(_) if !site.fuses(FusedKernel::Rope) => alone(10.0 * a, 5.0),
         // Passes in f32: cast, maximum, difference, exponential, sum, quotient; backward difference, product, cast back.
-        KernelOp::CrossEntropy(_) if !site.fusion.loss => alone(36.0 + a, 8.0),
-        KernelOp::SumExp(_) if !site.fusion.loss => alone(32.0 + a, 6.0),
-        KernelOp::CrossEntropyGrad(_) if !site.fusion.loss => alone(12.0 + a, 3.0),
+        KernelOp::CrossEntropy(_) if !site.fuses(FusedKernel::Loss) => alone(36.0 + a, 8.0),
+        KernelOp::SumExp(_) if !site.fuses(FusedKernel::Loss) => alone(32.0 + a, 6.0),
+        KernelOp::CrossEntropyGrad(_) if !site.fuses(FusedKernel::Loss) => alone(12.0 + a, 3.0),
         KernelOp::Pick(_) => Piece::Alone { bytes: 3.0 * site.local.bytes(stmt.results[0]), kernels: 1.0 },
         KernelOp::Embedding(_) => Piece::Alone { bytes: 2.0 * site.local.bytes(stmt.results[0]), kernels: 1.0 },
         // Rows are added to a table of zeros, which is added to the sum over micro-batches.
@@ -185,8 +193,8 @@ fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
 /// quotient. An eager permutation has a sort, its indices, their inverse and the copy; its backward has only the copy.
 fn kernels(site: &Site<'_>, op: &str) -> f64 {
     match op {
-        "top_k" if !site.fusion.router => 6.0,
-        "dispatch" | "combine" if !site.fusion.permute => 4.0,
+        "top_k" if !site.fuses(FusedKernel::Router) => 6.0,
+        "dispatch" | "combine" if !site.fuses(FusedKernel::Permute) => 4.0,
         _ => 1.0,
     }
 }
@@ -198,7 +206,7 @@ fn groups(site: &Site<'_>, stmts: &[&Stmt], run: &[(usize, Role)]) -> Vec<Member
     for &(at, role) in run {
         let near = |&(other, other_role): &(usize, Role)| {
             let theirs = stmts[other].operands.iter().chain(&stmts[other].results);
-            site.fusion.joins(role, other_role)
+            share_kernel(site.platform.stack.traits.kernels.fused, role, other_role)
                 && theirs.into_iter().any(|value| stmts[at].operands.contains(value) && site.is_large(*value))
         };
         let mut joined = smallvec![(at, role)];
@@ -278,7 +286,7 @@ impl Outside {
         let left = results.filter(|&&value| self.has(stmts, group, value));
         let written = left.map(|&value| site.bytes(value)).sum::<f64>();
         let dropped = group.iter().filter(|&&at| matches!(stmts[at].op, Op::Kernel(KernelOp::Dropout(_))));
-        let masks = dropped.map(|&at| site.local.elements(stmts[at].operands[0]) * site.saved(MASK, 1.0)).sum::<f64>();
+        let masks = dropped.map(|&at| site.local.elements(stmts[at].operands[0]) * site.saved().dropout).sum::<f64>();
         read.into_iter().map(|value| site.bytes(value)).sum::<f64>() - untouched + written + masks
     }
 }

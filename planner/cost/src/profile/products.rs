@@ -4,6 +4,7 @@ use super::fusion::{Role, role};
 use super::local::Local;
 use super::site::Site;
 use crate::platform::Format;
+use crate::traits::FusedKernel;
 use ir::dim_role::DimRole;
 use ir::entity::{EntitySet, SecondaryMap};
 use ir::graph::{SectionKind, Stmt};
@@ -205,11 +206,11 @@ impl Product {
 fn joint(site: &Site<'_>, operands: &[Value; 2]) -> Option<Joint> {
     let has =
         |roles: &[DimRole]| operands.iter().any(|&value| roles.iter().any(|&role| site.local.has_role(value, role)));
-    if site.fusion.qkv && has(&[DimRole::KvHeads]) {
+    if site.fuses(FusedKernel::Qkv) && has(&[DimRole::KvHeads]) {
         Some(Joint::Qkv)
-    } else if site.fusion.qkv && has(&[DimRole::KvLatent, DimRole::RotaryHead]) {
+    } else if site.fuses(FusedKernel::Qkv) && has(&[DimRole::KvLatent, DimRole::RotaryHead]) {
         Some(Joint::Latent)
-    } else if site.fusion.gate_up
+    } else if site.fuses(FusedKernel::GateUp)
         && has(&[DimRole::FeedForward, DimRole::ExpertFeedForward, DimRole::SharedFeedForward])
     {
         Some(Joint::GateUp)

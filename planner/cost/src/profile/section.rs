@@ -52,6 +52,6 @@ pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) ->
         host: 0.0,
     };
     let kernels = products.kernels() + moves.kernels + core.kernels + waits.kernels;
-    let calls = kernels * site.platform.stack.facts.dispatches + products.of_experts();
+    let calls = kernels * site.platform.stack.traits.launch.dispatches + products.of_experts();
     Cost { device, host: calls * site.platform.launch(site.has_experts), peers: waits.peers }
 }

@@ -1,13 +1,13 @@
 //! A block on a rank: the context of all parts of its profile.
 
 use super::alias::{Alias, weighed};
-use super::fusion::{Fusion, Role, role};
-use super::keep::GATED;
+use super::fusion::{Role, role};
 use super::local::Local;
 use super::row_groups::{Members, row_groups};
 use crate::block_options::BlockOptions;
 use crate::platform::Platform;
 use crate::routing::Routing;
+use crate::traits::{FusedKernel, Hidden, StackTraits};
 use ir::entity::EntitySet;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
@@ -21,7 +21,6 @@ pub(super) struct Site<'a> {
     pub(super) local: Local<'a>,
     pub(super) options: &'a BlockOptions,
     pub(super) platform: &'a Platform<'a>,
-    pub(super) fusion: Fusion,
     /// Values of F that I and W read.
     pub(super) later: Vec<Value>,
     /// Values of F that kernels of the backward recompute, with the values that they read for it.
@@ -45,30 +44,29 @@ impl<'a> Site<'a> {
         options: &'a BlockOptions,
         platform: &'a Platform<'a>,
     ) -> Site<'a> {
-        let (fusion, later) = (Fusion::of(platform.stack), saved_values(block).forward);
+        let (traits, later) = (&platform.stack.traits, saved_values(block).forward);
         let is_attention = |stmt: &Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)));
         let mut site = Site {
-            local: Local::new(model, block, platform.recipe, platform.stack.facts.pads_experts),
+            local: Local::new(model, block, platform.recipe, traits.experts.capacity),
             options,
             platform,
-            fusion,
-            remade: remade(block, &later, fusion, platform.stack.facts.block_by_block),
+            remade: remade(block, &later, traits),
             gated: EntitySet::new(),
             later,
             alias: Alias::default(),
-            unread: if platform.stack.facts.weighs_inside { weighed(block) } else { EntitySet::new() },
+            unread: if traits.experts.weighs_inside { weighed(block) } else { EntitySet::new() },
             has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
             has_experts: Routing::of(block).is_some(),
             backward: OnceCell::new(),
         };
-        if platform.stack.facts.saved.contains_key(GATED) {
+        if traits.saved.gated.is_some() {
             for unit in gated_units(block) {
                 site.gated.extend(unit.inputs);
                 site.remade.insert(unit.activation, vec![unit.inputs[0]]);
                 site.remade.insert(unit.product, unit.inputs.to_vec());
             }
         }
-        site.alias = Alias::of(block, site.local.mesh(), site.saved("whole", 0.0) > 0.0);
+        site.alias = Alias::of(block, site.local.mesh(), traits.saved.gathered_inputs);
         site.later.retain(|value| !site.unread.contains(*value));
         for value in &mut site.later {
             *value = site.alias.instead.get(value).copied().unwrap_or(*value);
@@ -109,8 +107,13 @@ impl<'a> Site<'a> {
     }
 
     /// Returns whether the stack hides a kind of communication.
-    pub(super) fn hides(&self, kind: &str) -> bool {
+    pub(super) fn hides(&self, kind: Hidden) -> bool {
         self.platform.stack.hides(kind)
+    }
+
+    /// Returns whether a group of ops is one kernel.
+    pub(super) fn fuses(&self, group: FusedKernel) -> bool {
+        self.platform.stack.fuses(group)
     }
 
     /// Fraction of the hideable communication that is hidden.
@@ -142,12 +145,14 @@ fn gated_units(block: &Block) -> Vec<GatedUnit> {
 
 /// Activations that a fused kernel of the backward recomputes, so that they are not saved, with the saved values that it reads for
 /// each. A stack that neither groups statements nor runs blocks as they stand has only kernels of one function of a saved value.
-fn remade(block: &Block, saved: &[Value], fusion: Fusion, block_by_block: bool) -> FxHashMap<Value, Vec<Value>> {
+fn remade(block: &Block, saved: &[Value], traits: &StackTraits) -> FxHashMap<Value, Vec<Value>> {
     let mut sources: FxHashMap<Value, Vec<Value>> = FxHashMap::default();
-    if !fusion.swiglu && !fusion.groups {
+    let fused = traits.kernels.fused;
+    let has_groups = fused.contains(FusedKernel::Groups);
+    if !fused.contains(FusedKernel::Swiglu) && !has_groups {
         return sources;
     }
-    let all = fusion.groups || block_by_block;
+    let all = has_groups || traits.saved.block_by_block;
     for stmt in transforms::recompute::remade(block).into_iter().map(|at| &block[SectionKind::F].stmts[at]) {
         let of_operand = |value: &Value| sources.get(value).cloned().unwrap_or_else(|| vec![*value]);
         let mut read: Vec<Value> = stmt.operands.iter().flat_map(of_operand).collect();

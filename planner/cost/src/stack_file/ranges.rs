@@ -3,12 +3,7 @@
 use crate::preset_error::out_of_range;
 use crate::residual::{Errors, Job};
 use crate::stack::Stack;
-
-/// Key, value, least value, greatest value, and unit.
-type Range = (&'static str, f64, f64, f64, &'static str);
-
-/// Upper limit of any number of bytes on a device.
-const BYTES: f64 = 1e12;
+use crate::traits::Figure;
 
 /// Messages about figures that are out of range.
 pub(super) fn complaints(stack: &Stack) -> Vec<String> {
@@ -31,13 +26,7 @@ pub(super) fn complaints(stack: &Stack) -> Vec<String> {
             found.push(format!("`fitted.{name}` is {value}, which does not lie between 0, low {low} and high {high}"));
         }
     }
-    let of_facts =
-        |(key, value, least, most, unit): Range| out_of_range(&format!("facts.{key}"), value, least, most, unit);
-    found.extend(facts(&stack).into_iter().filter_map(of_facts));
-    let saved = stack.facts.saved.iter();
-    found.extend(saved.filter_map(|(name, &bytes)| {
-        out_of_range(&format!("facts.saved.{name}"), bytes, 0.0, 64.0, "bytes of an element")
-    }));
+    found.extend(stack.traits.figures().iter().filter_map(Figure::complaint));
     found.extend([("time", stack.residual.time), ("memory", stack.residual.memory)].into_iter().flat_map(errors));
     let runs = stack.residual.measured.iter().flat_map(|group| &group.sizes);
     let sizes = runs.flat_map(|sizes| Job::SIZES.into_iter().zip(*sizes));
@@ -68,32 +57,3 @@ const FITTED: [(f64, f64, &str); 8] = [
     (0.0, 1.0, "a share of the communication"),
     (0.0, 1.0, "a share of the step"),
 ];
-
-/// Figures of the stack's traits.
-fn facts(stack: &Stack) -> [Range; 22] {
-    let facts = &stack.facts;
-    [
-        ("dispatches", facts.dispatches, 0.0, 1e4, "calls of the library"),
-        ("checkpoint", facts.checkpoint, 0.0, 1e6, "calls of the library"),
-        ("pieces", facts.pieces, 1.0, 10.0, "times the time of one kernel"),
-        ("gradient_bytes", facts.gradient_bytes, 1.0, 8.0, "bytes of an element"),
-        ("wire_bytes", facts.wire_bytes, 1.0, 8.0, "bytes of an element"),
-        ("bucket", facts.bucket, 1.0, BYTES, "bytes"),
-        ("gathers_each", facts.gathers_each, 0.0, 1.0, "messages of a parameter"),
-        ("hop", facts.hop, 0.0, 1.0, "seconds"),
-        ("peer", facts.peer, 0.0, 1.0, "seconds"),
-        ("comm_sms", facts.comm_sms, 0.0, 1e4, "parts of a device"),
-        ("quantise", facts.quantise, 0.0, 1e3, "bytes of an element"),
-        ("grouped", facts.grouped, 0.01, 1.0, "a share"),
-        ("grouped_transposed", facts.grouped_transposed, 0.01, 1.0, "a share"),
-        ("quantised_experts", facts.quantised_experts, 0.0, 4.0, "copies"),
-        ("update_bytes", facts.update_bytes, 0.0, 8.0, "bytes of an element"),
-        ("buffers", facts.buffers, 0.0, BYTES, "bytes"),
-        ("waiting", facts.waiting, 0.0, 1024.0, "a number of tensors"),
-        ("reserve", facts.reserve, 1.0, 3.0, "bytes reserved over bytes allocated"),
-        ("context", facts.context, 0.0, BYTES, "bytes"),
-        ("workspace", facts.workspace, 0.0, BYTES, "bytes"),
-        ("communicator", facts.communicator, 0.0, BYTES, "bytes"),
-        ("communicators", facts.communicators, 0.0, 64.0, "a number of communicators"),
-    ]
-}

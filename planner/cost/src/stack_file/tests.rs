@@ -1,6 +1,7 @@
 //! Files that begin from others.
 
 use super::*;
+use crate::traits::{Graphs, Hidden};
 use ir::diag::Coded;
 use std::collections::BTreeMap;
 
@@ -17,19 +18,21 @@ const MINE: &str = "name = \"mine\"\nabout = \"ours\"\nfrom = \"megatron-core-20
 
 #[test]
 fn what_a_file_states_is_its_own_and_the_rest_is_as_it_began() {
-    let yours = "name = \"yours\"\nabout = \"theirs\"\nfrom = \"mine\"\n[facts]\nhides = [\"dp\"]\n\
-                 [facts.saved]\nnorm = 2.0\n";
-    let mine =
-        format!("{MINE}[fitted]\nmatmul = {{ value = 0.8 }}\n[facts]\nbucket = 1e6\n[facts.saved]\nrope = 1.0\n");
+    let yours = "name = \"yours\"\nabout = \"theirs\"\nfrom = \"mine\"\n[traits]\nhides = [\"dp\"]\n\
+                 [traits.saved]\nnorm = 2.0\n";
+    let mine = format!(
+        "{MINE}[fitted]\nmatmul = {{ value = 0.8 }}\n[traits.zero]\nbucket = 1e6\n[traits.saved]\nrope = 1.0\n"
+    );
     let stack = read(&[("mine", &mine), ("yours", yours)], "yours").unwrap();
     let (first, second) = (Stack::find("megatron-core-2025").unwrap(), Stack::find("megatron-core-2026").unwrap());
     assert_eq!((stack.name.as_str(), stack.about.as_str()), ("yours", "theirs"));
     let matmul = &stack.fitted.matmul;
     assert_eq!([matmul.value, matmul.low, matmul.high], [0.8, first.fitted.matmul.low, first.fitted.matmul.high]);
     assert_eq!((stack.fitted.overlap, &stack.residual), (first.fitted.overlap, &second.residual));
-    assert_eq!((stack.facts.bucket, &stack.facts.hides[..]), (1e6, &["dp".to_string()][..]));
-    assert_eq!((stack.facts.saved["norm"], stack.facts.saved["rope"]), (2.0, 1.0));
-    assert!(stack.facts.expert_graphs && second.facts.expert_graphs && !first.facts.expert_graphs);
+    assert_eq!((stack.traits.zero.bucket, stack.traits.hides), (1e6, [Hidden::Dp].into_iter().collect()));
+    assert_eq!((stack.traits.saved.norm, stack.traits.saved.rope), (2.0, 1.0));
+    let graphs = [&first, &second, &stack].map(|stack| stack.traits.launch.graphs);
+    assert_eq!(graphs, [Graphs::Dense, Graphs::All, Graphs::All]);
 }
 
 /// A rule is restated by its name; each key has the comment before it as its source.
@@ -61,8 +64,10 @@ fn what_is_wrong_with_it_is_told() {
     let below =
         said(&[("mine", MINE.replace("megatron-core-2026", "yours").as_str()), ("yours", "from =")]).to_string();
     assert!(below.starts_with("yours: TOML parse error"), "{below}");
-    let key = said(&[("mine", &format!("{MINE}[facts]\nbuckets = 1e6\n"))]).to_string();
-    assert!(key.contains("unknown field `buckets`") && key.contains("facts"), "{key}");
+    let key = said(&[("mine", &format!("{MINE}[traits.zero]\nbuckets = 1e6\n"))]).to_string();
+    assert!(key.contains("unknown field `buckets`") && key.contains("in `traits.zero"), "{key}");
+    let member = said(&[("mine", &format!("{MINE}[traits]\nhides = [\"pp\"]\n"))]).to_string();
+    assert!(member.contains("`pp` is none of tp, ") && member.contains("in `traits.hides"), "{member}");
     let range = said(&[("mine", &format!("{MINE}[fitted]\nmatmul = {{ value = 2.0 }}\n"))]).to_string();
     assert!(range.contains("`fitted.matmul` is 2"), "{range}");
 }
