@@ -98,7 +98,7 @@ pub fn placements(report: &EstimateReport) -> Result<Placements, Error> {
     let parallel = &report.parallel;
     Ok(Placements {
         schema: "meshwright.placements/1",
-        family: description.family,
+        family: description.family.model_type,
         mesh,
         sequence_parallel: parallel.sp && parallel.tp > 1,
         tensors,

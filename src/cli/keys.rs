@@ -2,22 +2,64 @@
 
 use super::TableFormat;
 use crate::error::Error;
-use ir::models::{Done, FAMILIES, KEYS, Key, ROPE};
+use ir::models::{Done, FAMILIES, Key, Keys, ROPE};
 use serde_json::{Map, Value, json};
 use support::table::table;
 
-/// Prints one line per key and default, or all keys by family as JSON.
+/// A key that some families treat alike.
+struct Treatment {
+    name: &'static str,
+    row: &'static Key,
+    families: Vec<&'static str>,
+}
+
+/// Prints one line per key and treatment, or all keys by family as JSON.
 pub(super) fn print(format: TableFormat) -> Result<String, Error> {
     match format {
         TableFormat::Table => {
-            let rows: Vec<_> = KEYS.iter().flat_map(|key| key.names.iter().map(|name| row(name, key))).collect();
+            let rows: Vec<_> = treatments().iter().map(line).collect();
             Ok(table(["KEY", "FAMILIES", "DEFAULT", "EFFECT"], &rows))
         }
         TableFormat::Json => super::json(&by_family()),
     }
 }
 
-fn row(name: &str, key: &Key) -> [String; 4] {
+/// The families and their keys, then those of rotary positions.
+fn tables() -> impl Iterator<Item = (&'static str, Keys)> {
+    FAMILIES.iter().map(|family| (family.model_type, family.keys)).chain([("rope", ROPE)])
+}
+
+/// All names of keys, those that all families have behind the others.
+fn names() -> Vec<&'static str> {
+    let own = tables().flat_map(|(_, keys)| &keys.lists[..keys.lists.len() - 1]);
+    let common = tables().filter_map(|(_, keys)| keys.lists.last());
+    let rows = own.chain(common).copied().flatten();
+    let mut names: Vec<&str> = Vec::new();
+    for name in rows.flat_map(|row| row.names) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// All keys, by name.
+fn treatments() -> Vec<Treatment> {
+    let mut all: Vec<Treatment> = Vec::new();
+    for name in names() {
+        let first = all.len();
+        for (family, row) in tables().filter_map(|(family, keys)| Some((family, keys.row(name)?))) {
+            match all[first..].iter_mut().find(|known| known.row.is_like(row)) {
+                Some(known) => known.families.push(family),
+                None => all.push(Treatment { name, row, families: vec![family] }),
+            }
+        }
+    }
+    all
+}
+
+fn line(treatment: &Treatment) -> [String; 4] {
+    let key = treatment.row;
     let done = match key.done {
         Done::Read => format!("read: {}", key.about),
         Done::Only => format!("any other value is refused: {}", key.about),
@@ -25,28 +67,28 @@ fn row(name: &str, key: &Key) -> [String; 4] {
         Done::Alias(of) => format!("another name of {of}"),
     };
     let absent = if key.default.is_empty() { "-" } else { key.default };
-    [name.to_string(), families(key), absent.to_string(), done]
+    [treatment.name.to_string(), families(&treatment.families), absent.to_string(), done]
 }
 
-/// Formats the families of a key.
-fn families(key: &Key) -> String {
+/// Formats some families.
+fn families(some: &[&str]) -> String {
     let others: Vec<&str> =
-        FAMILIES.iter().map(|family| family.name).filter(|name| !key.families.contains(name)).collect();
+        FAMILIES.iter().map(|family| family.model_type).filter(|name| !some.contains(name)).collect();
     match others.as_slice() {
         [] => "all".to_string(),
         [one] => format!("all but {one}"),
         [one, other] => format!("all but {one}, {other}"),
-        _ => key.families.join(", "),
+        _ => some.join(", "),
     }
 }
 
 fn by_family() -> Value {
-    let names = FAMILIES.iter().map(|family| family.name).chain([ROPE]);
-    let keys = |family: &str| -> Map<String, Value> {
-        let rows = KEYS.iter().filter(|key| key.families.contains(&family));
-        rows.flat_map(|key| key.names.iter().map(|name| ((*name).to_string(), described(key)))).collect()
-    };
-    names.map(|family| (family.to_string(), Value::Object(keys(family)))).collect::<Map<_, _>>().into()
+    let mut families = Map::new();
+    for (family, keys) in tables() {
+        let keys: Map<String, Value> = keys.rows().map(|(name, row)| (name.to_string(), described(row))).collect();
+        families.insert(family.to_string(), keys.into());
+    }
+    families.into()
 }
 
 fn described(key: &Key) -> Value {

@@ -1,12 +1,9 @@
 //! Files of models that read images, too: their text model is one of a known family, and the only part that is read.
 
 use super::config::{ConfigError, invalid};
-use super::keys::{self, Done};
+use super::families::{FAMILIES, Family, Tied};
+use super::keys::Done;
 use serde_json::{Map, Value};
-
-/// The families of such files, and those of their text models.
-pub const COMPOSITES: [(&str, &str); 3] =
-    [("gemma3", "gemma3_text"), ("llama4", "llama4_text"), ("mistral3", "mistral")];
 
 /// The key that both parts may have. The classes write their own default where a file says nothing, so that they may differ.
 const TIED: &str = "tie_word_embeddings";
@@ -20,31 +17,39 @@ pub type TextPart = (Map<String, Value>, Vec<String>);
 /// It has no text model, or one of another family.
 pub fn text_part(file: &Map<String, Value>) -> Result<Option<TextPart>, ConfigError> {
     let named = file.get("model_type").and_then(Value::as_str);
-    let Some((_, family)) = COMPOSITES.iter().find(|(whole, _)| Some(*whole) == named) else { return Ok(None) };
+    let Some((family, tied)) = FAMILIES.iter().find_map(|family| of_whole(family, named?)) else { return Ok(None) };
+    let model_type = family.model_type;
     let text = file.get("text_config").ok_or(ConfigError::Missing { field: "text_config" })?;
     let text = text.as_object().ok_or_else(|| invalid("text_config", "must be an object".to_string()))?;
     let mut text = text.clone();
     match text.get("model_type").and_then(Value::as_str) {
-        Some(stated) if stated != *family => {
-            return Err(invalid("text_config", format!("has the `model_type` {stated}, not {family}")));
+        Some(stated) if stated != model_type => {
+            return Err(invalid("text_config", format!("has the `model_type` {stated}, not {model_type}")));
         }
-        _ => text.insert("model_type".to_string(), (*family).into()),
+        _ => text.insert("model_type".to_string(), model_type.into()),
     };
-    if let Some(tied) = tied(family, file.get(TIED), text.get(TIED)).cloned() {
+    if let Some(tied) = tied.part(file.get(TIED), text.get(TIED)).cloned() {
         text.insert(TIED.to_string(), tied);
     }
-    let means_nothing = |name: &str| keys::key(family, name).is_some_and(|key| key.done == Done::Nothing);
+    let means_nothing = |name: &str| family.keys.row(name).is_some_and(|key| key.done == Done::Nothing);
     let is_read = |name: &str| matches!(name, "model_type" | "text_config" | TIED) || means_nothing(name);
     let left_out = file.keys().filter(|name| !is_read(name)).map(|name| format!("{name} (not of the text model)"));
     Ok(Some((text, left_out.collect())))
 }
 
-/// The value that counts where the whole file and its text model state whether the head is tied, as in `transformers` 5.24. It is
-/// that of the whole file for Gemma 3, that of the text model for Llama 4, and for Mistral 3 the one that ties.
-fn tied<'a>(family: &str, whole: Option<&'a Value>, text: Option<&'a Value>) -> Option<&'a Value> {
-    match family {
-        "gemma3_text" => whole.or(text),
-        "llama4_text" => text,
-        _ => [whole, text].into_iter().flatten().max_by_key(|stated| **stated == Value::Bool(true)),
+/// A family, and what says whether the head of its text model is tied, if files of this `model_type` have a text model of it.
+fn of_whole(family: &'static Family, model_type: &str) -> Option<(&'static Family, Tied)> {
+    let whole = family.whole.filter(|whole| whole.model_type == model_type)?;
+    Some((family, whole.tied))
+}
+
+impl Tied {
+    /// The value that counts.
+    fn part<'a>(self, whole: Option<&'a Value>, text: Option<&'a Value>) -> Option<&'a Value> {
+        match self {
+            Tied::Whole => whole.or(text),
+            Tied::Text => text,
+            Tied::Either => [whole, text].into_iter().flatten().max_by_key(|stated| **stated == Value::Bool(true)),
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! A model's configuration as published: the fields of `config.json`, read and checked.
 
-use super::composite::{COMPOSITES, text_part};
+use super::composite::text_part;
+use super::families::{self, FAMILIES};
+use super::fields::Fields;
 use super::gpt2::{self, Gpt2Config};
-use super::keys::{self, Key};
 use super::llama::{self, LlamaConfig};
-use super::read_llama;
 use crate::catalogue::Code;
 use crate::diag::Coded;
 use crate::graph::Model;
@@ -12,8 +12,7 @@ use crate::limits;
 use crate::types::DType;
 use crate::verify::verify_sizes;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::fmt;
 
 /// The size of one micro-batch, over all data-parallel ranks.
@@ -83,8 +82,10 @@ impl fmt::Display for ConfigError {
                 write!(f, "sequences of {seq} tokens do not fit the model's {positions} positions")
             }
             ConfigError::UnknownFamily(found) => {
-                let families = keys::FAMILIES.iter().map(|family| family.name);
-                let families: Vec<&str> = families.chain(COMPOSITES.map(|(whole, _)| whole)).collect();
+                let mut wholes: Vec<&str> =
+                    FAMILIES.iter().filter_map(|family| Some(family.whole?.model_type)).collect();
+                wholes.sort_unstable();
+                let families: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).chain(wholes).collect();
                 write!(f, "there is no builder for `model_type` `{found}`; there are {}", families.join(", "))
             }
             ConfigError::Unsupported { field, why } => write!(f, "`{field}`: {why}"),
@@ -138,8 +139,14 @@ pub enum ModelConfig {
     Gpt2(Gpt2Config),
 }
 
+impl From<LlamaConfig> for ModelConfig {
+    fn from(config: LlamaConfig) -> ModelConfig {
+        ModelConfig::Llama(config)
+    }
+}
+
 impl ModelConfig {
-    /// The family's name.
+    /// The kind of its blocks.
     pub fn family(&self) -> &'static str {
         match self {
             ModelConfig::Llama(_) => "llama",
@@ -158,6 +165,15 @@ impl ModelConfig {
             experts.group = experts.group.or(Some(seq / groups));
         }
         config
+    }
+
+    /// The same, if its values go together.
+    fn checked(self) -> Result<ModelConfig, ConfigError> {
+        match &self {
+            ModelConfig::Llama(config) => config.check(),
+            ModelConfig::Gpt2(config) => config.check(),
+        }?;
+        Ok(self)
     }
 
     /// True if it has experts, and no token is dropped: how tokens are grouped for routing then changes no result.
@@ -209,82 +225,13 @@ pub fn read_config(json: &str) -> Result<(ModelConfig, Vec<String>), ConfigError
     let file = text.as_ref().unwrap_or(file);
     let named = file.get("model_type").ok_or(ConfigError::Missing { field: "model_type" })?;
     let named = named.as_str().ok_or_else(|| invalid("model_type", format!("{named} is no string")))?;
-    let Some(family) = keys::FAMILIES.iter().find(|family| family.name == named) else {
-        return Err(ConfigError::UnknownFamily(named.to_string()));
-    };
-    let (fields, mut unknown) = Fields::new(family.name, file)?;
-    let config = match family.name {
-        "gpt2" => gpt2::read(&fields).map(ModelConfig::Gpt2),
-        _ => read_llama::read(&fields, &mut unknown).map(ModelConfig::Llama),
-    }
-    .map_err(|why| fields.of_default(why))?;
+    let family = families::named(named).ok_or_else(|| ConfigError::UnknownFamily(named.to_string()))?;
+    let fields = Fields::new(family.keys, file)?;
+    let read = (family.read)(&fields).and_then(ModelConfig::checked);
+    let config = read.map_err(|why| fields.of_default(why))?;
+    let mut unknown = fields.into_unknown();
     unknown.extend(left_out.into_iter().flatten());
     Ok((config, unknown))
-}
-
-/// The keys of a file that are read, with the defaults of its family.
-pub(super) struct Fields {
-    /// The family.
-    pub(super) family: &'static str,
-    stated: Map<String, Value>,
-}
-
-impl Fields {
-    /// Those of a file, and its keys that no family has.
-    pub(super) fn new(family: &'static str, file: &Map<String, Value>) -> Result<(Fields, Vec<String>), ConfigError> {
-        let (stated, unknown) = keys::check(family, file)?;
-        Ok((Fields { family, stated }, unknown))
-    }
-
-    /// True if a key is present, even as `null`.
-    pub(super) fn states(&self, key: &str) -> bool {
-        self.stated.contains_key(key)
-    }
-
-    /// The same error, which says so if the value is not the file's, but a default of the class.
-    fn of_default(&self, error: ConfigError) -> ConfigError {
-        let class = keys::FAMILIES.iter().find(|family| family.name == self.family).map(|family| family.class);
-        match (error, class) {
-            (ConfigError::Invalid { field, why }, Some(class))
-                if !self.states(&field) && keys::key(self.family, &field).and_then(Key::absent).is_some() =>
-            {
-                let why =
-                    format!("{why}; `{class}` has this default, which counts where the file does not state the key");
-                ConfigError::Invalid { field, why }
-            }
-            (error, _) => error,
-        }
-    }
-
-    /// The value of a key, or that of its absence.
-    pub(super) fn get<T: DeserializeOwned>(&self, key: &'static str) -> Result<T, ConfigError> {
-        let absent = || keys::key(self.family, key).and_then(Key::absent);
-        let value = self.stated.get(key).cloned().or_else(absent).ok_or(ConfigError::Missing { field: key })?;
-        T::deserialize(value).map_err(|why| invalid(key, why.to_string()))
-    }
-
-    /// The number of layers.
-    pub(super) fn layers(&self, key: &'static str) -> Result<u32, ConfigError> {
-        depth(key, self.get(key)?)
-    }
-
-    /// The value of a key that may be `null` or absent.
-    pub(super) fn optional<T: DeserializeOwned>(&self, key: &'static str) -> Result<Option<T>, ConfigError> {
-        let absent = || keys::key(self.family, key).and_then(Key::absent);
-        match self.stated.get(key).cloned().or_else(absent) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => T::deserialize(value).map(Some).map_err(|why| invalid(key, why.to_string())),
-        }
-    }
-
-    /// The object under a key, if it is there and holds anything.
-    pub(super) fn object(&self, key: &'static str) -> Result<Option<&Map<String, Value>>, ConfigError> {
-        match self.stated.get(key) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::Object(object)) => Ok((!object.is_empty()).then_some(object)),
-            Some(_) => Err(invalid(key, "must be an object".to_string())),
-        }
-    }
 }
 
 /// A field with a value that it cannot have.

@@ -1,7 +1,7 @@
 //! GPT-2: learned positions, layer norms, biases, GELU, tied embeddings. Radford et al. 2019; the original order of norms of
 //! Vaswani et al. 2017 by `post_norm`.
 
-use super::config::{Batch, ConfigError, Fields, depth, invalid, not_negative, positive, unsupported};
+use super::config::{Batch, ConfigError, depth, invalid, not_negative, positive};
 use super::draft::{Body, Draft, Weight};
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
@@ -45,73 +45,44 @@ pub struct Gpt2Config {
     pub deviation: f64,
 }
 
-/// Reads a `config.json`.
-pub(super) fn read(fields: &Fields) -> Result<Gpt2Config, ConfigError> {
-    let hidden: u64 = fields.get("n_embd")?;
-    let activation: String = fields.get("activation_function")?;
-    let exact_gelu = match activation.as_str() {
-        "gelu" => true,
-        "gelu_new" | "gelu_pytorch_tanh" => false,
-        _ => {
-            let why = format!("`{activation}` is not supported, only `gelu` and `gelu_new`");
-            return Err(unsupported("activation_function", why));
+impl Gpt2Config {
+    /// Checks the sizes and probabilities.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let sizes = [
+            ("vocab_size", self.vocabulary),
+            ("n_positions", self.positions.unwrap_or(1)),
+            ("n_embd", self.hidden),
+            ("n_inner", self.feed_forward),
+            ("n_layer", u64::from(self.layers)),
+            ("n_head", self.heads),
+        ];
+        for (field, size) in sizes {
+            positive(field, size)?;
         }
-    };
-    let config = Gpt2Config {
-        vocabulary: fields.get("vocab_size")?,
-        positions: Some(fields.get("n_positions")?),
-        hidden,
-        feed_forward: fields.optional("n_inner")?.unwrap_or(hidden.saturating_mul(4)),
-        layers: fields.layers("n_layer")?,
-        heads: fields.get("n_head")?,
-        norm_eps: fields.get("layer_norm_epsilon")?,
-        exact_gelu,
-        post_norm: fields.get("post_norm")?,
-        attention_dropout: fields.get("attn_pdrop")?,
-        residual_dropout: fields.get("resid_pdrop")?,
-        embedding_dropout: fields.get("embd_pdrop")?,
-        tied: fields.get("tie_word_embeddings")?,
-        deviation: fields.get("initializer_range")?,
-    };
-    check(&config)?;
-    Ok(config)
-}
-
-fn check(config: &Gpt2Config) -> Result<(), ConfigError> {
-    let sizes = [
-        ("vocab_size", config.vocabulary),
-        ("n_positions", config.positions.unwrap_or(1)),
-        ("n_embd", config.hidden),
-        ("n_inner", config.feed_forward),
-        ("n_layer", u64::from(config.layers)),
-        ("n_head", config.heads),
-    ];
-    for (field, size) in sizes {
-        positive(field, size)?;
-    }
-    depth("n_layer", config.layers)?;
-    if !config.hidden.is_multiple_of(config.heads) {
-        let why = format!("`n_embd` {} is not divisible by `n_head` {}", config.hidden, config.heads);
-        return Err(ConfigError::Contradiction(why));
-    }
-    not_negative("layer_norm_epsilon", config.norm_eps)?;
-    not_negative("initializer_range", config.deviation)?;
-    let probabilities = [
-        ("attn_pdrop", config.attention_dropout),
-        ("resid_pdrop", config.residual_dropout),
-        ("embd_pdrop", config.embedding_dropout),
-    ];
-    for (field, p) in probabilities {
-        if !(0.0..1.0).contains(&p) {
-            return Err(invalid(field, format!("{p} is no probability below 1")));
+        depth("n_layer", self.layers)?;
+        if !self.hidden.is_multiple_of(self.heads) {
+            let why = format!("`n_embd` {} is not divisible by `n_head` {}", self.hidden, self.heads);
+            return Err(ConfigError::Contradiction(why));
         }
+        not_negative("layer_norm_epsilon", self.norm_eps)?;
+        not_negative("initializer_range", self.deviation)?;
+        let probabilities = [
+            ("attn_pdrop", self.attention_dropout),
+            ("resid_pdrop", self.residual_dropout),
+            ("embd_pdrop", self.embedding_dropout),
+        ];
+        for (field, p) in probabilities {
+            if !(0.0..1.0).contains(&p) {
+                return Err(invalid(field, format!("{p} is no probability below 1")));
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The model of a configuration.
 pub(super) fn build(config: &Gpt2Config, batch: &Batch) -> Result<Model, ConfigError> {
-    check(config)?;
+    config.check()?;
     if let Some(positions) = config.positions.filter(|&positions| batch.seq > positions) {
         return Err(ConfigError::TooLong { seq: batch.seq, positions });
     }

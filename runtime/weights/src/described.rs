@@ -2,7 +2,7 @@
 //! only if it reads back as the same model.
 
 use crate::description::differences;
-use ir::models::{Activation, FAMILIES, Gpt2Config, KEYS, LlamaConfig, ModelConfig, Rotation, read_config};
+use ir::models::{Activation, Done, FAMILIES, Gpt2Config, Key, LlamaConfig, ModelConfig, Rotation, read_config};
 use ir::ops::Scaling;
 use serde_json::{Map, Value, json};
 
@@ -13,18 +13,17 @@ pub fn described(config: &ModelConfig, seq: u64) -> Option<Map<String, Value>> {
         ModelConfig::Gpt2(config) => gpt2(config, seq),
     };
     FAMILIES.iter().find_map(|family| {
-        let is_key =
-            |name: &str| KEYS.iter().any(|key| key.names.contains(&name) && key.families.contains(&family.name));
-        let mut own: Map<String, Value> =
-            keys.iter().filter(|(name, _)| is_key(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
-        own.insert("model_type".into(), family.name.into());
-        if family.name == "qwen2_moe" {
-            // It has a key of its own for the biases, and this one only for those that it lacks.
-            own.remove("attention_bias");
-        }
+        let mut own = keys.clone();
+        own.retain(|name, value| family.keys.row(name).is_some_and(|row| can_state(row, value)));
+        own.insert("model_type".into(), family.model_type.into());
         let (read, unknown) = read_config(&Value::Object(own.clone()).to_string()).ok()?;
         (differences(config, &read, seq).is_empty() && unknown.is_empty()).then_some(own)
     })
+}
+
+/// True if a file may state a value of a key. One that the class refuses is left out: the model may have it by another key.
+fn can_state(row: &Key, value: &Value) -> bool {
+    row.done != Done::Only || row.absent().as_ref() == Some(value)
 }
 
 /// A value of a key.

@@ -1,6 +1,6 @@
 //! The `config.json` of a folder: what it says of the model, and the rest of its keys.
 
-use ir::models::{ConfigError, FAMILIES, ModelConfig, read_config, text_part};
+use ir::models::{ConfigError, FAMILIES, Family, ModelConfig, read_config, text_part};
 use serde_json::{Map, Value};
 
 /// Keys of a serialised configuration that weights do not depend on: first numbers, dropout, and how tokens are routed in
@@ -14,8 +14,8 @@ const FURTHER: [&str; 2] = ["num_nextn_predict_layers", "num_mtp_layers"];
 /// A `config.json`.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// Its `model_type`.
-    pub family: &'static str,
+    /// Its family.
+    pub family: &'static Family,
     /// All its keys; those of the text model, if the model reads images, too.
     pub raw: Map<String, Value>,
     /// Keys that mean nothing to any family.
@@ -37,8 +37,8 @@ impl Description {
         let part = text_part(&raw)?.map(|(part, _)| part);
         let (is_composite, raw) = (part.is_some(), part.unwrap_or(raw));
         let stated = raw.get("model_type").and_then(Value::as_str).unwrap_or_default();
-        let family = FAMILIES.iter().find(|family| family.name == stated);
-        let family = family.ok_or_else(|| ConfigError::UnknownFamily(stated.to_string()))?.name;
+        let family = FAMILIES.iter().find(|family| family.model_type == stated);
+        let family = family.ok_or_else(|| ConfigError::UnknownFamily(stated.to_string()))?;
         Ok(Description { family, raw, unknown, is_composite, config })
     }
 
@@ -69,7 +69,7 @@ impl Description {
     /// Layers in files behind those of the model, which predict further tokens. Where the model leaves them out, files may have them.
     pub(crate) fn further_layers(&self) -> u32 {
         let stated = FURTHER.iter().find_map(|key| self.raw.get(*key)?.as_u64());
-        let default = u64::from(matches!(self.family, "deepseek_v3" | "glm4_moe"));
+        let default = u64::from(matches!(self.family.model_type, "deepseek_v3" | "glm4_moe"));
         stated.unwrap_or(default) as u32
     }
 
@@ -89,7 +89,7 @@ impl Description {
 
     /// True if files have the two elements that a rotary position turns next to each other, and not half of the part apart.
     pub(crate) fn is_interleaved(&self) -> bool {
-        match self.family {
+        match self.family.model_type {
             "deepseek_v2" | "llama4_text" => true,
             "deepseek_v3" => self.raw.get("rope_interleave").and_then(Value::as_bool).unwrap_or(true),
             _ => false,
@@ -97,20 +97,16 @@ impl Description {
     }
 
     /// The class of `transformers` that computes the model.
-    pub fn class(&self) -> String {
-        let class = FAMILIES.iter().find(|family| family.name == self.family).map_or("", |family| family.class);
-        match self.family {
-            "gpt2" => "GPT2LMHeadModel".to_string(),
-            "gemma3_text" => "Gemma3ForCausalLM".to_string(),
-            "llama4_text" => "Llama4ForCausalLM".to_string(),
-            _ => class.replace("Config", "ForCausalLM"),
-        }
+    pub fn class(&self) -> &'static str {
+        self.family.class
     }
 
     /// An option that only this program has, so that no class computes the same.
     pub fn addition(&self) -> Option<&'static str> {
         match &self.config {
-            ModelConfig::Llama(config) if !config.gated && self.family == "llama" => Some("mlp_gate"),
+            ModelConfig::Llama(config) if !config.gated && self.family.keys.row("mlp_gate").is_some() => {
+                Some("mlp_gate")
+            }
             ModelConfig::Gpt2(config) if config.post_norm => Some("post_norm"),
             _ => None,
         }
@@ -201,6 +197,6 @@ mod tests {
         assert_eq!(found, [key("experts.chosen", "2", "1"), key("rotation.theta", "1000000.0", "500.0")]);
         let gpt2 = Description::read(r#"{"model_type": "gpt2", "n_embd": 8, "n_head": 2}"#).unwrap();
         assert!(differences(&own, &gpt2.config, 8)[0].2.contains("gpt2"));
-        assert_eq!((gpt2.class(), gpt2.is_tied(), gpt2.layers()), ("GPT2LMHeadModel".to_string(), true, 12));
+        assert_eq!((gpt2.class(), gpt2.is_tied(), gpt2.layers()), ("GPT2LMHeadModel", true, 12));
     }
 }

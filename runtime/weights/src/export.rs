@@ -160,7 +160,7 @@ pub fn export(order: &Export<'_>) -> Result<Exported, Error> {
     listed.sort();
     Ok(Exported {
         step: checkpoint.manifest.position.step,
-        class: description.map(|description| description.class()),
+        class: description.map(|description| description.class().to_string()),
         checkpoint: checkpoint.path.clone(),
         format,
         tensors,

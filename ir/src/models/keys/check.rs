@@ -1,24 +1,25 @@
 //! Checks the keys of a file against the table: aliases become the canonical names, and a key that would change numbers
 //! without being supported is rejected.
 
-use super::{Done, FAMILIES, KEYS, Key, key};
+use super::{Done, Key, Keys, ROPE};
 use crate::diag::nearest;
 use crate::models::config::{ConfigError, invalid};
+use crate::models::families::FAMILIES;
 use serde_json::{Map, Value};
 
-/// The keys of a file of a family under the names that are read, and the keys that no family has.
+/// The keys of a file under the names that are read, and the keys that no class has.
 ///
 /// # Errors
-/// A key has a value that is not supported, another family's meaning, or two names; or it is a typing error.
+/// A key has a value that is not supported, another class's meaning, or two names; or it is a typing error.
 pub(in crate::models) fn check(
-    family: &'static str,
+    keys: Keys,
     file: &Map<String, Value>,
 ) -> Result<(Map<String, Value>, Vec<String>), ConfigError> {
     let (mut read, mut unknown) = (Map::new(), Vec::new());
     for (name, value) in file {
-        let Some(row) = key(family, name) else {
-            if !foreign(family, name, value)? {
-                slip(family, name, file)?;
+        let Some(row) = keys.row(name) else {
+            if !foreign(keys, name, value)? {
+                slip(keys, name, file)?;
                 unknown.push(name.clone());
             }
             continue;
@@ -53,31 +54,34 @@ fn only(row: &'static Key, name: &str, value: &Value) -> Result<(), ConfigError>
     Err(ConfigError::Unsupported { field: name.to_string(), why })
 }
 
-/// True if a key belongs to other families only. The class of this family does not read it, so values with an effect are
+/// True if a key belongs to other classes only. The class of this file does not read it, so values with an effect are
 /// rejected.
-fn foreign(family: &str, name: &str, value: &Value) -> Result<bool, ConfigError> {
-    let rows = || KEYS.iter().filter(|row| row.names.contains(&name));
-    if rows().next().is_none() {
+fn foreign(keys: Keys, name: &str, value: &Value) -> Result<bool, ConfigError> {
+    let tables = FAMILIES.iter().map(|family| family.keys).chain([ROPE]);
+    let rows: Vec<&Key> = tables.filter_map(|keys| keys.row(name)).collect();
+    if rows.is_empty() {
         return Ok(false);
     }
-    let off = |row: &Key| match row.done {
-        Done::Nothing => true,
-        Done::Only => row.absent().is_some_and(|absent| same(value, &absent)),
-        Done::Read | Done::Alias(_) => false,
-    };
-    if matches!(value, Value::Null | Value::Bool(false)) || rows().any(off) {
+    if matches!(value, Value::Null | Value::Bool(false)) || rows.iter().any(|row| is_off(row, value)) {
         return Ok(true);
     }
-    let class = FAMILIES.iter().find(|known| known.name == family).map_or("the rotary embedding", |known| known.class);
-    let why = format!("{} is not supported: `{class}` does not read it", plain(value));
+    let why = format!("{} is not supported: `{}` does not read it", plain(value), keys.class);
     Err(ConfigError::Unsupported { field: name.to_string(), why })
 }
 
+/// True if a value has no effect on the class of a row.
+fn is_off(row: &Key, value: &Value) -> bool {
+    match row.done {
+        Done::Nothing => true,
+        Done::Only => row.absent().is_some_and(|absent| same(value, &absent)),
+        Done::Read | Done::Alias(_) => false,
+    }
+}
+
 /// Rejects a key that resembles a supported one, whose value would be lost.
-fn slip(family: &str, name: &str, file: &Map<String, Value>) -> Result<(), ConfigError> {
-    let tells = |row: &&Key| row.families.contains(&family) && row.done != Done::Nothing;
-    let names = KEYS.iter().filter(tells).flat_map(|row| row.names).copied();
-    match nearest(name, names.filter(|known| !file.contains_key(*known))) {
+fn slip(keys: Keys, name: &str, file: &Map<String, Value>) -> Result<(), ConfigError> {
+    let known = keys.rows().filter(|(known, row)| row.done != Done::Nothing && !file.contains_key(*known));
+    match nearest(name, known.map(|(known, _)| known)) {
         None => Ok(()),
         Some(near) => {
             let why = format!("there is no such key; did you mean `{near}`?");

@@ -1,49 +1,13 @@
-//! The keys that a `config.json` can have, by family: the value of an absent key, and the handling of a stated one.
+//! The keys that a `config.json` can have: the value of an absent key, and the handling of a stated one.
 
 mod check;
-mod newer;
-mod table;
+mod rope;
 
-pub use table::KEYS;
+pub use rope::ROPE;
 
 use serde_json::Value;
 
 pub(super) use check::check;
-
-/// A family that is read: its `model_type`, and its configuration class in `transformers`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Family {
-    /// The value of `model_type`.
-    pub name: &'static str,
-    /// The class that `transformers` reads the file with.
-    pub class: &'static str,
-}
-
-/// All families that are read.
-pub const FAMILIES: [Family; 19] = [
-    Family { name: "llama", class: "LlamaConfig" },
-    Family { name: "mistral", class: "MistralConfig" },
-    Family { name: "qwen2", class: "Qwen2Config" },
-    Family { name: "qwen3", class: "Qwen3Config" },
-    Family { name: "mixtral", class: "MixtralConfig" },
-    Family { name: "qwen2_moe", class: "Qwen2MoeConfig" },
-    Family { name: "qwen3_moe", class: "Qwen3MoeConfig" },
-    Family { name: "deepseek_v2", class: "DeepseekV2Config" },
-    Family { name: "deepseek_v3", class: "DeepseekV3Config" },
-    Family { name: "gemma2", class: "Gemma2Config" },
-    Family { name: "gemma3_text", class: "Gemma3TextConfig" },
-    Family { name: "olmo2", class: "Olmo2Config" },
-    Family { name: "phi3", class: "Phi3Config" },
-    Family { name: "gpt_neox", class: "GPTNeoXConfig" },
-    Family { name: "glm4_moe", class: "Glm4MoeConfig" },
-    Family { name: "gpt_oss", class: "GptOssConfig" },
-    Family { name: "smollm3", class: "SmolLM3Config" },
-    Family { name: "llama4_text", class: "Llama4TextConfig" },
-    Family { name: "gpt2", class: "GPT2Config" },
-];
-
-/// The keys inside `rope_parameters` and `rope_scaling` are listed under this name.
-pub const ROPE: &str = "rope";
 
 /// The handling of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,14 +22,12 @@ pub enum Done {
     Alias(&'static str),
 }
 
-/// Keys of some families that mean the same thing.
+/// Keys that a class treats alike.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Key {
     /// Their names.
     pub names: &'static [&'static str],
-    /// The families.
-    pub families: &'static [&'static str],
-    /// The JSON value that an absent key stands for; empty where the family has none: it must be stated, or follows from
+    /// The JSON value that an absent key stands for; empty where the class has none: it must be stated, or follows from
     /// other keys.
     pub default: &'static str,
     /// Their handling.
@@ -75,41 +37,92 @@ pub struct Key {
 }
 
 impl Key {
+    /// Keys that are read.
+    pub(super) const fn read(names: &'static [&'static str], default: &'static str, about: &'static str) -> Key {
+        Key { names, default, done: Done::Read, about }
+    }
+
+    /// Keys of which only the default is accepted.
+    pub(super) const fn only(names: &'static [&'static str], default: &'static str, about: &'static str) -> Key {
+        Key { names, default, done: Done::Only, about }
+    }
+
+    /// Keys that change no number.
+    pub(super) const fn nothing(names: &'static [&'static str], about: &'static str) -> Key {
+        Key { names, default: "", done: Done::Nothing, about }
+    }
+
+    /// Other names of the key `of`.
+    pub(super) const fn alias(names: &'static [&'static str], of: &'static str) -> Key {
+        Key { names, default: "", done: Done::Alias(of), about: "another name" }
+    }
+
     /// The value of an absent key.
     pub fn absent(&self) -> Option<Value> {
         serde_json::from_str(self.default).ok()
     }
+
+    /// True if another row says the same of its keys.
+    pub fn is_like(&self, other: &Key) -> bool {
+        (self.default, self.done, self.about) == (other.default, other.done, other.about)
+    }
 }
 
-/// The row of a key of a family.
-pub(super) fn key(family: &str, name: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.names.contains(&name) && key.families.contains(&family))
+/// All keys of a class.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys {
+    /// The class of `transformers` that reads them.
+    pub class: &'static str,
+    /// Lists of keys. Where several have a key, the first one counts.
+    pub lists: &'static [&'static [Key]],
+}
+
+impl Keys {
+    /// The row of a key.
+    pub fn row(self, name: &str) -> Option<&'static Key> {
+        self.lists.iter().copied().flatten().find(|row| row.names.contains(&name))
+    }
+
+    /// Each key once, and its row.
+    pub fn rows(self) -> impl Iterator<Item = (&'static str, &'static Key)> {
+        let all = self.lists.iter().copied().flatten();
+        let named = all.flat_map(|row| row.names.iter().map(move |name| (*name, row)));
+        named.filter(move |(name, row)| self.row(name).is_some_and(|first| std::ptr::eq(first, *row)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::families::FAMILIES;
+
+    fn tables() -> impl Iterator<Item = Keys> {
+        FAMILIES.iter().map(|family| family.keys).chain([ROPE])
+    }
 
     #[test]
-    fn each_key_of_a_family_has_one_row() {
-        for family in FAMILIES {
-            let names = || KEYS.iter().filter(|key| key.families.contains(&family.name)).flat_map(|key| key.names);
-            for name in names() {
-                assert_eq!(names().filter(|other| *other == name).count(), 1, "{} of {}", name, family.name);
+    fn each_list_has_a_key_once() {
+        for list in tables().flat_map(|keys| keys.lists) {
+            let names: Vec<&str> = list.iter().flat_map(|row| row.names).copied().collect();
+            for name in &names {
+                assert_eq!(names.iter().filter(|other| *other == name).count(), 1, "{name}");
             }
         }
     }
 
     #[test]
     fn rows_say_what_they_must() {
-        for row in KEYS {
-            let known = |name: &&str| FAMILIES.iter().any(|family| family.name == *name) || *name == ROPE;
-            assert!(row.families.iter().all(known), "{row:?}");
-            assert!(row.default.is_empty() || row.absent().is_some(), "{row:?}: no JSON");
-            match row.done {
-                Done::Only => assert!(!row.default.is_empty(), "{row:?}: which value?"),
-                Done::Alias(of) => assert!(row.families.iter().all(|family| key(family, of).is_some()), "{row:?}"),
-                Done::Read | Done::Nothing => {}
+        for keys in tables() {
+            for (name, row) in keys.rows() {
+                assert!(row.default.is_empty() || row.absent().is_some(), "{} of {}: no JSON", name, keys.class);
+                match row.done {
+                    Done::Only => assert!(!row.default.is_empty(), "{} of {}: which value?", name, keys.class),
+                    Done::Alias(of) => {
+                        let is_read = keys.row(of).is_some_and(|row| row.done == Done::Read);
+                        assert!(is_read, "{} of {}: {of} is not read", name, keys.class);
+                    }
+                    Done::Read | Done::Nothing => {}
+                }
             }
         }
     }

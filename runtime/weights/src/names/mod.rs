@@ -37,7 +37,7 @@ pub(crate) struct Conventions {
 
 impl Conventions {
     pub(crate) fn of(description: &Description) -> Conventions {
-        let (base, tied) = match description.family {
+        let (base, tied) = match description.family.model_type {
             "gpt2" => ("transformer.", ["lm_head.weight", "transformer.wte.weight"]),
             "gpt_neox" => ("gpt_neox.", ["embed_out.weight", "gpt_neox.embed_in.weight"]),
             _ => ("model.", ["lm_head.weight", "model.embed_tokens.weight"]),
@@ -134,7 +134,8 @@ impl Names {
     /// # Panics
     /// If the model has a parameter that no family has.
     pub fn of(description: &Description, seq: u64, present: &dyn Fn(&str) -> bool) -> Result<Names, ConfigError> {
-        let Description { family, config, .. } = description;
+        let Description { config, .. } = description;
+        let family = description.family.model_type;
         let model = config.build(&Batch { batch: 1, seq, dtype: DType::F32 })?;
         let mut layers: BTreeMap<(&str, u32), u32> = BTreeMap::new();
         for call in &model.calls {
@@ -155,7 +156,7 @@ impl Names {
                 let scope = Scope { family, config, layer, is_interleaved, present };
                 let field = param.field.as_deref().unwrap_or(&param.name);
                 let sizes = param.ty.sizes();
-                let pieces = match *family {
+                let pieces = match family {
                     "gpt2" => gpt2::gpt2(&scope, field, &sizes),
                     "gpt_neox" => gpt2::neox(&scope, field, &sizes),
                     _ => llama::llama(&scope, field, &sizes),

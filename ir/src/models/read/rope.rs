@@ -1,78 +1,105 @@
 //! Rotary positions as a `config.json` states them: `rope_theta` and `rope_scaling`, or in newer files both in
 //! `rope_parameters`.
 
-use super::config::{ConfigError, Fields, invalid, unsupported};
-use super::keys::ROPE;
-use super::rotation::Rotation;
+use super::super::config::{ConfigError, invalid, unsupported};
+use super::super::fields::Fields;
+use super::super::keys::ROPE;
+use super::super::rotation::Rotation;
 use crate::ops::Scaling;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// The rotations of a file's layers, and what it says with them of attention scores.
-pub(super) struct Rotary {
+pub(in crate::models) struct Rotary {
     /// The rotation of all layers, or of those without a window.
-    pub(super) rotation: Rotation,
+    pub(in crate::models) rotation: Rotation,
     /// The rotation of layers with a window, if these have one of their own.
-    pub(super) local: Option<Rotation>,
+    pub(in crate::models) local: Option<Rotation>,
     /// The factor of all scores of latent attention.
-    pub(super) score_factor: f64,
+    pub(in crate::models) score_factor: f64,
 }
 
 /// The heads that turn.
 #[derive(Clone, Copy)]
-pub(super) struct Head {
+pub(in crate::models) struct Head {
     /// Its elements that may turn.
-    pub(super) size: u64,
+    pub(in crate::models) size: u64,
     /// They are the rotary part of latent attention.
-    pub(super) is_latent: bool,
+    pub(in crate::models) is_latent: bool,
 }
 
-/// Reads them as `transformers` does: where a file has both objects, `rope_scaling` counts. Keys that no class has join
-/// `unknown`.
-pub(super) fn rotary(fields: &Fields, head: Head, unknown: &mut Vec<String>) -> Result<Rotary, ConfigError> {
-    let theta: f64 = fields.get(if fields.family == "gpt_neox" { "rotary_emb_base" } else { "rope_theta" })?;
-    let has_local = fields.family == "gemma3_text";
-    let local_theta: Option<f64> = if has_local { Some(fields.get("rope_local_base_freq")?) } else { None };
-    let turned = turned(head.size, part(fields)?);
-    let plain = |theta| Rotation { turned, ..Rotation::of(theta) };
-    let mut rotary = Rotary { rotation: plain(theta), local: local_theta.map(plain), score_factor: 1.0 };
-    let has_both = fields.object("rope_scaling")?.is_some() && fields.object("rope_parameters")?.is_some();
-    if has_both && has_local {
-        let why = "`rope_scaling` and `rope_parameters` are both there; only one is supported".to_string();
-        return Err(ConfigError::Contradiction(why));
-    }
-    let own = own_default(fields)?;
-    let (field, object) = match (fields.object("rope_scaling")?, fields.object("rope_parameters")?, &own) {
-        (Some(object), ..) => ("rope_scaling", object),
-        (None, Some(object), _) | (None, None, Some(object)) => ("rope_parameters", object),
-        (None, None, None) => return Ok(rotary),
-    };
-    let is_nested = has_local && ["full_attention", "sliding_attention"].iter().any(|kind| object.contains_key(*kind));
-    if !is_nested {
-        let file = Stated::read(fields, (field, object), None, unknown)?;
-        rotary.rotation = file.rotation(head, theta)?;
-        rotary.score_factor = file.score_factor(head, &rotary.rotation)?;
-        return Ok(rotary);
-    }
-    for (kind, theta, to) in [
-        ("full_attention", Some(theta), Some(&mut rotary.rotation)),
-        ("sliding_attention", local_theta, rotary.local.as_mut()),
-    ] {
-        let (Some(theta), Some(to), Some(of_kind)) = (theta, to, object.get(kind).filter(|stated| !stated.is_null()))
-        else {
-            continue;
+/// The kinds of rotary positions that a class has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::models) enum Kinds {
+    /// All that are supported.
+    All,
+    /// Unscaled ones and LongRoPE, which old files have other names for.
+    LongRope,
+}
+
+/// How a family states rotary positions.
+#[derive(Clone, Copy)]
+pub(in crate::models) struct Rope {
+    /// The key of the base of the frequencies.
+    pub(in crate::models) theta: &'static str,
+    /// The key of the same in layers with a window, where these turn otherwise. The object of rotations may then have one for
+    /// each type of layers.
+    pub(in crate::models) local_theta: Option<&'static str>,
+    /// The key of the part of a head that turns; none: all of it does.
+    pub(in crate::models) part: Option<&'static str>,
+    /// The kinds that the class has.
+    pub(in crate::models) kinds: Kinds,
+    /// The object that the class has as its default, as JSON.
+    pub(in crate::models) default: Option<&'static str>,
+}
+
+impl Rope {
+    /// One base of the frequencies, and heads that turn as a whole.
+    pub(in crate::models) const USUAL: Rope =
+        Rope { theta: "rope_theta", local_theta: None, part: None, kinds: Kinds::All, default: None };
+
+    /// Reads rotations as `transformers` does: where a file has both objects, `rope_scaling` counts.
+    pub(in crate::models) fn read(&self, fields: &Fields, head: Head) -> Result<Rotary, ConfigError> {
+        let theta: f64 = fields.get(self.theta)?;
+        let local_theta: Option<f64> = self.local_theta.map(|key| fields.get(key)).transpose()?;
+        let turned = turned(head.size, self.part(fields)?);
+        let plain = |theta| Rotation { turned, ..Rotation::of(theta) };
+        let mut rotary = Rotary { rotation: plain(theta), local: local_theta.map(plain), score_factor: 1.0 };
+        let (old, new) = (fields.object("rope_scaling")?, fields.object("rope_parameters")?);
+        let default = self.default();
+        let (field, object) = match (old, new, &default) {
+            (Some(_), Some(_), _) if self.local_theta.is_some() => {
+                let why = "`rope_scaling` and `rope_parameters` are both there; only one is supported".to_string();
+                return Err(ConfigError::Contradiction(why));
+            }
+            (Some(object), ..) => ("rope_scaling", object),
+            (None, Some(object), _) | (None, None, Some(object)) => ("rope_parameters", object),
+            (None, None, None) => return Ok(rotary),
         };
-        let of_kind = of_kind.as_object().ok_or_else(|| invalid(field, "must be an object of objects".to_string()))?;
-        *to = Stated::read(fields, (field, of_kind), Some(object), unknown)?.rotation(head, theta)?;
+        let place = Place { family: self, fields, field, outer: None };
+        let is_nested = ["full_attention", "sliding_attention"].iter().any(|kind| object.contains_key(*kind));
+        let Some(local_theta) = local_theta.filter(|_| is_nested) else {
+            let stated = place.stated(object)?;
+            rotary.rotation = stated.rotation(head, theta)?;
+            rotary.score_factor = stated.score_factor(head, &rotary.rotation)?;
+            return Ok(rotary);
+        };
+        let place = Place { outer: Some(object), ..place };
+        if let Some(rotation) = place.of_kind(object.get("full_attention"), head, theta)? {
+            rotary.rotation = rotation;
+        }
+        if let Some(rotation) = place.of_kind(object.get("sliding_attention"), head, local_theta)? {
+            rotary.local = Some(rotation);
+        }
+        Ok(rotary)
     }
-    Ok(rotary)
-}
 
-/// The part of a head that turns, where the object of the rotation does not say it.
-fn part(fields: &Fields) -> Result<f64, ConfigError> {
-    match fields.family {
-        "phi3" | "glm4_moe" => fields.get("partial_rotary_factor"),
-        "gpt_neox" => fields.get("rotary_pct"),
-        _ => Ok(1.0),
+    /// The part of a head that turns, where the object of the rotation does not say it.
+    fn part(&self, fields: &Fields) -> Result<f64, ConfigError> {
+        self.part.map_or(Ok(1.0), |key| fields.get(key))
+    }
+
+    fn default(&self) -> Option<Map<String, Value>> {
+        self.default.and_then(|text| serde_json::from_str(text).ok())
     }
 }
 
@@ -82,33 +109,43 @@ fn turned(head: u64, part: f64) -> Option<u64> {
     (turned != head).then_some(turned)
 }
 
-/// An object that states a rotation.
-struct Stated<'a> {
+/// The place of an object that states a rotation.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    family: &'a Rope,
     fields: &'a Fields,
     /// The key of the object.
     field: &'static str,
-    rope: Fields,
     /// The object of the rotations of each type of layers that has this one.
     outer: Option<&'a Map<String, Value>>,
 }
 
-impl<'a> Stated<'a> {
-    fn read(
-        fields: &'a Fields,
-        (field, object): (&'static str, &Map<String, Value>),
-        outer: Option<&'a Map<String, Value>>,
-        unknown: &mut Vec<String>,
-    ) -> Result<Stated<'a>, ConfigError> {
-        let (rope, more) = Fields::new(ROPE, object)?;
-        unknown.extend(more.into_iter().map(|key| format!("{field}.{key}")));
-        Ok(Stated { fields, field, rope, outer })
+impl<'a> Place<'a> {
+    fn stated(self, object: &Map<String, Value>) -> Result<Stated<'a>, ConfigError> {
+        Ok(Stated { place: self, rope: self.fields.within(self.field, ROPE, object)? })
     }
 
+    /// The rotation of a type of layers, if it is stated.
+    fn of_kind(self, stated: Option<&Value>, head: Head, theta: f64) -> Result<Option<Rotation>, ConfigError> {
+        let Some(stated) = stated.filter(|stated| !stated.is_null()) else { return Ok(None) };
+        let object =
+            stated.as_object().ok_or_else(|| invalid(self.field, "must be an object of objects".to_string()))?;
+        self.stated(object)?.rotation(head, theta).map(Some)
+    }
+}
+
+/// An object that states a rotation.
+struct Stated<'a> {
+    place: Place<'a>,
+    rope: Fields,
+}
+
+impl Stated<'_> {
     /// The rotation of heads; `theta` is its base unless the object has one.
     fn rotation(&self, head: Head, theta: f64) -> Result<Rotation, ConfigError> {
-        let (fields, rope) = (self.fields, &self.rope);
-        let part = rope.optional("partial_rotary_factor")?.map_or_else(|| part(fields), Ok)?;
-        if part != 1.0 && !matches!(fields.family, "phi3" | "glm4_moe" | "gpt_neox") {
+        let (family, rope) = (self.place.family, &self.rope);
+        let part = rope.optional("partial_rotary_factor")?.map_or_else(|| family.part(self.place.fields), Ok)?;
+        if part != 1.0 && family.part.is_none() {
             let why = format!("{part} is not supported, only 1.0: all of a head turns");
             return Err(unsupported("partial_rotary_factor", why));
         }
@@ -124,9 +161,9 @@ impl<'a> Stated<'a> {
 
     /// Tokens of the context before scaling.
     fn context(&self) -> Result<u64, ConfigError> {
-        let (fields, key) = (self.fields, "original_max_position_embeddings");
+        let (fields, key) = (self.place.fields, "original_max_position_embeddings");
         // The class of layers with rotations of their own does not look there.
-        if self.outer.is_none() && (fields.states(key) || fields.family == "phi3") {
+        if self.place.outer.is_none() && fields.has(key) {
             return fields.get(key);
         }
         if self.rope.states(key) { self.rope.get(key) } else { fields.get("max_position_embeddings") }
@@ -134,21 +171,23 @@ impl<'a> Stated<'a> {
 
     /// How much longer the context of the file is than the one before scaling.
     fn growth(&self, context: u64) -> Result<f64, ConfigError> {
-        Ok(self.fields.get::<u64>("max_position_embeddings")? as f64 / context as f64)
+        Ok(self.place.fields.get::<u64>("max_position_embeddings")? as f64 / context as f64)
     }
 
     fn scaling(&self) -> Result<Option<Scaling>, ConfigError> {
         let rope = &self.rope;
         let kind: String = rope.get(if rope.states("rope_type") { "rope_type" } else { "type" })?;
-        match (kind.as_str(), self.fields.family) {
+        match (kind.as_str(), self.place.family.kinds) {
             ("default", _) => Ok(None),
-            // Other names of the same in old files of Phi-3.
-            ("longrope", _) | ("su" | "yarn", "phi3") => Ok(Some(Scaling::Lengths {
+            // Old files of Phi-3 have the other names.
+            ("longrope", _) | ("su" | "yarn", Kinds::LongRope) => Ok(Some(Scaling::Lengths {
                 short: rope.get::<Vec<f64>>("short_factor")?.into(),
                 long: rope.get::<Vec<f64>>("long_factor")?.into(),
                 context: self.context()?,
             })),
-            (_, "phi3") => Err(unsupported(self.field, format!("{kind} is not supported, only default and longrope"))),
+            (_, Kinds::LongRope) => {
+                Err(unsupported(self.place.field, format!("{kind} is not supported, only default and longrope")))
+            }
             ("linear", _) => Ok(Some(Scaling::Linear { factor: rope.get("factor")? })),
             ("llama3", _) => Ok(Some(Scaling::Llama3 {
                 factor: rope.get("factor")?,
@@ -159,7 +198,7 @@ impl<'a> Stated<'a> {
             ("yarn", _) => self.yarn().map(Some),
             _ => {
                 let why = format!("{kind} is not supported, only default, linear, llama3, yarn and longrope");
-                Err(unsupported(self.field, why))
+                Err(unsupported(self.place.field, why))
             }
         }
     }
@@ -171,7 +210,7 @@ impl<'a> Stated<'a> {
             None => rope.get("factor")?,
             Some(factor) => factor,
         };
-        let truncates: bool = match self.outer {
+        let truncates: bool = match self.place.outer {
             // `transformers` looks for it next to the objects of all types of layers.
             Some(outer) => outer.get("truncate").is_none_or(|stated| stated.as_bool().unwrap_or(false)),
             None => rope.optional("truncate")?.unwrap_or(false),
@@ -212,17 +251,6 @@ impl<'a> Stated<'a> {
         let by = stated(&self.rope, "mscale_all_dim")?.zip(factor).map_or(1.0, |(by, factor)| grown(factor, by));
         Ok(by * by)
     }
-}
-
-/// Frequencies of a class whose default has a scaling, where the file states nothing: gpt-oss.
-fn own_default(fields: &Fields) -> Result<Option<Map<String, Value>>, ConfigError> {
-    let states_any = fields.object("rope_scaling")?.is_some() || fields.object("rope_parameters")?.is_some();
-    if fields.family != "gpt_oss" || states_any {
-        return Ok(None);
-    }
-    let yarn = json!({"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
-                      "original_max_position_embeddings": 4096});
-    Ok(yarn.as_object().cloned())
 }
 
 /// The YaRN `mscale` of a scaling factor, with the coefficient `by`.

@@ -1,0 +1,188 @@
+//! Keys that several families share, and what they mean.
+
+use crate::models::keys::Key;
+
+/// The keys of all families.
+pub(super) const EVERY: &[Key] = &[
+    Key::read(&["model_type"], "", "the family"),
+    Key::read(
+        &["initializer_range"],
+        "0.02",
+        "standard deviation of the initial matrices; those that write to the stream start smaller",
+    ),
+    Key::only(&["per_layer_config"], "null", "all layers are alike"),
+    Key::nothing(
+        &[
+            "architectures",
+            "transformers_version",
+            "_name_or_path",
+            "name_or_path",
+            "_commit_hash",
+            "auto_map",
+            "tokenizer_class",
+            "prefix",
+            "task_specific_params",
+            "finetuning_task",
+            "id2label",
+            "label2id",
+            "num_labels",
+            "problem_type",
+        ],
+        "where it came from, and other tasks",
+    ),
+    Key::nothing(
+        &["dtype", "torch_dtype", "use_bfloat16", "quantization_config", "pruned_heads"],
+        "number formats of saved weights; `--precision` sets those of training",
+    ),
+    Key::nothing(
+        &[
+            "attn_implementation",
+            "_attn_implementation",
+            "experts_implementation",
+            "chunk_size_feed_forward",
+            "gradient_checkpointing",
+            "torchscript",
+            "tf_legacy_loss",
+            "use_cache",
+            "output_attentions",
+            "output_hidden_states",
+            "return_dict",
+            "is_decoder",
+            "is_encoder_decoder",
+            "tie_encoder_decoder",
+            "cross_attention_hidden_size",
+        ],
+        "how `transformers` runs it, and what it returns besides the loss",
+    ),
+    Key::nothing(
+        &["bos_token_id", "eos_token_id", "sep_token_id", "decoder_start_token_id"],
+        "the text determines the tokens",
+    ),
+    Key::nothing(
+        &[
+            "assistant_confidence_threshold",
+            "assistant_lookbehind",
+            "bad_words_ids",
+            "begin_suppress_tokens",
+            "diversity_penalty",
+            "do_sample",
+            "early_stopping",
+            "encoder_no_repeat_ngram_size",
+            "encoder_repetition_penalty",
+            "epsilon_cutoff",
+            "eta_cutoff",
+            "exponential_decay_length_penalty",
+            "forced_bos_token_id",
+            "forced_eos_token_id",
+            "length_penalty",
+            "max_length",
+            "min_length",
+            "no_repeat_ngram_size",
+            "num_assistant_tokens",
+            "num_assistant_tokens_schedule",
+            "num_beam_groups",
+            "num_beams",
+            "num_return_sequences",
+            "output_scores",
+            "remove_invalid_values",
+            "repetition_penalty",
+            "return_dict_in_generate",
+            "suppress_tokens",
+            "target_lookbehind",
+            "temperature",
+            "top_k",
+            "top_p",
+            "typical_p",
+        ],
+        "how text is generated",
+    ),
+];
+
+/// The keys of all families with rotary positions.
+pub(super) const ROTARY: &[Key] = &[
+    Key::read(&["tie_word_embeddings"], "false", TIED),
+    Key::read(&["rope_parameters", "rope_scaling"], "null", "rotary frequencies: the keys of `rope` below"),
+    Key::read(&["original_max_position_embeddings"], "", "context before scaling, over the one in `rope_parameters`"),
+    Key::only(&["attention_dropout"], "0.0", "attention drops nothing"),
+    Key::nothing(&["pretraining_tp"], "how a product is summed up"),
+    Key::read(&["pad_token_id"], "null", PAD),
+];
+
+/// The keys of families all of whose layers are alike.
+pub(super) const ONE_TYPE: &[Key] = &[
+    Key::nothing(&["max_window_layers"], UNREAD),
+    Key::read(&["layer_types"], "null", "full_attention for all layers"),
+];
+
+/// The keys of a feed-forward net that has no options.
+pub(super) const FIXED_NET: &[Key] = &[
+    Key::only(&["hidden_act"], "\"silu\"", "the feed-forward net is built with it"),
+    Key::only(&["mlp_bias"], "false", "the feed-forward net has no bias"),
+];
+
+/// The keys that are additions to experts.
+pub(super) const ROUTED: &[Key] = &[
+    Key::read(
+        &["capacity_factor"],
+        "null",
+        "an addition: how many tokens an expert takes, over its even share; null: all",
+    ),
+    Key::read(&["routing_group"], "null", "an addition: tokens that are routed together; null: a sequence"),
+];
+
+/// The keys of a loss of the router.
+pub(super) const ROUTER_LOSS: &[Key] = &[
+    Key::only(&["output_router_logits"], "false", "the loss has no term of the router"),
+    Key::nothing(&["router_aux_loss_coef"], "counts with `output_router_logits` alone"),
+];
+
+/// The keys of layers that predict further tokens.
+pub(super) const FURTHER: &[Key] = &[
+    Key::read(&["num_nextn_predict_layers"], "0", "layers behind the others that predict further tokens"),
+    Key::alias(&["num_mtp_layers"], "num_nextn_predict_layers"),
+    Key::read(
+        &["mtp_loss_scaling_factor"],
+        "0.3",
+        "an addition: the factor of the mean of their losses, which is added to the loss; 0: there are no such layers",
+    ),
+];
+
+/// The part of a head that turns, where it is all.
+pub(super) const WHOLE_HEADS: Key = Key::only(&["partial_rotary_factor"], "1.0", "all of a head turns");
+
+/// The types of layers, of which some have a window.
+pub(super) const LAYER_TYPES: Key =
+    Key::read(&["layer_types"], "null", "sliding_attention or full_attention, by layer");
+
+pub(super) const VOCABULARY: &str = "size of the vocabulary";
+pub(super) const HIDDEN: &str = "size of the residual stream";
+pub(super) const FEED_FORWARD: &str = "size between the matrices of the feed-forward net";
+pub(super) const LAYERS: &str = "number of layers";
+pub(super) const HEADS: &str = "query heads";
+pub(super) const KV_HEADS: &str = "key and value heads; null: the number of query heads";
+pub(super) const HEAD: &str = "size of a head; null or absent: `hidden_size` over the heads";
+pub(super) const CONTEXT: &str = "context before scaling, unless another key states it";
+pub(super) const WINDOW: &str = "tokens that attention sees, the last ones; null: all";
+pub(super) const EXPERTS: &str = "how many experts a token can be sent to";
+pub(super) const CHOSEN: &str = "how many it is sent to";
+pub(super) const PAD: &str = "its row of the embedding learns nothing at its own positions";
+pub(super) const TURNED: &str = "the part of a head that positions turn";
+pub(super) const ACTIVATION: &str = "silu, gelu, gelu_pytorch_tanh or relu2";
+pub(super) const NORM_EPS: &str = "added in norms";
+pub(super) const THETA: &str = "base of the rotary frequencies";
+pub(super) const TIED: &str = "the head's matrix is the embedding table";
+pub(super) const EXPERT_SIZE: &str = "size between the matrices of an expert";
+pub(super) const UNREAD: &str = "the class does not read it";
+pub(super) const HEAD_SIZE: &str = "size of a head";
+pub(super) const BIAS: &str = "products of attention have a bias";
+pub(super) const SHARED: &str = "experts that all tokens take";
+pub(super) const SCALE: &str = "what weights are multiplied by";
+pub(super) const RENORMALISE: &str = "a token's weights are made to add up to 1";
+pub(super) const LATENT_EPS: &str = "added in norms; those of latent vectors have 1e-6";
+pub(super) const GROUPS: &str = "groups of experts";
+pub(super) const OPEN_GROUPS: &str = "groups that are open to a token";
+pub(super) const DENSE_FIRST: &str = "layers in front without experts";
+pub(super) const LOGIT_BOUND: &str = "bound of logits; null: none";
+pub(super) const NO_BIAS: &str = "products of attention have no bias";
+pub(super) const QKV_BIAS: &str = "queries, keys and values have a bias";
+pub(super) const NO_ROUTER_LOSS: &str = "the loss of the class has no term of the router";

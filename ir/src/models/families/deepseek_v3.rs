@@ -1,0 +1,65 @@
+//! DeepSeek-V3: experts chosen by sigmoids, and layers that predict further tokens.
+
+use super::common::{
+    CHOSEN, CONTEXT, DENSE_FIRST, EVERY, EXPERT_SIZE, EXPERTS, FEED_FORWARD, FIXED_NET, FURTHER, GROUPS, HEADS, HIDDEN,
+    LATENT_EPS, LAYERS, NO_BIAS, ONE_TYPE, OPEN_GROUPS, RENORMALISE, ROTARY, ROUTED, SCALE, SHARED, THETA, VOCABULARY,
+    WHOLE_HEADS,
+};
+use super::{Family, deepseek_v2};
+use crate::models::config::{ConfigError, ModelConfig};
+use crate::models::experts::Experts;
+use crate::models::fields::Fields;
+use crate::models::keys::{Key, Keys};
+use crate::models::llama::LlamaConfig;
+use crate::models::read::further;
+
+pub(super) const FAMILY: Family = Family {
+    model_type: "deepseek_v3",
+    class: "DeepseekV3ForCausalLM",
+    keys: Keys {
+        class: "DeepseekV3Config",
+        lists: &[KEYS, ONE_TYPE, FIXED_NET, ROUTED, FURTHER, deepseek_v2::DEEPSEEK, ROTARY, EVERY],
+    },
+    whole: None,
+    read,
+};
+
+const KEYS: &[Key] = &[
+    Key::read(&["vocab_size"], "129280", VOCABULARY),
+    Key::read(&["hidden_size"], "7168", HIDDEN),
+    Key::read(&["intermediate_size"], "18432", FEED_FORWARD),
+    Key::read(&["num_hidden_layers"], "61", LAYERS),
+    Key::read(&["num_attention_heads"], "128", HEADS),
+    Key::read(&["num_key_value_heads"], "128", "the number of query heads, also if absent"),
+    Key::read(&["max_position_embeddings"], "4096", CONTEXT),
+    Key::read(&["rms_norm_eps"], "1e-6", LATENT_EPS),
+    Key::read(&["rope_theta"], "10000.0", THETA),
+    Key::only(&["attention_bias"], "false", NO_BIAS),
+    Key::read(&["n_routed_experts"], "256", EXPERTS),
+    Key::alias(&["num_local_experts"], "n_routed_experts"),
+    Key::read(&["num_experts_per_tok"], "8", CHOSEN),
+    Key::read(&["moe_intermediate_size"], "2048", EXPERT_SIZE),
+    Key::read(&["n_shared_experts"], "1", SHARED),
+    Key::read(&["norm_topk_prob"], "true", RENORMALISE),
+    Key::read(&["routed_scaling_factor"], "2.5", SCALE),
+    Key::read(&["n_group"], "8", GROUPS),
+    Key::read(&["topk_group"], "4", OPEN_GROUPS),
+    Key::only(&["topk_method"], "\"noaux_tc\"", "the class has no other"),
+    Key::only(&["scoring_func"], "\"sigmoid\"", "the class has no other"),
+    Key::read(&["first_k_dense_replace"], "3", DENSE_FIRST),
+    WHOLE_HEADS,
+];
+
+fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+    let base = deepseek_v2::latent(fields)?;
+    let experts = experts(fields, base.layers)?;
+    Ok(LlamaConfig { experts, mtp: further(fields)?, ..base }.into())
+}
+
+/// The experts of DeepSeek-V3 and its likes: sigmoid scores, with a bias for the choice.
+pub(super) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {
+    let Some(experts) = deepseek_v2::experts(fields, layers)? else { return Ok(None) };
+    let limit = deepseek_v2::groups(fields, 2)?;
+    let experts = deepseek_v2::limited(fields, Some(limit), experts)?;
+    Ok(Some(Experts { sigmoid: true, bias: true, renormalise: fields.get("norm_topk_prob")?, ..experts }))
+}

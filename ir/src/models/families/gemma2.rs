@@ -1,0 +1,79 @@
+//! Gemma 2: norms of both sides, bounded scores, windows in every second layer.
+
+use super::Family;
+use super::common::{
+    ACTIVATION, BIAS, CONTEXT, EVERY, FEED_FORWARD, HEAD_SIZE, HEADS, HIDDEN, KV_HEADS, LAYER_TYPES, LAYERS,
+    LOGIT_BOUND, NORM_EPS, PAD, ROTARY, THETA, TIED, UNREAD, VOCABULARY, WHOLE_HEADS, WINDOW,
+};
+use crate::models::config::{ConfigError, ModelConfig};
+use crate::models::fields::Fields;
+use crate::models::keys::{Key, Keys};
+use crate::models::llama::{LlamaConfig, Norms};
+use crate::models::read::windows::{Limit, Limited};
+use crate::models::read::{Base, Rope, activation};
+
+pub(super) const FAMILY: Family = Family {
+    model_type: "gemma2",
+    class: "Gemma2ForCausalLM",
+    keys: Keys { class: "Gemma2Config", lists: &[KEYS, GEMMA, ROTARY, EVERY] },
+    whole: None,
+    read,
+};
+
+const KEYS: &[Key] = &[
+    Key::read(&["attention_bias"], "false", BIAS),
+    Key::read(&["vocab_size"], "256000", VOCABULARY),
+    Key::read(&["max_position_embeddings"], "8192", CONTEXT),
+    Key::read(&["rope_theta"], "10000.0", THETA),
+    Key::read(&["attn_logit_softcapping"], "50.0", "bound of attention scores; null: none"),
+    Key::read(&["final_logit_softcapping"], "30.0", LOGIT_BOUND),
+    Key::only(&["use_bidirectional_attention"], "null", "a token sees no later ones"),
+    WHOLE_HEADS,
+    LAYER_TYPES,
+];
+
+/// The keys of Gemma 2 and 3.
+pub(super) const GEMMA: &[Key] = &[
+    Key::read(&["hidden_size"], "2304", HIDDEN),
+    Key::read(&["intermediate_size"], "9216", FEED_FORWARD),
+    Key::read(&["num_hidden_layers"], "26", LAYERS),
+    Key::read(&["num_attention_heads"], "8", HEADS),
+    Key::read(&["num_key_value_heads"], "4", KV_HEADS),
+    Key::read(&["head_dim"], "256", HEAD_SIZE),
+    Key::read(&["hidden_activation"], "\"gelu_pytorch_tanh\"", ACTIVATION),
+    Key::nothing(&["hidden_act"], "the class reads `hidden_activation`"),
+    Key::read(&["rms_norm_eps"], "1e-6", NORM_EPS),
+    Key::read(&["tie_word_embeddings"], "true", TIED),
+    Key::read(&["query_pre_attn_scalar"], "256", "scores are divided by its root"),
+    Key::read(&["sliding_window"], "4096", WINDOW),
+    Key::nothing(&["sliding_window_size", "cache_implementation"], UNREAD),
+    Key::read(&["pad_token_id"], "0", PAD),
+];
+
+fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+    let base = gemma(fields, Rope::USUAL)?;
+    let layers = Limited {
+        layers: base.layers,
+        limit: Limit::Sliding,
+        tokens: fields.optional("sliding_window")?,
+        is_needed: false,
+    };
+    let window = layers.read(fields, |layer| (layer + 1).is_multiple_of(2))?;
+    Ok(LlamaConfig { softcap: fields.optional("attn_logit_softcapping")?, window, ..base }.into())
+}
+
+/// Reads what Gemma 2 and 3 share.
+pub(super) fn gemma(fields: &Fields, rope: Rope) -> Result<LlamaConfig, ConfigError> {
+    let base = Base { rope, ..Base::USUAL }.read(fields)?;
+    let has_bias = fields.get("attention_bias")?;
+    Ok(LlamaConfig {
+        activation: activation(fields, "hidden_activation")?,
+        norms: Norms::Both,
+        score_size: Some(fields.get("query_pre_attn_scalar")?),
+        logit_softcap: fields.optional("final_logit_softcapping")?,
+        scaled_embeddings: true,
+        qkv_bias: has_bias,
+        out_bias: has_bias,
+        ..base
+    })
+}

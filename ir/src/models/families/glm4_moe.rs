@@ -1,0 +1,64 @@
+//! GLM-4.5: grouped queries with the experts of DeepSeek-V3.
+
+use super::common::{
+    CHOSEN, CONTEXT, DENSE_FIRST, EVERY, EXPERT_SIZE, EXPERTS, FEED_FORWARD, FURTHER, GROUPS, HEAD, HEADS, HIDDEN,
+    KV_HEADS, LAYERS, NO_ROUTER_LOSS, NORM_EPS, OPEN_GROUPS, QKV_BIAS, RENORMALISE, ROTARY, ROUTED, SCALE, SHARED,
+    THETA, TURNED, VOCABULARY,
+};
+use super::{Family, deepseek_v3};
+use crate::models::attention::QkNorm;
+use crate::models::config::{ConfigError, ModelConfig};
+use crate::models::fields::Fields;
+use crate::models::keys::{Key, Keys};
+use crate::models::llama::LlamaConfig;
+use crate::models::read::{Base, Rope, further};
+
+pub(super) const FAMILY: Family = Family {
+    model_type: "glm4_moe",
+    class: "Glm4MoeForCausalLM",
+    keys: Keys { class: "Glm4MoeConfig", lists: &[KEYS, ROUTED, FURTHER, ROTARY, EVERY] },
+    whole: None,
+    read,
+};
+
+const KEYS: &[Key] = &[
+    Key::read(&["partial_rotary_factor"], "0.5", TURNED),
+    Key::read(&["attention_bias"], "false", QKV_BIAS),
+    Key::read(&["vocab_size"], "151552", VOCABULARY),
+    Key::read(&["hidden_size"], "4096", HIDDEN),
+    Key::read(&["intermediate_size"], "10944", FEED_FORWARD),
+    Key::read(&["num_hidden_layers"], "46", LAYERS),
+    Key::read(&["num_attention_heads"], "96", HEADS),
+    Key::read(&["num_key_value_heads"], "8", KV_HEADS),
+    Key::read(&["head_dim"], "", HEAD),
+    Key::only(&["hidden_act"], "\"silu\"", "the feed-forward net is built with it"),
+    Key::read(&["max_position_embeddings"], "131072", CONTEXT),
+    Key::read(&["rms_norm_eps"], "1e-5", NORM_EPS),
+    Key::read(&["rope_theta"], "10000.0", THETA),
+    Key::read(&["use_qk_norm"], "false", "queries and keys are normed head by head"),
+    Key::read(&["n_routed_experts"], "128", EXPERTS),
+    Key::alias(&["num_local_experts", "num_experts"], "n_routed_experts"),
+    Key::read(&["num_experts_per_tok"], "8", CHOSEN),
+    Key::read(&["moe_intermediate_size"], "1408", EXPERT_SIZE),
+    Key::read(&["n_shared_experts"], "1", SHARED),
+    Key::read(&["norm_topk_prob"], "true", RENORMALISE),
+    Key::read(&["routed_scaling_factor"], "1.0", SCALE),
+    Key::read(&["n_group"], "1", GROUPS),
+    Key::read(&["topk_group"], "1", OPEN_GROUPS),
+    Key::read(&["first_k_dense_replace"], "1", DENSE_FIRST),
+    Key::nothing(&["output_router_logits"], NO_ROUTER_LOSS),
+];
+
+fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+    let rope = Rope { part: Some("partial_rotary_factor"), ..Rope::USUAL };
+    let base = Base { rope, ..Base::USUAL }.read(fields)?;
+    let has_norms: bool = fields.get("use_qk_norm")?;
+    Ok(LlamaConfig {
+        qkv_bias: fields.get("attention_bias")?,
+        qk_norm: if has_norms { QkNorm::Heads } else { QkNorm::None },
+        experts: deepseek_v3::experts(fields, base.layers)?,
+        mtp: further(fields)?,
+        ..base
+    }
+    .into())
+}

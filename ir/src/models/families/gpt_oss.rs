@@ -1,0 +1,77 @@
+//! gpt-oss: sinks, and experts with biases and bounded gates.
+
+use super::Family;
+use super::common::{
+    BIAS, CHOSEN, CONTEXT, EVERY, EXPERT_SIZE, EXPERTS, HEAD_SIZE, HEADS, HIDDEN, KV_HEADS, LAYER_TYPES, LAYERS,
+    NORM_EPS, ROTARY, ROUTED, ROUTER_LOSS, THETA, UNREAD, VOCABULARY, WHOLE_HEADS, WINDOW,
+};
+use crate::models::config::{ConfigError, ModelConfig};
+use crate::models::experts::{Clamp, Experts};
+use crate::models::fields::Fields;
+use crate::models::keys::{Key, Keys};
+use crate::models::llama::LlamaConfig;
+use crate::models::read::experts::softmax;
+use crate::models::read::windows::{Limit, Limited};
+use crate::models::read::{Base, Rope};
+
+pub(super) const FAMILY: Family = Family {
+    model_type: "gpt_oss",
+    class: "GptOssForCausalLM",
+    keys: Keys { class: "GptOssConfig", lists: &[KEYS, ROUTED, ROUTER_LOSS, ROTARY, EVERY] },
+    whole: None,
+    read,
+};
+
+const KEYS: &[Key] = &[
+    Key::read(&["attention_bias"], "true", BIAS),
+    Key::read(&["vocab_size"], "201088", VOCABULARY),
+    Key::read(&["hidden_size"], "2880", HIDDEN),
+    Key::read(&["intermediate_size"], "2880", EXPERT_SIZE),
+    Key::read(&["num_hidden_layers"], "36", LAYERS),
+    Key::read(&["num_attention_heads"], "64", HEADS),
+    Key::read(&["num_key_value_heads"], "8", KV_HEADS),
+    Key::read(&["head_dim"], "64", HEAD_SIZE),
+    Key::only(&["hidden_act"], "\"silu\"", "experts have a gate of their own"),
+    Key::read(&["max_position_embeddings"], "131072", CONTEXT),
+    Key::read(&["rms_norm_eps"], "1e-5", NORM_EPS),
+    Key::read(&["rope_theta"], "150000.0", THETA),
+    Key::read(&["sliding_window"], "128", WINDOW),
+    Key::read(&["num_local_experts"], "128", EXPERTS),
+    Key::alias(&["num_experts"], "num_local_experts"),
+    Key::read(&["num_experts_per_tok"], "4", CHOSEN),
+    Key::read(&["swiglu_alpha"], "1.702", "factor within the sigmoid of experts' gates"),
+    Key::read(&["swiglu_limit"], "7.0", "bound of the operands of experts' gates"),
+    Key::nothing(&["experts_per_token", "initial_context_length"], UNREAD),
+    WHOLE_HEADS,
+    LAYER_TYPES,
+];
+
+/// The rotary positions of a file that states none.
+const YARN: &str = r#"{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
+    "original_max_position_embeddings": 4096}"#;
+
+fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+    let rope = Rope { default: Some(YARN), ..Rope::USUAL };
+    let base = Base { rope, ..Base::USUAL }.read(fields)?;
+    let has_bias = fields.get("attention_bias")?;
+    let layers = Limited {
+        layers: base.layers,
+        limit: Limit::Sliding,
+        tokens: fields.optional("sliding_window")?,
+        is_needed: false,
+    };
+    let experts = Experts {
+        biases: true,
+        clamp: Some(Clamp { alpha: fields.get("swiglu_alpha")?, limit: fields.get("swiglu_limit")? }),
+        ..softmax(fields, "num_local_experts", "intermediate_size")?
+    };
+    Ok(LlamaConfig {
+        window: layers.read(fields, |layer| (layer + 1).is_multiple_of(2))?,
+        qkv_bias: has_bias,
+        out_bias: has_bias,
+        sinks: true,
+        experts: Some(experts),
+        ..base
+    }
+    .into())
+}

@@ -1,0 +1,47 @@
+//! Mixtral: a Mistral with experts.
+
+use super::Family;
+use super::common::{
+    CHOSEN, CONTEXT, EVERY, EXPERT_SIZE, EXPERTS, FIXED_NET, HEAD, HEADS, HIDDEN, KV_HEADS, LAYERS, NO_BIAS, NORM_EPS,
+    ONE_TYPE, ROTARY, ROUTED, ROUTER_LOSS, THETA, VOCABULARY, WHOLE_HEADS, WINDOW,
+};
+use crate::models::config::{ConfigError, ModelConfig};
+use crate::models::fields::Fields;
+use crate::models::keys::{Key, Keys};
+use crate::models::llama::LlamaConfig;
+use crate::models::read::experts::softmax;
+use crate::models::read::{Base, windows};
+
+pub(super) const FAMILY: Family = Family {
+    model_type: "mixtral",
+    class: "MixtralForCausalLM",
+    keys: Keys { class: "MixtralConfig", lists: &[KEYS, ONE_TYPE, FIXED_NET, ROUTED, ROUTER_LOSS, ROTARY, EVERY] },
+    whole: None,
+    read,
+};
+
+const KEYS: &[Key] = &[
+    Key::read(&["vocab_size"], "32000", VOCABULARY),
+    Key::read(&["hidden_size"], "4096", HIDDEN),
+    Key::read(&["intermediate_size"], "14336", EXPERT_SIZE),
+    Key::read(&["num_hidden_layers"], "32", LAYERS),
+    Key::read(&["num_attention_heads"], "32", HEADS),
+    Key::read(&["num_key_value_heads"], "8", KV_HEADS),
+    Key::read(&["head_dim"], "null", HEAD),
+    Key::read(&["max_position_embeddings"], "131072", CONTEXT),
+    Key::read(&["rms_norm_eps"], "1e-5", NORM_EPS),
+    Key::read(&["rope_theta"], "1000000.0", THETA),
+    Key::only(&["attention_bias"], "false", NO_BIAS),
+    Key::read(&["sliding_window"], "null", WINDOW),
+    Key::read(&["num_local_experts"], "8", EXPERTS),
+    Key::alias(&["num_experts"], "num_local_experts"),
+    Key::read(&["num_experts_per_tok"], "2", CHOSEN),
+    Key::only(&["router_jitter_noise"], "0.0", "the router has no noise"),
+    WHOLE_HEADS,
+];
+
+fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+    let base = Base::USUAL.read(fields)?;
+    let experts = softmax(fields, "num_local_experts", "intermediate_size")?;
+    Ok(LlamaConfig { window: windows::of_all(fields)?, experts: Some(experts), ..base }.into())
+}

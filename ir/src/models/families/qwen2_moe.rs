@@ -1,0 +1,79 @@
+//! Qwen2 with experts, and a shared one with a gate.
+
+use super::common::{
+    CHOSEN, EVERY, EXPERT_SIZE, EXPERTS, FEED_FORWARD, FIXED_NET, HEAD, HEADS, HIDDEN, KV_HEADS, LATENT_EPS,
+    LAYER_TYPES, LAYERS, NO_BIAS, QKV_BIAS, RENORMALISE, ROTARY, ROUTED, ROUTER_LOSS, THETA, WHOLE_HEADS, WINDOW,
+};
+use super::{Family, qwen2};
+use crate::models::config::{ConfigError, ModelConfig, positive};
+use crate::models::experts::Experts;
+use crate::models::fields::Fields;
+use crate::models::keys::{Key, Keys};
+use crate::models::llama::LlamaConfig;
+use crate::models::read::Base;
+use crate::models::read::experts::{dense, softmax};
+
+pub(super) const FAMILY: Family = Family {
+    model_type: "qwen2_moe",
+    class: "Qwen2MoeForCausalLM",
+    keys: Keys {
+        class: "Qwen2MoeConfig",
+        lists: &[KEYS, FIXED_NET, ROUTED, ROUTER_LOSS, qwen2::QWEN, QWEN_MOE, ROTARY, EVERY],
+    },
+    whole: None,
+    read,
+};
+
+const KEYS: &[Key] = &[
+    Key::read(&["intermediate_size"], "5632", FEED_FORWARD),
+    Key::read(&["num_attention_heads"], "16", HEADS),
+    Key::read(&["num_key_value_heads"], "16", KV_HEADS),
+    Key::read(&["head_dim"], "", HEAD),
+    Key::read(&["rms_norm_eps"], "1e-6", LATENT_EPS),
+    Key::read(&["rope_theta"], "10000.0", THETA),
+    Key::only(&["attention_bias"], "false", NO_BIAS),
+    Key::read(&["qkv_bias"], "true", QKV_BIAS),
+    Key::read(&["sliding_window"], "4096", WINDOW),
+    Key::read(&["max_window_layers"], "28", "which layers have the window"),
+    Key::read(&["num_experts"], "60", EXPERTS),
+    Key::read(&["num_experts_per_tok"], "4", CHOSEN),
+    Key::read(&["moe_intermediate_size"], "1408", EXPERT_SIZE),
+    Key::read(&["shared_expert_intermediate_size"], "5632", "the same of the expert that all tokens take"),
+    WHOLE_HEADS,
+    LAYER_TYPES,
+];
+
+/// The keys of Qwens with experts.
+pub(super) const QWEN_MOE: &[Key] = &[
+    Key::read(&["hidden_size"], "2048", HIDDEN),
+    Key::read(&["num_hidden_layers"], "24", LAYERS),
+    Key::read(&["norm_topk_prob"], "false", RENORMALISE),
+    Key::read(&["decoder_sparse_step"], "1", "one layer in this number has experts"),
+    Key::read(&["mlp_only_layers"], "null", "layers without experts"),
+];
+
+fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+    let base = Base::USUAL.read(fields)?;
+    let qkv_bias = fields.get("qkv_bias")?;
+    let most = qwen2::full_at_first(fields)?;
+    let is_full = |layer: u32| !layer.is_multiple_of(2) || u64::from(layer) >= most;
+    let window = qwen2::limited(fields, base.layers)?.read(fields, is_full)?;
+    let experts = match experts(fields, base.layers)? {
+        Some(experts) => {
+            Some(Experts { shared: fields.get("shared_expert_intermediate_size")?, shared_gate: true, ..experts })
+        }
+        None => None,
+    };
+    Ok(LlamaConfig { qkv_bias, window, experts, ..base }.into())
+}
+
+/// The experts of a Qwen. Layers that `mlp_only_layers` names have none, and all but each one of `decoder_sparse_step`.
+pub(super) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {
+    let (step, number): (u64, u64) = (fields.get("decoder_sparse_step")?, fields.get("num_experts")?);
+    positive("decoder_sparse_step", step)?;
+    let only: Vec<u32> = fields.optional("mlp_only_layers")?.unwrap_or_default();
+    let is_dense = |layer: u32| number == 0 || only.contains(&layer) || !(u64::from(layer) + 1).is_multiple_of(step);
+    let Some(dense) = dense(layers, "mlp_only_layers", is_dense)? else { return Ok(None) };
+    let renormalise = fields.get("norm_topk_prob")?;
+    Ok(Some(Experts { dense, renormalise, ..softmax(fields, "num_experts", "moe_intermediate_size")? }))
+}

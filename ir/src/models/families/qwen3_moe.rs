@@ -1,0 +1,56 @@
+//! Qwen3 with experts.
+
+use super::common::{
+    BIAS, CHOSEN, EVERY, EXPERT_SIZE, EXPERTS, FEED_FORWARD, FIXED_NET, HEAD, HEADS, KV_HEADS, LATENT_EPS, ONE_TYPE,
+    ROTARY, ROUTED, ROUTER_LOSS, THETA, WHOLE_HEADS, WINDOW,
+};
+use super::{Family, qwen2, qwen2_moe};
+use crate::models::attention::QkNorm;
+use crate::models::config::{ConfigError, ModelConfig};
+use crate::models::fields::Fields;
+use crate::models::keys::{Key, Keys};
+use crate::models::llama::LlamaConfig;
+use crate::models::read::{Base, windows};
+
+pub(super) const FAMILY: Family = Family {
+    model_type: "qwen3_moe",
+    class: "Qwen3MoeForCausalLM",
+    keys: Keys {
+        class: "Qwen3MoeConfig",
+        lists: &[KEYS, ONE_TYPE, FIXED_NET, ROUTED, ROUTER_LOSS, qwen2::QWEN, qwen2_moe::QWEN_MOE, ROTARY, EVERY],
+    },
+    whole: None,
+    read,
+};
+
+const KEYS: &[Key] = &[
+    Key::read(&["intermediate_size"], "6144", FEED_FORWARD),
+    Key::read(&["num_attention_heads"], "32", HEADS),
+    Key::read(&["num_key_value_heads"], "4", KV_HEADS),
+    Key::read(&["head_dim"], "", HEAD),
+    Key::read(&["rms_norm_eps"], "1e-6", LATENT_EPS),
+    Key::read(&["rope_theta"], "10000.0", THETA),
+    Key::read(&["attention_bias"], "false", BIAS),
+    Key::read(&["sliding_window"], "4096", WINDOW),
+    Key::read(&["num_experts"], "128", EXPERTS),
+    Key::alias(&["num_local_experts"], "num_experts"),
+    Key::read(&["num_experts_per_tok"], "8", CHOSEN),
+    Key::read(&["moe_intermediate_size"], "768", EXPERT_SIZE),
+    WHOLE_HEADS,
+];
+
+fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+    let base = Base::USUAL.read(fields)?;
+    let has_bias = fields.get("attention_bias")?;
+    windows::one_type(fields)?;
+    let is_used = fields.get("use_sliding_window")?;
+    Ok(LlamaConfig {
+        qkv_bias: has_bias,
+        out_bias: has_bias,
+        window: if is_used { windows::of_all(fields)? } else { None },
+        qk_norm: QkNorm::Heads,
+        experts: qwen2_moe::experts(fields, base.layers)?,
+        ..base
+    }
+    .into())
+}

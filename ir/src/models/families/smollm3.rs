@@ -1,0 +1,66 @@
+//! SmolLM3: some layers have no positions.
+
+use super::common::{
+    ACTIVATION, BIAS, CONTEXT, EVERY, FEED_FORWARD, HEAD, HEADS, HIDDEN, KV_HEADS, LAYER_TYPES, LAYERS, NORM_EPS, PAD,
+    ROTARY, THETA, TIED, UNREAD, VOCABULARY, WHOLE_HEADS, WINDOW,
+};
+use super::{Family, qwen2};
+use crate::models::config::{ConfigError, ModelConfig};
+use crate::models::fields::Fields;
+use crate::models::keys::{Key, Keys};
+use crate::models::llama::LlamaConfig;
+use crate::models::read::{Base, activation, positions};
+
+pub(super) const FAMILY: Family = Family {
+    model_type: "smollm3",
+    class: "SmolLM3ForCausalLM",
+    keys: Keys { class: "SmolLM3Config", lists: &[KEYS, ROTARY, EVERY] },
+    whole: None,
+    read,
+};
+
+const KEYS: &[Key] = &[
+    Key::read(&["hidden_act"], "\"silu\"", ACTIVATION),
+    Key::read(&["attention_bias"], "false", BIAS),
+    Key::read(&["mlp_bias"], "false", "the products of the feed-forward net have biases"),
+    Key::read(&["vocab_size"], "128256", VOCABULARY),
+    Key::read(&["hidden_size"], "2048", HIDDEN),
+    Key::read(&["intermediate_size"], "11008", FEED_FORWARD),
+    Key::read(&["num_hidden_layers"], "36", LAYERS),
+    Key::read(&["num_attention_heads"], "16", HEADS),
+    Key::read(&["num_key_value_heads"], "4", KV_HEADS),
+    Key::read(&["head_dim"], "", HEAD),
+    Key::read(&["max_position_embeddings"], "32768", CONTEXT),
+    Key::read(&["rms_norm_eps"], "1e-6", NORM_EPS),
+    Key::read(&["rope_theta"], "2000000.0", THETA),
+    Key::read(&["tie_word_embeddings"], "true", TIED),
+    Key::read(&["pad_token_id"], "128004", PAD),
+    Key::read(&["use_sliding_window"], "false", "`sliding_window` counts, in layers without positions"),
+    Key::read(&["sliding_window"], "null", WINDOW),
+    Key::read(
+        &["no_rope_layers"],
+        "null",
+        "by layer, 0 for those without positions; else `no_rope_layer_interval` counts",
+    ),
+    Key::read(&["no_rope_layer_interval"], "4", "one layer in this number has no positions"),
+    Key::nothing(&["max_window_layers"], UNREAD),
+    WHOLE_HEADS,
+    LAYER_TYPES,
+];
+
+fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+    let base = Base::USUAL.read(fields)?;
+    let has_bias = fields.get("attention_bias")?;
+    let nope = positions::absent(fields, base.layers, fields.optional("no_rope_layers")?)?;
+    let window = qwen2::limited(fields, base.layers)?.read(fields, |layer| !nope.contains(layer))?;
+    Ok(LlamaConfig {
+        activation: activation(fields, "hidden_act")?,
+        nope,
+        window,
+        qkv_bias: has_bias,
+        out_bias: has_bias,
+        net_bias: fields.get("mlp_bias")?,
+        ..base
+    }
+    .into())
+}

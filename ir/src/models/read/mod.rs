@@ -1,0 +1,157 @@
+//! Parts of a `config.json` that families of Llama's kind share. The file of each family puts them together.
+
+pub(super) mod experts;
+pub(super) mod positions;
+mod rope;
+pub(super) mod windows;
+
+pub(super) use rope::{Head, Kinds, Rope, Rotary};
+
+use super::attention::QkNorm;
+use super::config::{ConfigError, depth, invalid, positive, unsupported};
+use super::feed_forward::Activation;
+use super::fields::Fields;
+use super::layers::LayerSet;
+use super::llama::{LlamaConfig, Norms};
+use super::mtp::Mtp;
+
+/// The names under which a family has what all families have, and how it states rotary positions.
+#[derive(Clone, Copy)]
+pub(super) struct Base {
+    /// The key of the size of the feed-forward net.
+    pub(super) feed_forward: &'static str,
+    /// The key of what norms add.
+    pub(super) norm_eps: &'static str,
+    /// Rotary positions.
+    pub(super) rope: Rope,
+}
+
+/// The heads of a model.
+pub(super) struct Heads {
+    /// The size of a head.
+    pub(super) size: u64,
+    /// Key and value heads.
+    pub(super) kv_heads: u64,
+    /// How positions turn them.
+    pub(super) rotary: Rotary,
+}
+
+/// Sizes that all families have.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    hidden: u64,
+    /// Query heads.
+    pub(super) heads: u64,
+    layers: u32,
+}
+
+impl Base {
+    /// The names that most families have.
+    pub(super) const USUAL: Base =
+        Base { feed_forward: "intermediate_size", norm_eps: "rms_norm_eps", rope: Rope::USUAL };
+
+    /// Reads what all families have, as a model with norms of what branches read, a gated net of SiLU and no biases. Keys that
+    /// the family lacks have no effect.
+    pub(super) fn read(self, fields: &Fields) -> Result<LlamaConfig, ConfigError> {
+        let sizes = Sizes::read(fields)?;
+        let size = match fields.optional("head_dim")? {
+            Some(size) => size,
+            None => sizes.head()?,
+        };
+        let rotary = self.rope.read(fields, Head { size, is_latent: false })?;
+        let kv_heads = fields.optional("num_key_value_heads")?.unwrap_or(sizes.heads);
+        self.read_with(fields, sizes, Heads { size, kv_heads, rotary })
+    }
+
+    /// The same of a model whose heads have been read.
+    pub(super) fn read_with(self, fields: &Fields, sizes: Sizes, heads: Heads) -> Result<LlamaConfig, ConfigError> {
+        Ok(LlamaConfig {
+            vocabulary: fields.get("vocab_size")?,
+            hidden: sizes.hidden,
+            feed_forward: fields.get(self.feed_forward)?,
+            gated: true,
+            activation: Activation::Silu,
+            layers: sizes.layers,
+            heads: sizes.heads,
+            kv_heads: heads.kv_heads,
+            head: heads.size,
+            norm_eps: fields.get(self.norm_eps)?,
+            layer_norm: false,
+            norms: Norms::Before,
+            parallel: false,
+            rotation: heads.rotary.rotation,
+            local_rotation: heads.rotary.local,
+            nope: LayerSet::None,
+            temperature: None,
+            score_size: None,
+            softcap: None,
+            logit_softcap: None,
+            window: None,
+            pad: pad(fields)?,
+            tied: fields.get("tie_word_embeddings")?,
+            scaled_embeddings: false,
+            qkv_bias: false,
+            out_bias: false,
+            net_bias: false,
+            qk_norm: QkNorm::None,
+            sinks: false,
+            deviation: fields.get("initializer_range")?,
+            latent: None,
+            experts: None,
+            mtp: None,
+        })
+    }
+}
+
+impl Sizes {
+    /// Reads them.
+    pub(super) fn read(fields: &Fields) -> Result<Sizes, ConfigError> {
+        Ok(Sizes {
+            hidden: fields.get("hidden_size")?,
+            heads: fields.get("num_attention_heads")?,
+            layers: fields.layers("num_hidden_layers")?,
+        })
+    }
+
+    /// The size of a head that no key states.
+    fn head(self) -> Result<u64, ConfigError> {
+        let Sizes { hidden, heads, .. } = self;
+        positive("num_attention_heads", heads)?;
+        if !hidden.is_multiple_of(heads) {
+            let why = format!("`hidden_size` {hidden} is not divisible by `num_attention_heads` {heads}");
+            return Err(ConfigError::Contradiction(why));
+        }
+        Ok(hidden / heads)
+    }
+}
+
+/// The function of the feed-forward net, under a key.
+pub(super) fn activation(fields: &Fields, key: &'static str) -> Result<Activation, ConfigError> {
+    let named: String = fields.get(key)?;
+    match named.as_str() {
+        "silu" | "swish" => Ok(Activation::Silu),
+        "gelu" => Ok(Activation::GeluErf),
+        "gelu_pytorch_tanh" | "gelu_new" | "gelu_fast" => Ok(Activation::GeluTanh),
+        "relu2" => Ok(Activation::ReluSquared),
+        _ => Err(unsupported(key, format!("{named} is not supported, only silu, gelu, gelu_pytorch_tanh and relu2"))),
+    }
+}
+
+/// Layers that predict further tokens, where the file states their number.
+pub(super) fn further(fields: &Fields) -> Result<Option<Mtp>, ConfigError> {
+    let key = "num_nextn_predict_layers";
+    let depth = depth(key, fields.optional(key)?.unwrap_or(0))?;
+    if depth == 0 {
+        return Ok(None);
+    }
+    let loss_factor: f64 = fields.get("mtp_loss_scaling_factor")?;
+    Ok((loss_factor != 0.0).then_some(Mtp { depth, loss_factor }))
+}
+
+/// The padding token; a negative one counts from the end of the vocabulary.
+fn pad(fields: &Fields) -> Result<Option<u64>, ConfigError> {
+    let Some(stated) = fields.optional::<i64>("pad_token_id")? else { return Ok(None) };
+    let vocabulary: u64 = fields.get("vocab_size")?;
+    let pad = if stated < 0 { vocabulary.checked_sub(stated.unsigned_abs()) } else { Some(stated.unsigned_abs()) };
+    pad.map(Some).ok_or_else(|| invalid("pad_token_id", format!("{stated} is none of {vocabulary} tokens")))
+}
