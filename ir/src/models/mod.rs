@@ -1,7 +1,8 @@
 //! Model families: from a published `config.json` to a [`Model`](crate::graph::Model).
 //!
-//! `families` has one file per family: the keys of its `config.json`, and how they are read. `read` has parts that several
-//! families share. `llama` and `gpt2` construct the blocks of a configuration, from parts in separate files. `presets` holds published configurations by name. All families have the blocks
+//! `families` has one file per family: the keys of its `config.json`, and how they are read, and published
+//! configurations by name. `read` has parts that several
+//! families share. `llama` and `gpt2` construct the blocks of a configuration, from parts in separate files.  All families have the blocks
 //! `embed`, `layer` and `head`. Where layers are of several kinds, each kind is a block (`dense` without experts, `local` with a
 //! window), and the calls of the blocks go through the layers in order. All have the inputs
 //! `%tok`, `%lab` (labels, negative: ignored), `%pos` (position in its document) and `%seg` (document), each i32[b, s]. Under LongRoPE
@@ -20,7 +21,6 @@ mod keys;
 mod layers;
 mod llama;
 mod mtp;
-mod presets;
 mod read;
 mod rotation;
 
@@ -32,12 +32,11 @@ pub use composite::{TextPart, text_part};
 pub use config::{Batch, ConfigError, ModelConfig, from_config, read_config};
 pub use draft::{Body, Draft, Weight};
 pub use experts::{Clamp, Experts};
-pub use families::{Composite, FAMILIES, Family, Tied};
+pub use families::{Composite, FAMILIES, Family, Preset, Tied, preset, presets};
 pub use feed_forward::Activation;
 pub use gpt2::Gpt2Config;
 pub use keys::{Done, Key, Keys, ROPE};
 pub use layers::{LayerSet, Window};
 pub use llama::{LlamaConfig, Norms, Temperature};
 pub use mtp::Mtp;
-pub use presets::{Preset, preset, presets};
 pub use rotation::Rotation;

@@ -6,6 +6,8 @@ use super::common::{
     LATENT_EPS, LAYERS, NO_BIAS, NO_ROUTER_LOSS, ONE_TYPE, OPEN_GROUPS, ROTARY, ROUTED, SCALE, SHARED, THETA, UNREAD,
     VOCABULARY, WHOLE_HEADS,
 };
+use super::llama::{LLAMA3_8B, PLAIN};
+use super::presets::Preset;
 use crate::models::attention::Latent;
 use crate::models::config::{ConfigError, ModelConfig, invalid, positive, unsupported};
 use crate::models::experts::Experts;
@@ -170,3 +172,55 @@ fn check_limit(limit: &GroupLimit, experts: &Experts) -> Result<(), ConfigError>
     }
     Ok(())
 }
+
+/// `config.json` of deepseek-ai/DeepSeek-V2-Lite, trained as here before YaRN lengthened its context.
+pub(super) const DEEPSEEK_V2_LITE: LlamaConfig = LlamaConfig {
+    vocabulary: 102_400,
+    hidden: 2048,
+    feed_forward: 10_944,
+    layers: 27,
+    heads: 16,
+    kv_heads: 16,
+    head: 192,
+    norm_eps: 1e-6,
+    rotation: PLAIN,
+    latent: Some(Latent { query_rank: None, key_rank: 512, plain: 128, turned: 64, value: 128, score_factor: 1.0 }),
+    experts: Some(Experts {
+        shared: 2 * 1408,
+        dense: LayerSet::First(1),
+        renormalise: false,
+        ..Experts::softmax(64, 6, 1408)
+    }),
+    ..LLAMA3_8B
+};
+
+/// Latent attention with queries of a rank of their own: `config.json` of deepseek-ai/DeepSeek-V2 and DeepSeek-V3.
+pub(super) const LARGE: Option<Latent> =
+    Some(Latent { query_rank: Some(1536), key_rank: 512, plain: 128, turned: 64, value: 128, score_factor: 1.0 });
+
+pub(super) const PRESETS: &[Preset] = &[
+    Preset::llama("deepseek-v2-lite", "DeepSeek-V2, 16B parameters, 6 of 64 experts", 32_768, DEEPSEEK_V2_LITE),
+    Preset::llama(
+        "deepseek-v2",
+        "DeepSeek-V2, 236B parameters, 6 of 160 experts",
+        131_072,
+        // config.json of deepseek-ai/DeepSeek-V2.
+        LlamaConfig {
+            hidden: 5120,
+            feed_forward: 12_288,
+            layers: 60,
+            heads: 128,
+            kv_heads: 128,
+            latent: LARGE,
+            experts: Some(Experts {
+                shared: 2 * 1536,
+                dense: LayerSet::First(1),
+                limit: Some(GroupLimit { groups: 8, from: 3, by: 1 }),
+                renormalise: false,
+                scale: 16.0,
+                ..Experts::softmax(160, 6, 1536)
+            }),
+            ..DEEPSEEK_V2_LITE
+        },
+    ),
+];

@@ -5,13 +5,19 @@ use super::common::{
     LATENT_EPS, LAYERS, NO_BIAS, ONE_TYPE, OPEN_GROUPS, RENORMALISE, ROTARY, ROUTED, SCALE, SHARED, THETA, VOCABULARY,
     WHOLE_HEADS,
 };
+use super::deepseek_v2::{DEEPSEEK_V2_LITE, LARGE};
+use super::llama::PLAIN;
+use super::presets::Preset;
 use super::{Family, deepseek_v2};
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::experts::Experts;
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
+use crate::models::layers::LayerSet;
 use crate::models::llama::LlamaConfig;
 use crate::models::read::further;
+use crate::models::rotation::Rotation;
+use crate::ops::GroupLimit;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "deepseek_v3",
@@ -63,3 +69,60 @@ pub(super) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, C
     let experts = deepseek_v2::limited(fields, Some(limit), experts)?;
     Ok(Some(Experts { sigmoid: true, bias: true, renormalise: fields.get("norm_topk_prob")?, ..experts }))
 }
+
+/// `config.json` of deepseek-ai/DeepSeek-V3, before YaRN and without the layer that predicts a second token.
+const DEEPSEEK_V3: LlamaConfig = LlamaConfig {
+    vocabulary: 129_280,
+    hidden: 7168,
+    feed_forward: 18_432,
+    layers: 61,
+    heads: 128,
+    kv_heads: 128,
+    latent: LARGE,
+    experts: Some(Experts { limit: Some(GroupLimit { groups: 8, from: 4, by: 2 }), ..third(256, 3, 2048, 2.5) }),
+    ..DEEPSEEK_V2_LITE
+};
+
+/// The experts of DeepSeek-V3 and its likes: eight of each token, one more that all take, sigmoid scores with a bias.
+pub(super) const fn third(experts: u64, dense_layers: u32, size: u64, scale: f64) -> Experts {
+    Experts {
+        shared: size,
+        dense: LayerSet::First(dense_layers),
+        sigmoid: true,
+        bias: true,
+        scale,
+        ..Experts::softmax(experts, 8, size)
+    }
+}
+
+pub(super) const PRESETS: &[Preset] = &[
+    Preset::llama("deepseek-v3", "DeepSeek-V3, 671B parameters, 8 of 256 experts", 131_072, DEEPSEEK_V3),
+    Preset::llama(
+        "moonlight-16b",
+        "Moonlight, 16B parameters, 6 of 64 experts",
+        8192,
+        // config.json of moonshotai/Moonlight-16B-A3B.
+        LlamaConfig {
+            vocabulary: 163_840,
+            feed_forward: 11_264,
+            norm_eps: 1e-5,
+            rotation: Rotation { theta: 50_000.0, ..PLAIN },
+            experts: Some(Experts { shared: 2 * 1408, chosen: 6, ..third(64, 1, 1408, 2.446) }),
+            ..DEEPSEEK_V2_LITE
+        },
+    ),
+    Preset::llama(
+        "kimi-k2",
+        "Kimi K2, 1.0T parameters, 8 of 384 experts",
+        131_072,
+        // config.json of moonshotai/Kimi-K2-Base.
+        LlamaConfig {
+            vocabulary: 163_840,
+            heads: 64,
+            kv_heads: 64,
+            rotation: Rotation { theta: 50_000.0, ..PLAIN },
+            experts: Some(third(384, 1, 2048, 2.827)),
+            ..DEEPSEEK_V3
+        },
+    ),
+];

@@ -5,9 +5,14 @@ use super::common::{
     ACTIVATION, BIAS, CONTEXT, EVERY, FEED_FORWARD, HEAD_SIZE, HEADS, HIDDEN, KV_HEADS, LAYER_TYPES, LAYERS,
     LOGIT_BOUND, NORM_EPS, PAD, ROTARY, THETA, TIED, UNREAD, VOCABULARY, WHOLE_HEADS, WINDOW,
 };
+use super::llama::{LLAMA3_8B, PLAIN};
+use super::presets::Preset;
 use crate::models::config::{ConfigError, ModelConfig};
+use crate::models::feed_forward::Activation;
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
+use crate::models::layers::LayerSet;
+use crate::models::layers::Window;
 use crate::models::llama::{LlamaConfig, Norms};
 use crate::models::read::windows::{Limit, Limited};
 use crate::models::read::{Base, Rope, activation};
@@ -77,3 +82,51 @@ pub(super) fn gemma(fields: &Fields, rope: Rope) -> Result<LlamaConfig, ConfigEr
         ..base
     })
 }
+
+/// `config.json` of google/gemma-2-9b. Each second layer has no window.
+pub(super) const GEMMA2_9B: LlamaConfig = LlamaConfig {
+    vocabulary: 256_000,
+    feed_forward: 14_336,
+    activation: Activation::GeluTanh,
+    layers: 42,
+    heads: 16,
+    kv_heads: 8,
+    head: 256,
+    norm_eps: 1e-6,
+    norms: Norms::Both,
+    rotation: PLAIN,
+    softcap: Some(50.0),
+    logit_softcap: Some(30.0),
+    window: Some(Window { full: LayerSet::Every(2), ..Window::of_all(4096) }),
+    pad: Some(0),
+    tied: true,
+    scaled_embeddings: true,
+    hidden: 3584,
+    ..LLAMA3_8B
+};
+
+/// Each of `config.json` of the model of its name in Google's space on the hub.
+pub(super) const PRESETS: &[Preset] = &[
+    Preset::llama(
+        "gemma2-2b",
+        "Gemma 2, 2.6B parameters: windows of 4096 in every second layer",
+        8192,
+        LlamaConfig { hidden: 2304, feed_forward: 9216, layers: 26, heads: 8, kv_heads: 4, ..GEMMA2_9B },
+    ),
+    Preset::llama("gemma2-9b", "Gemma 2, 9.2B parameters: windows of 4096 in every second layer", 8192, GEMMA2_9B),
+    Preset::llama(
+        "gemma2-27b",
+        "Gemma 2, 27B parameters: windows of 4096 in every second layer",
+        8192,
+        LlamaConfig {
+            hidden: 4608,
+            feed_forward: 36_864,
+            layers: 46,
+            heads: 32,
+            kv_heads: 16,
+            head: 128,
+            score_size: Some(144.0),
+            ..GEMMA2_9B
+        },
+    ),
+];

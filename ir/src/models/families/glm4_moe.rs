@@ -5,6 +5,9 @@ use super::common::{
     KV_HEADS, LAYERS, NO_ROUTER_LOSS, NORM_EPS, OPEN_GROUPS, QKV_BIAS, RENORMALISE, ROTARY, ROUTED, SCALE, SHARED,
     THETA, TURNED, VOCABULARY,
 };
+use super::deepseek_v3::third;
+use super::llama::{LLAMA3_8B, PLAIN};
+use super::presets::Preset;
 use super::{Family, deepseek_v3};
 use crate::models::attention::QkNorm;
 use crate::models::config::{ConfigError, ModelConfig};
@@ -12,6 +15,7 @@ use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
 use crate::models::llama::LlamaConfig;
 use crate::models::read::{Base, Rope, further};
+use crate::models::rotation::Rotation;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "glm4_moe",
@@ -62,3 +66,36 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     }
     .into())
 }
+
+/// `config.json` of zai-org/GLM-4.5, without the layer that predicts a second token. Half of a head turns.
+const GLM_45: LlamaConfig = LlamaConfig {
+    vocabulary: 151_552,
+    hidden: 5120,
+    feed_forward: 12_288,
+    layers: 92,
+    heads: 96,
+    rotation: Rotation { theta: 1_000_000.0, turned: Some(64), ..PLAIN },
+    pad: Some(151_329),
+    qkv_bias: true,
+    qk_norm: QkNorm::Heads,
+    experts: Some(third(160, 3, 1536, 2.5)),
+    ..LLAMA3_8B
+};
+
+pub(super) const PRESETS: &[Preset] = &[
+    Preset::llama("glm-4.5", "GLM-4.5, 353B parameters, 8 of 160 experts", 131_072, GLM_45),
+    Preset::llama(
+        "glm-4.5-air",
+        "GLM-4.5 Air, 107B parameters, 8 of 128 experts",
+        131_072,
+        // config.json of zai-org/GLM-4.5-Air.
+        LlamaConfig {
+            hidden: 4096,
+            feed_forward: 10_944,
+            layers: 46,
+            qk_norm: QkNorm::None,
+            experts: Some(third(128, 1, 1408, 1.0)),
+            ..GLM_45
+        },
+    ),
+];

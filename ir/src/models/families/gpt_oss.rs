@@ -5,14 +5,20 @@ use super::common::{
     BIAS, CHOSEN, CONTEXT, EVERY, EXPERT_SIZE, EXPERTS, HEAD_SIZE, HEADS, HIDDEN, KV_HEADS, LAYER_TYPES, LAYERS,
     NORM_EPS, ROTARY, ROUTED, ROUTER_LOSS, THETA, UNREAD, VOCABULARY, WHOLE_HEADS, WINDOW,
 };
+use super::llama::LLAMA3_8B;
+use super::presets::Preset;
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::experts::{Clamp, Experts};
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
+use crate::models::layers::LayerSet;
+use crate::models::layers::Window;
 use crate::models::llama::LlamaConfig;
 use crate::models::read::experts::softmax;
 use crate::models::read::windows::{Limit, Limited};
 use crate::models::read::{Base, Rope};
+use crate::models::rotation::Rotation;
+use crate::ops::Scaling;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "gpt_oss",
@@ -75,3 +81,48 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     }
     .into())
 }
+
+/// `config.json` of openai/gpt-oss-20b.
+const OSS_20B: LlamaConfig = LlamaConfig {
+    vocabulary: 201_088,
+    hidden: 2880,
+    feed_forward: 2880,
+    layers: 24,
+    heads: 64,
+    head: 64,
+    rotation: Rotation {
+        theta: 150_000.0,
+        scaling: Some(Scaling::Yarn { factor: 32.0, low: 1.0, high: 32.0, context: 4096, fractional: true }),
+        // 0.1 ln 32 + 1.
+        gain: 1.346_573_590_279_972_7,
+        turned: None,
+    },
+    window: Some(Window { full: LayerSet::Every(2), ..Window::of_all(128) }),
+    pad: Some(199_999),
+    qkv_bias: true,
+    out_bias: true,
+    sinks: true,
+    experts: Some(oss(32)),
+    ..LLAMA3_8B
+};
+
+const fn oss(experts: u64) -> Experts {
+    let clamp = Some(Clamp { alpha: 1.702, limit: 7.0 });
+    Experts { biases: true, clamp, ..Experts::softmax(experts, 4, 2880) }
+}
+
+pub(super) const PRESETS: &[Preset] = &[
+    Preset::llama(
+        "gpt-oss-20b",
+        "gpt-oss, 21B parameters, 4 of 32 experts, windows of 128 in every second layer",
+        131_072,
+        OSS_20B,
+    ),
+    Preset::llama(
+        "gpt-oss-120b",
+        "gpt-oss, 117B parameters, 4 of 128 experts, windows of 128 in every second layer",
+        131_072,
+        // config.json of openai/gpt-oss-120b.
+        LlamaConfig { layers: 36, experts: Some(oss(128)), ..OSS_20B },
+    ),
+];

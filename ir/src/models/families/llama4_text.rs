@@ -4,16 +4,22 @@ use super::common::{
     ACTIVATION, BIAS, CHOSEN, CONTEXT, EVERY, EXPERTS, FEED_FORWARD, HEAD, HEADS, HIDDEN, KV_HEADS, LAYERS, ROTARY,
     ROUTED, ROUTER_LOSS, THETA, UNREAD, VOCABULARY, WHOLE_HEADS,
 };
+use super::llama::{LLAMA3_8B, PLAIN};
+use super::presets::Preset;
 use super::{Composite, Family, Tied};
 use crate::models::attention::QkNorm;
 use crate::models::config::{ConfigError, ModelConfig, invalid, positive};
 use crate::models::experts::Experts;
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
+use crate::models::layers::LayerSet;
+use crate::models::layers::Window;
 use crate::models::llama::{LlamaConfig, Temperature};
 use crate::models::read::experts::{dense, softmax};
 use crate::models::read::windows::{Limit, Limited};
 use crate::models::read::{Base, activation, positions};
+use crate::models::rotation::Rotation;
+use crate::ops::Scaling;
 use serde_json::Value;
 
 pub(super) const FAMILY: Family = Family {
@@ -114,3 +120,49 @@ fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError>
     let plain = softmax(fields, "num_local_experts", "intermediate_size")?;
     Ok(Some(Experts { dense, shared, scaled_inputs: true, renormalise: false, ..plain }))
 }
+
+/// `config.json` of meta-llama/Llama-4-Scout-17B-16E, its `text_config`: each fourth layer has no positions and sees all.
+const SCOUT: LlamaConfig = LlamaConfig {
+    vocabulary: 202_048,
+    hidden: 5120,
+    feed_forward: 16_384,
+    layers: 48,
+    heads: 40,
+    rotation: Rotation {
+        theta: 500_000.0,
+        scaling: Some(Scaling::Llama3 { factor: 16.0, low: 1.0, high: 1.0, context: 8192 }),
+        ..PLAIN
+    },
+    nope: LayerSet::Every(4),
+    temperature: Some(Temperature { every: 8192, by: 0.1 }),
+    window: Some(Window { chunked: true, full: LayerSet::Every(4), ..Window::of_all(8192) }),
+    pad: Some(200_018),
+    qk_norm: QkNorm::Turned,
+    experts: Some(routed(16, LayerSet::None)),
+    ..LLAMA3_8B
+};
+
+const fn routed(experts: u64, dense: LayerSet) -> Experts {
+    Experts { dense, shared: 8192, scaled_inputs: true, renormalise: false, ..Experts::softmax(experts, 1, 8192) }
+}
+
+pub(super) const PRESETS: &[Preset] = &[
+    Preset::llama(
+        "llama4-scout",
+        "Llama 4 Scout, 108B parameters, 1 of 16 experts: chunks of 8192 in three of four layers",
+        10_485_760,
+        SCOUT,
+    ),
+    Preset::llama(
+        "llama4-maverick",
+        "Llama 4 Maverick, 401B parameters, 1 of 128 experts in every second layer: chunks of 8192 in three of four layers",
+        1_048_576,
+        // config.json of meta-llama/Llama-4-Maverick-17B-128E, its text_config.
+        LlamaConfig {
+            rotation: Rotation { theta: 500_000.0, ..PLAIN },
+            qk_norm: QkNorm::None,
+            experts: Some(routed(128, LayerSet::AllBut(2))),
+            ..SCOUT
+        },
+    ),
+];

@@ -4,12 +4,16 @@ use super::common::{
     CONTEXT, EVERY, FEED_FORWARD, FIXED_NET, HEAD, HEADS, HIDDEN, KV_HEADS, LATENT_EPS, LAYERS, NO_BIAS, ONE_TYPE,
     ROTARY, THETA, VOCABULARY, WHOLE_HEADS, WINDOW,
 };
+use super::llama::{LLAMA3_8B, PLAIN};
+use super::presets::Preset;
 use super::{Composite, Family, Tied};
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
+use crate::models::layers::Window;
 use crate::models::llama::LlamaConfig;
 use crate::models::read::{Base, windows};
+use crate::models::rotation::Rotation;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "mistral",
@@ -39,3 +43,42 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = Base::USUAL.read(fields)?;
     Ok(LlamaConfig { window: windows::of_all(fields)?, ..base }.into())
 }
+
+/// `config.json` of mistralai/Mistral-7B-v0.1.
+const MISTRAL_7B: LlamaConfig =
+    LlamaConfig { vocabulary: 32_000, rotation: PLAIN, window: Some(Window::of_all(4096)), ..LLAMA3_8B };
+
+/// `config.json` of mistralai/Mistral-7B-v0.3, and of the models after it: without a window.
+const MISTRAL_7B_3: LlamaConfig =
+    LlamaConfig { vocabulary: 32_768, rotation: Rotation { theta: 1_000_000.0, ..PLAIN }, window: None, ..MISTRAL_7B };
+
+/// A preset without a constant of its own is the `config.json` of the model of its name.
+pub(super) const PRESETS: &[Preset] = &[
+    Preset::llama("mistral-7b", "Mistral 7B v0.1, 7.2B parameters: windows of 4096", 32_768, MISTRAL_7B),
+    Preset::llama("mistral-7b-v0.3", "Mistral 7B v0.3, 7.2B parameters", 32_768, MISTRAL_7B_3),
+    Preset::llama(
+        "mistral-nemo-12b",
+        "Mistral NeMo, 12B parameters",
+        131_072,
+        LlamaConfig { vocabulary: 131_072, hidden: 5120, layers: 40, ..MISTRAL_7B_3 },
+    ),
+    Preset::llama(
+        "mistral-small-24b",
+        "Mistral Small 3, 24B parameters",
+        32_768,
+        LlamaConfig {
+            vocabulary: 131_072,
+            hidden: 5120,
+            feed_forward: 32_768,
+            layers: 40,
+            rotation: Rotation { theta: 100_000_000.0, ..PLAIN },
+            ..MISTRAL_7B_3
+        },
+    ),
+    Preset::llama(
+        "mistral-large-123b",
+        "Mistral Large 2, 123B parameters",
+        131_072,
+        LlamaConfig { hidden: 12_288, feed_forward: 28_672, layers: 88, heads: 96, ..MISTRAL_7B_3 },
+    ),
+];

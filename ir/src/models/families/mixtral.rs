@@ -5,12 +5,16 @@ use super::common::{
     CHOSEN, CONTEXT, EVERY, EXPERT_SIZE, EXPERTS, FIXED_NET, HEAD, HEADS, HIDDEN, KV_HEADS, LAYERS, NO_BIAS, NORM_EPS,
     ONE_TYPE, ROTARY, ROUTED, ROUTER_LOSS, THETA, VOCABULARY, WHOLE_HEADS, WINDOW,
 };
+use super::llama::{LLAMA3_8B, PLAIN};
+use super::presets::Preset;
 use crate::models::config::{ConfigError, ModelConfig};
+use crate::models::experts::Experts;
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
 use crate::models::llama::LlamaConfig;
 use crate::models::read::experts::softmax;
 use crate::models::read::{Base, windows};
+use crate::models::rotation::Rotation;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "mixtral",
@@ -45,3 +49,29 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let experts = softmax(fields, "num_local_experts", "intermediate_size")?;
     Ok(LlamaConfig { window: windows::of_all(fields)?, experts: Some(experts), ..base }.into())
 }
+
+/// `config.json` of mistralai/Mixtral-8x7B-v0.1.
+const MIXTRAL_8X7B: LlamaConfig = LlamaConfig {
+    vocabulary: 32_000,
+    rotation: Rotation { theta: 1_000_000.0, ..PLAIN },
+    experts: Some(Experts::softmax(8, 2, 14_336)),
+    ..LLAMA3_8B
+};
+
+pub(super) const PRESETS: &[Preset] = &[
+    Preset::llama("mixtral-8x7b", "Mixtral, 47B parameters, 2 of 8 experts", 32_768, MIXTRAL_8X7B),
+    Preset::llama(
+        "mixtral-8x22b",
+        "Mixtral, 141B parameters, 2 of 8 experts",
+        65_536,
+        // config.json of mistralai/Mixtral-8x22B-v0.1.
+        LlamaConfig {
+            hidden: 6144,
+            feed_forward: 16_384,
+            layers: 56,
+            heads: 48,
+            experts: Some(Experts::softmax(8, 2, 16_384)),
+            ..MIXTRAL_8X7B
+        },
+    ),
+];

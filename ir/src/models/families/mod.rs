@@ -15,11 +15,15 @@ mod mistral;
 mod mixtral;
 mod olmo2;
 mod phi3;
+mod presets;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;
 mod qwen3_moe;
 mod smollm3;
+mod tiny;
+
+pub use presets::{Preset, preset, presets};
 
 use super::config::{ConfigError, ModelConfig};
 use super::fields::Fields;

@@ -5,6 +5,8 @@ use super::common::{
     ACTIVATION, BIAS, CONTEXT, EVERY, FEED_FORWARD, HEAD, HEADS, HIDDEN, KV_HEADS, LAYERS, NORM_EPS, PAD, ROTARY,
     THETA, VOCABULARY, WHOLE_HEADS,
 };
+use super::llama::LLAMA3_8B;
+use super::presets::Preset;
 use crate::models::attention::QkNorm;
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::fields::Fields;
@@ -50,3 +52,37 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     }
     .into())
 }
+
+/// `config.json` of allenai/OLMo-2-1124-7B.
+const OLMO2_7B: LlamaConfig = LlamaConfig {
+    vocabulary: 100_352,
+    feed_forward: 11_008,
+    kv_heads: 32,
+    norm_eps: 1e-6,
+    norms: Norms::After,
+    pad: Some(100_277),
+    qk_norm: QkNorm::Whole,
+    ..LLAMA3_8B
+};
+
+pub(super) const PRESETS: &[Preset] = &[
+    Preset::llama(
+        "olmo2-1b",
+        "OLMo 2, 1.5B parameters",
+        4096,
+        LlamaConfig { hidden: 2048, feed_forward: 8192, layers: 16, heads: 16, kv_heads: 16, ..OLMO2_7B },
+    ),
+    Preset::llama("olmo2-7b", "OLMo 2, 7.3B parameters", 4096, OLMO2_7B),
+    Preset::llama(
+        "olmo2-13b",
+        "OLMo 2, 14B parameters",
+        4096,
+        LlamaConfig { hidden: 5120, feed_forward: 13_824, layers: 40, heads: 40, kv_heads: 40, ..OLMO2_7B },
+    ),
+    Preset::llama(
+        "olmo2-32b",
+        "OLMo 2, 32B parameters",
+        4096,
+        LlamaConfig { hidden: 5120, feed_forward: 27_648, layers: 64, heads: 40, kv_heads: 8, ..OLMO2_7B },
+    ),
+];

@@ -5,11 +5,17 @@ use super::common::{
     ACTIVATION, CONTEXT, EVERY, FEED_FORWARD, HEAD, HEADS, HIDDEN, KV_HEADS, LAYERS, NO_BIAS, NORM_EPS, PAD, ROTARY,
     THETA, TURNED, VOCABULARY, WINDOW,
 };
+use super::llama::{LLAMA3_8B, PLAIN};
+use super::presets::Preset;
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
+use crate::models::layers::Window;
 use crate::models::llama::LlamaConfig;
 use crate::models::read::{Base, Kinds, Rope, activation, windows};
+use crate::models::rotation::Rotation;
+use crate::ops::Scaling;
+use std::borrow::Cow;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "phi3",
@@ -45,3 +51,115 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let activation = activation(fields, "hidden_act")?;
     Ok(LlamaConfig { activation, window: windows::of_all(fields)?, ..base }.into())
 }
+
+/// `config.json` of microsoft/Phi-3-mini-4k-instruct.
+const PHI3_MINI: LlamaConfig = LlamaConfig {
+    vocabulary: 32_064,
+    hidden: 3072,
+    feed_forward: 8192,
+    kv_heads: 32,
+    head: 96,
+    rotation: PLAIN,
+    window: Some(Window::of_all(2047)),
+    pad: Some(32_000),
+    ..LLAMA3_8B
+};
+
+/// `config.json` of microsoft/Phi-3-medium-4k-instruct.
+const PHI3_MEDIUM: LlamaConfig =
+    LlamaConfig { hidden: 5120, feed_forward: 17_920, layers: 40, heads: 40, kv_heads: 10, head: 128, ..PHI3_MINI };
+
+/// The divisors of frequencies in long sequences, of microsoft/Phi-4-mini-instruct.
+const PHI4_LONG: [f64; 48] = [
+    1.0,
+    1.118320672,
+    1.250641126,
+    1.398617824,
+    1.564103225,
+    1.74916897,
+    1.956131817,
+    2.187582649,
+    2.446418898,
+    2.735880826,
+    3.059592084,
+    3.421605075,
+    3.826451687,
+    4.279200023,
+    4.785517845,
+    5.351743533,
+    5.984965424,
+    6.693110555,
+    7.485043894,
+    8.370679318,
+    9.36110372,
+    10.4687158,
+    11.70738129,
+    13.09260651,
+    14.64173252,
+    16.37415215,
+    18.31155283,
+    20.47818807,
+    22.90118105,
+    25.61086418,
+    28.64115884,
+    32.03,
+    32.1,
+    32.13,
+    32.23,
+    32.6,
+    32.61,
+    32.64,
+    32.66,
+    32.7,
+    32.71,
+    32.93,
+    32.97,
+    33.28,
+    33.49,
+    33.5,
+    44.16,
+    47.77,
+];
+
+/// `config.json` of microsoft/Phi-4-mini-instruct. Three quarters of a head turn.
+const PHI4_MINI: LlamaConfig = LlamaConfig {
+    vocabulary: 200_064,
+    heads: 24,
+    kv_heads: 8,
+    head: 128,
+    rotation: Rotation {
+        theta: 10_000.0,
+        scaling: Some(Scaling::Lengths {
+            short: Cow::Borrowed(&[1.0; 48]),
+            long: Cow::Borrowed(&PHI4_LONG),
+            context: 4096,
+        }),
+        // The root of 1 + ln 32 / ln 4096.
+        gain: 1.190_238_071_423_808_3,
+        turned: Some(96),
+    },
+    window: Some(Window::of_all(262_144)),
+    pad: Some(199_999),
+    tied: true,
+    ..PHI3_MINI
+};
+
+pub(super) const PRESETS: &[Preset] = &[
+    Preset::llama("phi3-mini", "Phi-3 mini, 3.8B parameters: windows of 2047", 4096, PHI3_MINI),
+    Preset::llama("phi3-medium", "Phi-3 medium, 14B parameters: windows of 2047", 4096, PHI3_MEDIUM),
+    Preset::llama("phi4-mini", "Phi-4 mini, 3.8B parameters", 131_072, PHI4_MINI),
+];
+
+/// Those that came after SmolLM3.
+pub(super) const LATER: &[Preset] = &[Preset::llama(
+    "phi4",
+    "Phi-4, 15B parameters",
+    16_384,
+    LlamaConfig {
+        vocabulary: 100_352,
+        rotation: Rotation { theta: 250_000.0, ..PLAIN },
+        window: None,
+        pad: Some(100_349),
+        ..PHI3_MEDIUM
+    },
+)];

@@ -5,12 +5,15 @@ use super::common::{
     CONTEXT, EVERY, FEED_FORWARD, FIXED_NET, HEAD, HEADS, HIDDEN, KV_HEADS, LATENT_EPS, LAYER_TYPES, LAYERS, ROTARY,
     THETA, VOCABULARY, WHOLE_HEADS, WINDOW,
 };
+use super::llama::{LLAMA3_8B, PLAIN};
+use super::presets::Preset;
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
 use crate::models::llama::LlamaConfig;
 use crate::models::read::Base;
 use crate::models::read::windows::{Limit, Limited};
+use crate::models::rotation::Rotation;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "qwen2",
@@ -61,3 +64,56 @@ pub(super) fn limited(fields: &Fields, layers: u32) -> Result<Limited, ConfigErr
 pub(super) fn full_at_first(fields: &Fields) -> Result<u64, ConfigError> {
     Ok(fields.optional("max_window_layers")?.unwrap_or(0))
 }
+
+/// `config.json` of Qwen/Qwen2.5-7B.
+pub(super) const QWEN25_7B: LlamaConfig = LlamaConfig {
+    vocabulary: 152_064,
+    hidden: 3584,
+    feed_forward: 18_944,
+    layers: 28,
+    heads: 28,
+    kv_heads: 4,
+    norm_eps: 1e-6,
+    rotation: Rotation { theta: 1_000_000.0, ..PLAIN },
+    qkv_bias: true,
+    ..LLAMA3_8B
+};
+
+/// A small one: tied, of 32k tokens, and with the vocabulary of Qwen2.5-0.5B.
+const fn small25(name: &'static str, about: &'static str, sizes: [u64; 5]) -> Preset {
+    let [layers, hidden, feed_forward, heads, kv_heads] = sizes;
+    let head = hidden / heads;
+    let vocabulary = 151_936;
+    let config = LlamaConfig {
+        vocabulary,
+        layers: layers as u32,
+        hidden,
+        feed_forward,
+        heads,
+        kv_heads,
+        head,
+        tied: true,
+        ..QWEN25_7B
+    };
+    Preset { name, about, context: 32_768, config: ModelConfig::Llama(config) }
+}
+
+const fn qwen25(
+    name: &'static str,
+    about: &'static str,
+    [layers, hidden, feed_forward, heads, kv_heads]: [u64; 5],
+) -> Preset {
+    let config = LlamaConfig { layers: layers as u32, hidden, feed_forward, heads, kv_heads, ..QWEN25_7B };
+    Preset { name, about, context: 131_072, config: ModelConfig::Llama(config) }
+}
+
+/// Each of `config.json` of the model of its name in Qwen's space on the hub.
+pub(super) const PRESETS: &[Preset] = &[
+    small25("qwen2.5-0.5b", "Qwen2.5, 0.5B parameters", [24, 896, 4864, 14, 2]),
+    small25("qwen2.5-1.5b", "Qwen2.5, 1.5B parameters", [28, 1536, 8960, 12, 2]),
+    small25("qwen2.5-3b", "Qwen2.5, 3.1B parameters", [36, 2048, 11_008, 16, 2]),
+    qwen25("qwen2.5-7b", "Qwen2.5, 7.6B parameters", [28, 3584, 18_944, 28, 4]),
+    qwen25("qwen2.5-14b", "Qwen2.5, 15B parameters", [48, 5120, 13_824, 40, 8]),
+    qwen25("qwen2.5-32b", "Qwen2.5, 33B parameters", [64, 5120, 27_648, 40, 8]),
+    qwen25("qwen2.5-72b", "Qwen2.5, 73B parameters", [80, 8192, 29_568, 64, 8]),
+];

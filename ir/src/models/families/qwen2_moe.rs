@@ -4,6 +4,9 @@ use super::common::{
     CHOSEN, EVERY, EXPERT_SIZE, EXPERTS, FEED_FORWARD, FIXED_NET, HEAD, HEADS, HIDDEN, KV_HEADS, LATENT_EPS,
     LAYER_TYPES, LAYERS, NO_BIAS, QKV_BIAS, RENORMALISE, ROTARY, ROUTED, ROUTER_LOSS, THETA, WHOLE_HEADS, WINDOW,
 };
+use super::llama::{LLAMA3_8B, PLAIN};
+use super::presets::Preset;
+use super::qwen2::QWEN25_7B;
 use super::{Family, qwen2};
 use crate::models::config::{ConfigError, ModelConfig, positive};
 use crate::models::experts::Experts;
@@ -12,6 +15,7 @@ use crate::models::keys::{Key, Keys};
 use crate::models::llama::LlamaConfig;
 use crate::models::read::Base;
 use crate::models::read::experts::{dense, softmax};
+use crate::models::rotation::Rotation;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "qwen2_moe",
@@ -77,3 +81,37 @@ pub(super) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, C
     let renormalise = fields.get("norm_topk_prob")?;
     Ok(Some(Experts { dense, renormalise, ..softmax(fields, "num_experts", "moe_intermediate_size")? }))
 }
+
+/// The experts of Qwen1.5 and Qwen2: a shared one of another size, with a gate.
+const fn shared(experts: u64, chosen: u64, size: u64, shared: u64) -> Experts {
+    Experts { shared, shared_gate: true, renormalise: false, ..Experts::softmax(experts, chosen, size) }
+}
+
+pub(super) const PRESETS: &[Preset] = &[
+    Preset::llama(
+        "qwen1.5-moe-a2.7b",
+        "Qwen1.5, 14B parameters, 4 of 60 experts",
+        8192,
+        // config.json of Qwen/Qwen1.5-MoE-A2.7B.
+        LlamaConfig {
+            vocabulary: 151_936,
+            hidden: 2048,
+            feed_forward: 5632,
+            layers: 24,
+            heads: 16,
+            kv_heads: 16,
+            norm_eps: 1e-6,
+            rotation: Rotation { theta: 1_000_000.0, ..PLAIN },
+            qkv_bias: true,
+            experts: Some(shared(60, 4, 1408, 5632)),
+            ..LLAMA3_8B
+        },
+    ),
+    Preset::llama(
+        "qwen2-57b-a14b",
+        "Qwen2, 57B parameters, 8 of 64 experts",
+        32_768,
+        // config.json of Qwen/Qwen2-57B-A14B.
+        LlamaConfig { vocabulary: 151_936, experts: Some(shared(64, 8, 2560, 20_480)), ..QWEN25_7B },
+    ),
+];

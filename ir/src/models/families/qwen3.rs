@@ -4,6 +4,8 @@ use super::common::{
     BIAS, EVERY, FEED_FORWARD, FIXED_NET, HEAD_SIZE, HEADS, HIDDEN, KV_HEADS, LATENT_EPS, LAYER_TYPES, LAYERS, ROTARY,
     THETA, WHOLE_HEADS, WINDOW,
 };
+use super::presets::Preset;
+use super::qwen2::QWEN25_7B;
 use super::{Family, qwen2};
 use crate::models::attention::QkNorm;
 use crate::models::config::{ConfigError, ModelConfig};
@@ -43,3 +45,36 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let window = qwen2::limited(fields, base.layers)?.read(fields, |layer| u64::from(layer) < most)?;
     Ok(LlamaConfig { qkv_bias: has_bias, out_bias: has_bias, window, qk_norm: QkNorm::Heads, ..base }.into())
 }
+
+/// `config.json` of Qwen/Qwen3-8B.
+pub(super) const QWEN3_8B: LlamaConfig = LlamaConfig {
+    vocabulary: 151_936,
+    hidden: 4096,
+    feed_forward: 12_288,
+    layers: 36,
+    heads: 32,
+    kv_heads: 8,
+    qkv_bias: false,
+    qk_norm: QkNorm::Heads,
+    ..QWEN25_7B
+};
+
+const fn qwen3(
+    name: &'static str,
+    about: &'static str,
+    tied: bool,
+    [layers, hidden, feed_forward, heads]: [u64; 4],
+) -> Preset {
+    let config = LlamaConfig { layers: layers as u32, hidden, feed_forward, heads, tied, ..QWEN3_8B };
+    Preset { name, about, context: 40_960, config: ModelConfig::Llama(config) }
+}
+
+/// Each of `config.json` of the model of its name in Qwen's space on the hub.
+pub(super) const PRESETS: &[Preset] = &[
+    qwen3("qwen3-0.6b", "Qwen3, 0.6B parameters", true, [28, 1024, 3072, 16]),
+    qwen3("qwen3-1.7b", "Qwen3, 1.7B parameters", true, [28, 2048, 6144, 16]),
+    qwen3("qwen3-4b", "Qwen3, 4.0B parameters", true, [36, 2560, 9728, 32]),
+    qwen3("qwen3-8b", "Qwen3, 8.2B parameters", false, [36, 4096, 12_288, 32]),
+    qwen3("qwen3-14b", "Qwen3, 15B parameters", false, [40, 5120, 17_408, 40]),
+    qwen3("qwen3-32b", "Qwen3, 33B parameters", false, [64, 5120, 25_600, 64]),
+];

@@ -4,9 +4,12 @@ use super::common::{
     BIAS, CHOSEN, EVERY, EXPERT_SIZE, EXPERTS, FEED_FORWARD, FIXED_NET, HEAD, HEADS, KV_HEADS, LATENT_EPS, ONE_TYPE,
     ROTARY, ROUTED, ROUTER_LOSS, THETA, WHOLE_HEADS, WINDOW,
 };
+use super::presets::Preset;
+use super::qwen3::QWEN3_8B;
 use super::{Family, qwen2, qwen2_moe};
 use crate::models::attention::QkNorm;
 use crate::models::config::{ConfigError, ModelConfig};
+use crate::models::experts::Experts;
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
 use crate::models::llama::LlamaConfig;
@@ -54,3 +57,27 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     }
     .into())
 }
+
+pub(super) const PRESETS: &[Preset] = &[
+    Preset::llama(
+        "qwen3-30b-a3b",
+        "Qwen3, 31B parameters, 8 of 128 experts",
+        40_960,
+        // config.json of Qwen/Qwen3-30B-A3B.
+        LlamaConfig {
+            hidden: 2048,
+            feed_forward: 6144,
+            layers: 48,
+            kv_heads: 4,
+            experts: Some(Experts::softmax(128, 8, 768)),
+            ..QWEN3_8B
+        },
+    ),
+    Preset::llama(
+        "qwen3-235b-a22b",
+        "Qwen3, 235B parameters, 8 of 128 experts",
+        40_960,
+        // config.json of Qwen/Qwen3-235B-A22B.
+        LlamaConfig { layers: 94, heads: 64, kv_heads: 4, experts: Some(Experts::softmax(128, 8, 1536)), ..QWEN3_8B },
+    ),
+];

@@ -4,12 +4,16 @@ use super::common::{
     ACTIVATION, BIAS, CONTEXT, EVERY, FEED_FORWARD, HEAD, HEADS, HIDDEN, KV_HEADS, LAYER_TYPES, LAYERS, NORM_EPS, PAD,
     ROTARY, THETA, TIED, UNREAD, VOCABULARY, WHOLE_HEADS, WINDOW,
 };
+use super::llama::{LLAMA3_8B, PLAIN};
+use super::presets::Preset;
 use super::{Family, qwen2};
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
+use crate::models::layers::LayerSet;
 use crate::models::llama::LlamaConfig;
 use crate::models::read::{Base, activation, positions};
+use crate::models::rotation::Rotation;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "smollm3",
@@ -64,3 +68,21 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     }
     .into())
 }
+
+/// `config.json` of HuggingFaceTB/SmolLM3-3B. Each fourth layer has no positions.
+const SMOLLM3_3B: LlamaConfig = LlamaConfig {
+    hidden: 2048,
+    feed_forward: 11_008,
+    layers: 36,
+    heads: 16,
+    kv_heads: 4,
+    norm_eps: 1e-6,
+    rotation: Rotation { theta: 5_000_000.0, ..PLAIN },
+    nope: LayerSet::Every(4),
+    pad: Some(128_004),
+    tied: true,
+    ..LLAMA3_8B
+};
+
+pub(super) const PRESETS: &[Preset] =
+    &[Preset::llama("smollm3-3b", "SmolLM3, 3.1B parameters: no positions in every fourth layer", 65_536, SMOLLM3_3B)];
