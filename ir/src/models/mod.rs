@@ -1,8 +1,8 @@
 //! Model families: from a published `config.json` to a [`Model`](crate::graph::Model).
 //!
-//! `families` has one file per family: the keys of its `config.json`, and how they are read, and published
-//! configurations by name. `read` has parts that several
-//! families share. `llama` and `gpt2` construct the blocks of a configuration, from parts in separate files.  All families have the blocks
+//! `families` has one file per family: the keys of its `config.json`, how they are read, the names of its weights, and
+//! published configurations by name. `read` has parts of readers that several families share. `llama` and `gpt2` construct the
+//! blocks of a configuration, from parts in separate files. All families have the blocks
 //! `embed`, `layer` and `head`. Where layers are of several kinds, each kind is a block (`dense` without experts, `local` with a
 //! window), and the calls of the blocks go through the layers in order. All have the inputs
 //! `%tok`, `%lab` (labels, negative: ignored), `%pos` (position in its document) and `%seg` (document), each i32[b, s]. Under LongRoPE
@@ -23,6 +23,7 @@ mod llama;
 mod mtp;
 mod read;
 mod rotation;
+mod weights;
 
 #[cfg(test)]
 mod tests;
@@ -40,3 +41,4 @@ pub use layers::{LayerSet, Window};
 pub use llama::{LlamaConfig, Norms, Temperature};
 pub use mtp::Mtp;
 pub use rotation::Rotation;
+pub use weights::{HubTensor, Join, MatrixOrder, Pairs, Weights, When};

@@ -1,6 +1,6 @@
 //! The `config.json` of a folder: what it says of the model, and the rest of its keys.
 
-use ir::models::{ConfigError, FAMILIES, Family, ModelConfig, read_config, text_part};
+use ir::models::{ConfigError, FAMILIES, Family, ModelConfig, Pairs, read_config, text_part};
 use serde_json::{Map, Value};
 
 /// Keys of a serialised configuration that weights do not depend on: first numbers, dropout, and how tokens are routed in
@@ -69,8 +69,7 @@ impl Description {
     /// Layers in files behind those of the model, which predict further tokens. Where the model leaves them out, files may have them.
     pub(crate) fn further_layers(&self) -> u32 {
         let stated = FURTHER.iter().find_map(|key| self.raw.get(*key)?.as_u64());
-        let default = u64::from(matches!(self.family.model_type, "deepseek_v3" | "glm4_moe"));
-        stated.unwrap_or(default) as u32
+        stated.map_or(self.family.weights.further, |stated| stated as u32)
     }
 
     /// Layers of the model that predict further tokens.
@@ -89,10 +88,10 @@ impl Description {
 
     /// True if files have the two elements that a rotary position turns next to each other, and not half of the part apart.
     pub(crate) fn is_interleaved(&self) -> bool {
-        match self.family.model_type {
-            "deepseek_v2" | "llama4_text" => true,
-            "deepseek_v3" => self.raw.get("rope_interleave").and_then(Value::as_bool).unwrap_or(true),
-            _ => false,
+        match self.family.weights.pairs {
+            Pairs::Apart => false,
+            Pairs::Adjacent => true,
+            Pairs::Stated(key) => self.raw.get(key).and_then(Value::as_bool).unwrap_or(true),
         }
     }
 

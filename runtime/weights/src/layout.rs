@@ -99,6 +99,15 @@ pub(crate) struct Strided {
 }
 
 impl Piece {
+    /// Makes neighbours in the last dim those that a rotary position turns together.
+    pub(crate) fn pair(&mut self) {
+        if let Some((_, stride)) = self.dims.last_mut()
+            && let Stride::Even(step) = *stride
+        {
+            *stride = Stride::Paired(step);
+        }
+    }
+
     /// A box in parts whose elements are near each other in the tensor: at most `most` from the first to the last, where dims can be cut.
     pub(crate) fn near(&self, shard: &Shard, most: usize) -> Vec<Strided> {
         self.strided(shard).into_iter().flat_map(|part| part.within(most)).collect()

@@ -7,7 +7,7 @@ mod make;
 
 use ir::catalogue::Code;
 use ir::diag::Coded;
-use ir::models::from_config;
+use ir::models::{FAMILIES, from_config};
 use make::{Tensors, folder, number, tensors, write};
 use meshwright_weights::{Description, Error, Names, Weights, lacks_further};
 use runtime::checkpoint::Shard;
@@ -26,6 +26,15 @@ fn open(path: &Path, config: &str) -> Result<Weights, Error> {
 
 fn whole(sizes: &[u64]) -> Shard {
     Shard { offset: vec![0; sizes.len()], shape: sizes.to_vec() }
+}
+
+#[test]
+fn every_family_has_a_small_configuration() {
+    let configs = families::all();
+    for family in FAMILIES {
+        let stated = format!(r#""model_type": "{}""#, family.model_type);
+        assert!(configs.iter().any(|config| config.contains(&stated)), "{}", family.model_type);
+    }
 }
 
 #[test]

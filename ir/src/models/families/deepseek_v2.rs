@@ -8,6 +8,7 @@ use super::common::{
 };
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::presets::Preset;
+use super::tensors::{NET, NORMS, ROUTED_WEIGHTS, SHARED_WEIGHTS, USUAL};
 use crate::models::attention::Latent;
 use crate::models::config::{ConfigError, ModelConfig, invalid, positive, unsupported};
 use crate::models::experts::Experts;
@@ -16,7 +17,8 @@ use crate::models::keys::{Key, Keys};
 use crate::models::layers::LayerSet;
 use crate::models::llama::LlamaConfig;
 use crate::models::read::experts::softmax;
-use crate::models::read::{Base, Head, Heads, Sizes, windows};
+use crate::models::read::{Base, Head, Heads, ModelSizes, windows};
+use crate::models::weights::{HubTensor, Join, Pairs, Weights, When};
 use crate::ops::GroupLimit;
 
 pub(super) const FAMILY: Family = Family {
@@ -24,6 +26,12 @@ pub(super) const FAMILY: Family = Family {
     class: "DeepseekV2ForCausalLM",
     keys: Keys { class: "DeepseekV2Config", lists: &[KEYS, ONE_TYPE, FIXED_NET, ROUTED, DEEPSEEK, ROTARY, EVERY] },
     whole: None,
+    weights: Weights {
+        inner: &[NORMS, LATENT, NET, ROUTED_WEIGHTS, SHARED_WEIGHTS],
+        pairs: Pairs::Adjacent,
+        turned: TURNING,
+        ..USUAL
+    },
     read,
 };
 
@@ -68,6 +76,21 @@ pub(super) const DEEPSEEK: &[Key] = &[
     Key::nothing(&["aux_loss_alpha", "seq_aux", "ep_size"], UNREAD),
 ];
 
+/// Parameters that positions turn.
+pub(super) const TURNING: &[&str] = &["wqr", "wkr"];
+
+/// Latent attention. Each head has its rows without positions, then those with them.
+pub(super) const LATENT: &[HubTensor] = &[
+    HubTensor::linear("self_attn.q_a_proj.weight", &["wdq"]),
+    HubTensor::vector("self_attn.q_a_layernorm.weight", &["q_norm"]),
+    HubTensor::linear("self_attn.q_b_proj.weight", &["wqn", "wqr"]).joined(Join::Heads).when(When::Param("wdq")),
+    HubTensor::linear("self_attn.q_proj.weight", &["wqn", "wqr"]).joined(Join::Heads),
+    HubTensor::linear("self_attn.kv_a_proj_with_mqa.weight", &["wdkv", "wkr"]),
+    HubTensor::vector("self_attn.kv_a_layernorm.weight", &["kv_norm"]),
+    HubTensor::linear("self_attn.kv_b_proj.weight", &["wkn", "wv"]).joined(Join::Heads),
+    HubTensor::linear("self_attn.o_proj.weight", &["wo"]).of_inputs(3),
+];
+
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = latent(fields)?;
     let experts = match experts(fields, base.layers)? {
@@ -91,7 +114,7 @@ fn limit(fields: &Fields) -> Result<Option<GroupLimit>, ConfigError> {
 
 /// Reads what the families with latent attention share.
 pub(super) fn latent(fields: &Fields) -> Result<LlamaConfig, ConfigError> {
-    let sizes = Sizes::read(fields)?;
+    let sizes = ModelSizes::read(fields)?;
     let mut latent = Latent {
         query_rank: fields.optional("q_lora_rank")?,
         key_rank: fields.get("kv_lora_rank")?,

@@ -8,6 +8,7 @@ use super::common::{
 use super::deepseek_v2::{DEEPSEEK_V2_LITE, LARGE};
 use super::llama::PLAIN;
 use super::presets::Preset;
+use super::tensors::{FURTHER_WEIGHTS, NET, NORMS, ROUTED_WEIGHTS, SHARED_WEIGHTS, USUAL};
 use super::{Family, deepseek_v2};
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::experts::Experts;
@@ -17,6 +18,7 @@ use crate::models::layers::LayerSet;
 use crate::models::llama::LlamaConfig;
 use crate::models::read::further;
 use crate::models::rotation::Rotation;
+use crate::models::weights::{Pairs, Weights};
 use crate::ops::GroupLimit;
 
 pub(super) const FAMILY: Family = Family {
@@ -27,6 +29,13 @@ pub(super) const FAMILY: Family = Family {
         lists: &[KEYS, ONE_TYPE, FIXED_NET, ROUTED, FURTHER, deepseek_v2::DEEPSEEK, ROTARY, EVERY],
     },
     whole: None,
+    weights: Weights {
+        inner: &[NORMS, deepseek_v2::LATENT, NET, ROUTED_WEIGHTS, SHARED_WEIGHTS, FURTHER_WEIGHTS],
+        pairs: Pairs::Stated("rope_interleave"),
+        turned: deepseek_v2::TURNING,
+        further: 1,
+        ..USUAL
+    },
     read,
 };
 

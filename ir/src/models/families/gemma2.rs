@@ -7,32 +7,34 @@ use super::common::{
 };
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::presets::Preset;
+use super::tensors::{ATTENTION, NET, QKV, USUAL};
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::feed_forward::Activation;
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
-use crate::models::layers::LayerSet;
-use crate::models::layers::Window;
+use crate::models::layers::{LayerSet, Window};
 use crate::models::llama::{LlamaConfig, Norms};
-use crate::models::read::windows::{Limit, Limited};
-use crate::models::read::{Base, Rope, activation};
+use crate::models::read::windows::Limited;
+use crate::models::read::{Base, Rope, activation, biased};
+use crate::models::weights::{HubTensor, Weights};
 
 pub(super) const FAMILY: Family = Family {
     model_type: "gemma2",
     class: "Gemma2ForCausalLM",
     keys: Keys { class: "Gemma2Config", lists: &[KEYS, GEMMA, ROTARY, EVERY] },
     whole: None,
+    weights: GEMMA_WEIGHTS,
     read,
 };
 
 const KEYS: &[Key] = &[
-    Key::read(&["attention_bias"], "false", BIAS),
     Key::read(&["vocab_size"], "256000", VOCABULARY),
     Key::read(&["max_position_embeddings"], "8192", CONTEXT),
     Key::read(&["rope_theta"], "10000.0", THETA),
     Key::read(&["attn_logit_softcapping"], "50.0", "bound of attention scores; null: none"),
     Key::read(&["final_logit_softcapping"], "30.0", LOGIT_BOUND),
     Key::only(&["use_bidirectional_attention"], "null", "a token sees no later ones"),
+    Key::read(&["attention_bias"], "false", BIAS),
     WHOLE_HEADS,
     LAYER_TYPES,
 ];
@@ -55,30 +57,43 @@ pub(super) const GEMMA: &[Key] = &[
     Key::read(&["pad_token_id"], "0", PAD),
 ];
 
+/// The names of Gemma 2 and 3. Files have gains relative to 1.
+pub(super) const GEMMA_WEIGHTS: Weights = Weights {
+    outer: &[
+        HubTensor::table("model.embed_tokens.weight", &["emb"]),
+        HubTensor::vector("model.norm.weight", &["final_norm"]).from_one(),
+        HubTensor::linear("lm_head.weight", &["out"]),
+    ],
+    inner: &[GAINS, QKV, ATTENTION, NET],
+    ..USUAL
+};
+
+/// The norms of both sides, and of queries and keys.
+const GAINS: &[HubTensor] = &[
+    HubTensor::vector("input_layernorm.weight", &["norm1"]).from_one(),
+    HubTensor::vector("post_attention_layernorm.weight", &["post_norm1"]).from_one(),
+    HubTensor::vector("pre_feedforward_layernorm.weight", &["norm2"]).from_one(),
+    HubTensor::vector("post_feedforward_layernorm.weight", &["post_norm2"]).from_one(),
+    HubTensor::vector("self_attn.q_norm.weight", &["q_norm"]).from_one(),
+    HubTensor::vector("self_attn.k_norm.weight", &["k_norm"]).from_one(),
+];
+
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = gemma(fields, Rope::USUAL)?;
-    let layers = Limited {
-        layers: base.layers,
-        limit: Limit::Sliding,
-        tokens: fields.optional("sliding_window")?,
-        is_needed: false,
-    };
+    let layers = Limited::sliding(fields, base.layers)?;
     let window = layers.read(fields, |layer| (layer + 1).is_multiple_of(2))?;
     Ok(LlamaConfig { softcap: fields.optional("attn_logit_softcapping")?, window, ..base }.into())
 }
 
 /// Reads what Gemma 2 and 3 share.
 pub(super) fn gemma(fields: &Fields, rope: Rope) -> Result<LlamaConfig, ConfigError> {
-    let base = Base { rope, ..Base::USUAL }.read(fields)?;
-    let has_bias = fields.get("attention_bias")?;
+    let base = biased(fields, Base { rope, ..Base::USUAL }.read(fields)?)?;
     Ok(LlamaConfig {
         activation: activation(fields, "hidden_activation")?,
         norms: Norms::Both,
         score_size: Some(fields.get("query_pre_attn_scalar")?),
         logit_softcap: fields.optional("final_logit_softcapping")?,
         scaled_embeddings: true,
-        qkv_bias: has_bias,
-        out_bias: has_bias,
         ..base
     })
 }

@@ -8,6 +8,7 @@ use super::common::{
 use super::deepseek_v3::third;
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::presets::Preset;
+use super::tensors::{ATTENTION, FURTHER_WEIGHTS, NET, NORMS, QKV, ROUTED_WEIGHTS, SHARED_WEIGHTS, USUAL};
 use super::{Family, deepseek_v3};
 use crate::models::attention::QkNorm;
 use crate::models::config::{ConfigError, ModelConfig};
@@ -16,18 +17,22 @@ use crate::models::keys::{Key, Keys};
 use crate::models::llama::LlamaConfig;
 use crate::models::read::{Base, Rope, further};
 use crate::models::rotation::Rotation;
+use crate::models::weights::Weights;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "glm4_moe",
     class: "Glm4MoeForCausalLM",
     keys: Keys { class: "Glm4MoeConfig", lists: &[KEYS, ROUTED, FURTHER, ROTARY, EVERY] },
     whole: None,
+    weights: Weights {
+        inner: &[NORMS, QKV, ATTENTION, NET, ROUTED_WEIGHTS, SHARED_WEIGHTS, FURTHER_WEIGHTS],
+        further: 1,
+        ..USUAL
+    },
     read,
 };
 
 const KEYS: &[Key] = &[
-    Key::read(&["partial_rotary_factor"], "0.5", TURNED),
-    Key::read(&["attention_bias"], "false", QKV_BIAS),
     Key::read(&["vocab_size"], "151552", VOCABULARY),
     Key::read(&["hidden_size"], "4096", HIDDEN),
     Key::read(&["intermediate_size"], "10944", FEED_FORWARD),
@@ -51,6 +56,8 @@ const KEYS: &[Key] = &[
     Key::read(&["topk_group"], "1", OPEN_GROUPS),
     Key::read(&["first_k_dense_replace"], "1", DENSE_FIRST),
     Key::nothing(&["output_router_logits"], NO_ROUTER_LOSS),
+    Key::read(&["partial_rotary_factor"], "0.5", TURNED),
+    Key::read(&["attention_bias"], "false", QKV_BIAS),
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {

@@ -7,12 +7,14 @@ use crate::models::config::{ConfigError, ModelConfig, unsupported};
 use crate::models::fields::Fields;
 use crate::models::gpt2::Gpt2Config;
 use crate::models::keys::{Key, Keys};
+use crate::models::weights::{HubTensor, Pairs, Weights};
 
 pub(super) const FAMILY: Family = Family {
     model_type: "gpt2",
     class: "GPT2LMHeadModel",
     keys: Keys { class: "GPT2Config", lists: &[KEYS, EVERY] },
     whole: None,
+    weights: WEIGHTS,
     read,
 };
 
@@ -47,6 +49,40 @@ const KEYS: &[Key] = &[
     ),
     Key::read(&["post_norm"], "false", "an addition: norms stand behind each sum"),
     Key::nothing(&["pad_token_id"], "the embedding has no padding"),
+];
+
+const WEIGHTS: Weights = Weights {
+    base: "transformer.",
+    layers: "h.",
+    head: "lm_head.weight",
+    embedding: "transformer.wte.weight",
+    outer: &[
+        HubTensor::table("transformer.wte.weight", &["wte"]),
+        HubTensor::table("transformer.wpe.weight", &["wpe"]),
+        HubTensor::vector("transformer.ln_f.weight", &["final_norm"]),
+        HubTensor::vector("transformer.ln_f.bias", &["final_bias"]),
+        HubTensor::linear("lm_head.weight", &["out"]),
+    ],
+    inner: &[LAYER],
+    pairs: Pairs::Apart,
+    turned: &[],
+    further: 0,
+};
+
+/// The tensors of a layer: matrices have inputs in rows.
+const LAYER: &[HubTensor] = &[
+    HubTensor::table("attn.c_attn.weight", &["wq", "wk", "wv"]),
+    HubTensor::vector("attn.c_attn.bias", &["bq", "bk", "bv"]),
+    HubTensor::table("attn.c_proj.weight", &["wo"]).of_inputs(3),
+    HubTensor::vector("attn.c_proj.bias", &["bo"]),
+    HubTensor::vector("ln_1.weight", &["norm1"]),
+    HubTensor::vector("ln_1.bias", &["norm1_bias"]),
+    HubTensor::vector("ln_2.weight", &["norm2"]),
+    HubTensor::vector("ln_2.bias", &["norm2_bias"]),
+    HubTensor::table("mlp.c_fc.weight", &["up"]),
+    HubTensor::vector("mlp.c_fc.bias", &["up_bias"]),
+    HubTensor::table("mlp.c_proj.weight", &["down"]),
+    HubTensor::vector("mlp.c_proj.bias", &["down_bias"]),
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {

@@ -6,26 +6,26 @@ use super::common::{
 };
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::presets::Preset;
+use super::tensors::USUAL;
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::feed_forward::Activation;
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
 use crate::models::llama::LlamaConfig;
-use crate::models::read::{Base, Rope, activation};
+use crate::models::read::{Base, Rope, activation, biased};
 use crate::models::rotation::Rotation;
+use crate::models::weights::{HubTensor, Join, Weights, When};
 
 pub(super) const FAMILY: Family = Family {
     model_type: "gpt_neox",
     class: "GPTNeoXForCausalLM",
     keys: Keys { class: "GPTNeoXConfig", lists: &[KEYS, ROTARY, EVERY] },
     whole: None,
+    weights: WEIGHTS,
     read,
 };
 
 const KEYS: &[Key] = &[
-    Key::read(&["hidden_act"], "\"gelu\"", ACTIVATION),
-    Key::read(&["rotary_pct"], "0.25", TURNED),
-    Key::read(&["attention_bias"], "true", BIAS),
     Key::nothing(&["pad_token_id"], "the embedding has no padding"),
     Key::read(&["vocab_size"], "50432", VOCABULARY),
     Key::read(&["hidden_size"], "6144", HIDDEN),
@@ -38,19 +38,50 @@ const KEYS: &[Key] = &[
     Key::only(&["hidden_dropout"], "0.0", "nothing is dropped"),
     Key::nothing(&["classifier_dropout"], "not of the language model"),
     Key::read(&["use_parallel_residual"], "true", "attention and the feed-forward net read the same"),
+    Key::read(&["hidden_act"], "\"gelu\"", ACTIVATION),
+    Key::read(&["rotary_pct"], "0.25", TURNED),
+    Key::read(&["attention_bias"], "true", BIAS),
+];
+
+const WEIGHTS: Weights = Weights {
+    base: "gpt_neox.",
+    head: "embed_out.weight",
+    embedding: "gpt_neox.embed_in.weight",
+    outer: &[
+        HubTensor::table("gpt_neox.embed_in.weight", &["emb"]),
+        HubTensor::vector("gpt_neox.final_layer_norm.weight", &["final_norm"]),
+        HubTensor::vector("gpt_neox.final_layer_norm.bias", &["final_norm_bias"]),
+        HubTensor::linear("lm_head.weight", &["out"]).when(When::File("lm_head.weight")),
+        HubTensor::linear("embed_out.weight", &["out"]),
+    ],
+    inner: &[LAYER],
+    ..USUAL
+};
+
+/// The tensors of a layer.
+const LAYER: &[HubTensor] = &[
+    HubTensor::linear("attention.query_key_value.weight", &["wq", "wk", "wv"]).joined(Join::Heads),
+    HubTensor::vector("attention.query_key_value.bias", &["bq", "bk", "bv"]).joined(Join::Heads),
+    HubTensor::linear("attention.dense.weight", &["wo"]).of_inputs(3),
+    HubTensor::vector("attention.dense.bias", &["bo"]),
+    HubTensor::vector("input_layernorm.weight", &["norm1"]),
+    HubTensor::vector("input_layernorm.bias", &["norm1_bias"]),
+    HubTensor::vector("post_attention_layernorm.weight", &["norm2"]),
+    HubTensor::vector("post_attention_layernorm.bias", &["norm2_bias"]),
+    HubTensor::linear("mlp.dense_h_to_4h.weight", &["up"]),
+    HubTensor::vector("mlp.dense_h_to_4h.bias", &["up_bias"]),
+    HubTensor::linear("mlp.dense_4h_to_h.weight", &["down"]),
+    HubTensor::vector("mlp.dense_4h_to_h.bias", &["down_bias"]),
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let rope = Rope { theta: "rotary_emb_base", part: Some("rotary_pct"), ..Rope::USUAL };
-    let base = Base { norm_eps: "layer_norm_eps", rope, ..Base::USUAL }.read(fields)?;
-    let has_bias = fields.get("attention_bias")?;
+    let base = biased(fields, Base { norm_eps: "layer_norm_eps", rope, ..Base::USUAL }.read(fields)?)?;
     Ok(LlamaConfig {
         gated: false,
         activation: activation(fields, "hidden_act")?,
         layer_norm: true,
         parallel: fields.get("use_parallel_residual")?,
-        qkv_bias: has_bias,
-        out_bias: has_bias,
         net_bias: true,
         ..base
     }

@@ -7,17 +7,18 @@ use super::common::{
 };
 use super::llama::LLAMA3_8B;
 use super::presets::Preset;
+use super::tensors::{ATTENTION, NORMS, QKV, USUAL};
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::experts::{Clamp, Experts};
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
-use crate::models::layers::LayerSet;
-use crate::models::layers::Window;
+use crate::models::layers::{LayerSet, Window};
 use crate::models::llama::LlamaConfig;
 use crate::models::read::experts::softmax;
-use crate::models::read::windows::{Limit, Limited};
-use crate::models::read::{Base, Rope};
+use crate::models::read::windows::Limited;
+use crate::models::read::{Base, Rope, biased};
 use crate::models::rotation::Rotation;
+use crate::models::weights::{HubTensor, Join, Weights};
 use crate::ops::Scaling;
 
 pub(super) const FAMILY: Family = Family {
@@ -25,11 +26,11 @@ pub(super) const FAMILY: Family = Family {
     class: "GptOssForCausalLM",
     keys: Keys { class: "GptOssConfig", lists: &[KEYS, ROUTED, ROUTER_LOSS, ROTARY, EVERY] },
     whole: None,
+    weights: Weights { inner: &[NORMS, QKV, ATTENTION, OWN], ..USUAL },
     read,
 };
 
 const KEYS: &[Key] = &[
-    Key::read(&["attention_bias"], "true", BIAS),
     Key::read(&["vocab_size"], "201088", VOCABULARY),
     Key::read(&["hidden_size"], "2880", HIDDEN),
     Key::read(&["intermediate_size"], "2880", EXPERT_SIZE),
@@ -48,8 +49,22 @@ const KEYS: &[Key] = &[
     Key::read(&["swiglu_alpha"], "1.702", "factor within the sigmoid of experts' gates"),
     Key::read(&["swiglu_limit"], "7.0", "bound of the operands of experts' gates"),
     Key::nothing(&["experts_per_token", "initial_context_length"], UNREAD),
+    Key::read(&["attention_bias"], "true", BIAS),
     WHOLE_HEADS,
     LAYER_TYPES,
+];
+
+/// Sinks and experts: gates and factors alternate, and matrices have inputs in rows.
+const OWN: &[HubTensor] = &[
+    HubTensor::vector("self_attn.sinks", &["sink"]),
+    HubTensor::linear("mlp.router.weight", &["router"]),
+    HubTensor::vector("mlp.router.bias", &["logit_bias"]),
+    HubTensor::table("mlp.experts.gate_up_proj", &["expert_gate", "expert_up"]).of_experts().joined(Join::Alternating),
+    HubTensor::vector("mlp.experts.gate_up_proj_bias", &["expert_gate_bias", "expert_up_bias"])
+        .of_experts()
+        .joined(Join::Alternating),
+    HubTensor::table("mlp.experts.down_proj", &["expert_down"]).of_experts(),
+    HubTensor::vector("mlp.experts.down_proj_bias", &["expert_down_bias"]).of_experts(),
 ];
 
 /// The rotary positions of a file that states none.
@@ -58,14 +73,8 @@ const YARN: &str = r#"{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let rope = Rope { default: Some(YARN), ..Rope::USUAL };
-    let base = Base { rope, ..Base::USUAL }.read(fields)?;
-    let has_bias = fields.get("attention_bias")?;
-    let layers = Limited {
-        layers: base.layers,
-        limit: Limit::Sliding,
-        tokens: fields.optional("sliding_window")?,
-        is_needed: false,
-    };
+    let base = biased(fields, Base { rope, ..Base::USUAL }.read(fields)?)?;
+    let layers = Limited::sliding(fields, base.layers)?;
     let experts = Experts {
         biases: true,
         clamp: Some(Clamp { alpha: fields.get("swiglu_alpha")?, limit: fields.get("swiglu_limit")? }),
@@ -73,8 +82,6 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     };
     Ok(LlamaConfig {
         window: layers.read(fields, |layer| (layer + 1).is_multiple_of(2))?,
-        qkv_bias: has_bias,
-        out_bias: has_bias,
         sinks: true,
         experts: Some(experts),
         ..base

@@ -6,15 +6,15 @@ use super::common::{
     ROTARY, THETA, VOCABULARY, WHOLE_HEADS,
 };
 use super::presets::Preset;
+use super::tensors::USUAL;
 use crate::models::attention::QkNorm;
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::feed_forward::Activation;
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
 use crate::models::layers::LayerSet;
-use crate::models::llama::LlamaConfig;
-use crate::models::llama::Norms;
-use crate::models::read::{Base, activation, windows};
+use crate::models::llama::{LlamaConfig, Norms};
+use crate::models::read::{Base, activation, biased, windows};
 use crate::models::rotation::Rotation;
 use crate::ops::Scaling;
 
@@ -23,6 +23,7 @@ pub(super) const FAMILY: Family = Family {
     class: "LlamaForCausalLM",
     keys: Keys { class: "LlamaConfig", lists: &[KEYS, ONE_TYPE, ROTARY, EVERY] },
     whole: None,
+    weights: USUAL,
     read,
 };
 
@@ -45,14 +46,11 @@ const KEYS: &[Key] = &[
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
-    let base = Base::USUAL.read(fields)?;
+    let base = biased(fields, Base::USUAL.read(fields)?)?;
     windows::one_type(fields)?;
-    let has_bias = fields.get("attention_bias")?;
     Ok(LlamaConfig {
         gated: fields.get("mlp_gate")?,
         activation: activation(fields, "hidden_act")?,
-        qkv_bias: has_bias,
-        out_bias: has_bias,
         net_bias: fields.get("mlp_bias")?,
         ..base
     }

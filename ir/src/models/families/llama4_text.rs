@@ -6,19 +6,20 @@ use super::common::{
 };
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::presets::Preset;
+use super::tensors::{ATTENTION, NORMS, QKV, USUAL};
 use super::{Composite, Family, Tied};
 use crate::models::attention::QkNorm;
 use crate::models::config::{ConfigError, ModelConfig, invalid, positive};
 use crate::models::experts::Experts;
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
-use crate::models::layers::LayerSet;
-use crate::models::layers::Window;
+use crate::models::layers::{LayerSet, Window};
 use crate::models::llama::{LlamaConfig, Temperature};
 use crate::models::read::experts::{dense, softmax};
 use crate::models::read::windows::{Limit, Limited};
-use crate::models::read::{Base, activation, positions};
+use crate::models::read::{Base, activation, biased, positions};
 use crate::models::rotation::Rotation;
+use crate::models::weights::{HubTensor, Pairs, Weights};
 use crate::ops::Scaling;
 use serde_json::Value;
 
@@ -27,12 +28,16 @@ pub(super) const FAMILY: Family = Family {
     class: "Llama4ForCausalLM",
     keys: Keys { class: "Llama4TextConfig", lists: &[KEYS, ROUTED, ROUTER_LOSS, ROTARY, EVERY] },
     whole: Some(Composite { model_type: "llama4", tied: Tied::Text }),
+    weights: Weights {
+        inner: &[NORMS, QKV, ATTENTION, NETS],
+        pairs: Pairs::Adjacent,
+        turned: &["wq", "wk", "bq", "bk"],
+        ..USUAL
+    },
     read,
 };
 
 const KEYS: &[Key] = &[
-    Key::read(&["hidden_act"], "\"silu\"", ACTIVATION),
-    Key::read(&["attention_bias"], "false", BIAS),
     Key::read(&["layer_types"], "null", "chunked_attention or full_attention, by layer"),
     Key::read(
         &["no_rope_layers"],
@@ -67,12 +72,26 @@ const KEYS: &[Key] = &[
     Key::read(&["interleave_moe_layer_step"], "1", "one layer in this number has experts"),
     Key::only(&["router_jitter_noise"], "0.0", "the router has no noise"),
     Key::nothing(&["cache_implementation", "for_llm_compressor"], UNREAD),
+    Key::read(&["hidden_act"], "\"silu\"", ACTIVATION),
+    Key::read(&["attention_bias"], "false", BIAS),
     WHOLE_HEADS,
 ];
 
+/// Feed-forward nets and experts: matrices of experts have inputs in rows.
+const NETS: &[HubTensor] = &[
+    HubTensor::linear("feed_forward.gate_proj.weight", &["gate"]),
+    HubTensor::linear("feed_forward.up_proj.weight", &["up"]),
+    HubTensor::linear("feed_forward.down_proj.weight", &["down"]),
+    HubTensor::linear("feed_forward.router.weight", &["router"]),
+    HubTensor::table("feed_forward.experts.gate_up_proj", &["expert_gate", "expert_up"]).of_experts(),
+    HubTensor::table("feed_forward.experts.down_proj", &["expert_down"]).of_experts(),
+    HubTensor::linear("feed_forward.shared_expert.gate_proj.weight", &["shared_gate"]),
+    HubTensor::linear("feed_forward.shared_expert.up_proj.weight", &["shared_up"]),
+    HubTensor::linear("feed_forward.shared_expert.down_proj.weight", &["shared_down"]),
+];
+
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
-    let base = Base { feed_forward: "intermediate_size_mlp", ..Base::USUAL }.read(fields)?;
-    let has_bias = fields.get("attention_bias")?;
+    let base = biased(fields, Base { feed_forward: "intermediate_size_mlp", ..Base::USUAL }.read(fields)?)?;
     let stated: Option<Vec<u8>> = fields.optional("no_rope_layers")?;
     let nope = positions::absent(fields, base.layers, stated.filter(|list| !list.is_empty()))?;
     let layers = Limited {
@@ -87,8 +106,6 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         nope,
         temperature: temperature(fields)?,
         window: layers.read(fields, |layer| nope.contains(layer))?,
-        qkv_bias: has_bias,
-        out_bias: has_bias,
         qk_norm: if has_norms { QkNorm::Turned } else { QkNorm::None },
         experts: experts(fields, base.layers)?,
         ..base

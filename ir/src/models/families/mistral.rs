@@ -6,6 +6,7 @@ use super::common::{
 };
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::presets::Preset;
+use super::tensors::USUAL;
 use super::{Composite, Family, Tied};
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::fields::Fields;
@@ -20,6 +21,7 @@ pub(super) const FAMILY: Family = Family {
     class: "MistralForCausalLM",
     keys: Keys { class: "MistralConfig", lists: &[KEYS, ONE_TYPE, FIXED_NET, ROTARY, EVERY] },
     whole: Some(Composite { model_type: "mistral3", tied: Tied::Either }),
+    weights: USUAL,
     read,
 };
 

@@ -7,6 +7,7 @@ use super::common::{
 };
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::presets::Preset;
+use super::tensors::{ATTENTION, IN_ONE, NORMS, QKV, USUAL};
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::experts::Experts;
 use crate::models::fields::Fields;
@@ -15,12 +16,14 @@ use crate::models::llama::LlamaConfig;
 use crate::models::read::experts::softmax;
 use crate::models::read::{Base, windows};
 use crate::models::rotation::Rotation;
+use crate::models::weights::{HubTensor, Weights, When};
 
 pub(super) const FAMILY: Family = Family {
     model_type: "mixtral",
     class: "MixtralForCausalLM",
     keys: Keys { class: "MixtralConfig", lists: &[KEYS, ONE_TYPE, FIXED_NET, ROUTED, ROUTER_LOSS, ROTARY, EVERY] },
     whole: None,
+    weights: Weights { inner: &[NORMS, QKV, ATTENTION, ROUTED_WEIGHTS], ..USUAL },
     read,
 };
 
@@ -43,6 +46,24 @@ const KEYS: &[Key] = &[
     Key::only(&["router_jitter_noise"], "0.0", "the router has no noise"),
     WHOLE_HEADS,
 ];
+
+/// Routers and experts, in files of three versions.
+const ROUTED_WEIGHTS: &[HubTensor] = &[
+    HubTensor::linear("mlp.gate.weight", &["router"]).when(When::File("mlp.gate.weight")),
+    HubTensor::linear("block_sparse_moe.gate.weight", &["router"]),
+    HubTensor::linear("mlp.experts.gate_up_proj", &["expert_gate", "expert_up"]).of_experts().when(IN_ONE),
+    HubTensor::linear("mlp.experts.down_proj", &["expert_down"]).of_experts().when(IN_ONE),
+    HubTensor::linear("block_sparse_moe.experts.gate_up_proj", &["expert_gate", "expert_up"])
+        .of_experts()
+        .when(OLD_IN_ONE),
+    HubTensor::linear("block_sparse_moe.experts.down_proj", &["expert_down"]).of_experts().when(OLD_IN_ONE),
+    HubTensor::linear("block_sparse_moe.experts.{}.w1.weight", &["expert_gate"]),
+    HubTensor::linear("block_sparse_moe.experts.{}.w3.weight", &["expert_up"]),
+    HubTensor::linear("block_sparse_moe.experts.{}.w2.weight", &["expert_down"]),
+];
+
+/// The same as [`IN_ONE`] under the old name of the module.
+const OLD_IN_ONE: When = When::File("block_sparse_moe.experts.down_proj");
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = Base::USUAL.read(fields)?;

@@ -21,6 +21,7 @@ mod qwen2_moe;
 mod qwen3;
 mod qwen3_moe;
 mod smollm3;
+mod tensors;
 mod tiny;
 
 pub use presets::{Preset, preset, presets};
@@ -28,6 +29,7 @@ pub use presets::{Preset, preset, presets};
 use super::config::{ConfigError, ModelConfig};
 use super::fields::Fields;
 use super::keys::Keys;
+use super::weights::Weights;
 
 /// All families that are read.
 pub const FAMILIES: &[Family] = &[
@@ -63,6 +65,8 @@ pub struct Family {
     pub keys: Keys,
     /// Files of models that read images, too, and have a text model of this family.
     pub whole: Option<Composite>,
+    /// The names and shapes of weights in files.
+    pub weights: Weights,
     /// Reads a file.
     pub(super) read: fn(&Fields) -> Result<ModelConfig, ConfigError>,
 }

@@ -7,24 +7,25 @@ use super::common::{
 };
 use super::llama::LLAMA3_8B;
 use super::presets::Preset;
+use super::tensors::{ATTENTION, NET, QKV, USUAL};
 use crate::models::attention::QkNorm;
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
 use crate::models::llama::{LlamaConfig, Norms};
-use crate::models::read::{Base, activation};
+use crate::models::read::{Base, activation, biased};
+use crate::models::weights::{HubTensor, Weights};
 
 pub(super) const FAMILY: Family = Family {
     model_type: "olmo2",
     class: "Olmo2ForCausalLM",
     keys: Keys { class: "Olmo2Config", lists: &[KEYS, ROTARY, EVERY] },
     whole: None,
+    weights: Weights { inner: &[NORMS, QKV, ATTENTION, NET], ..USUAL },
     read,
 };
 
 const KEYS: &[Key] = &[
-    Key::read(&["hidden_act"], "\"silu\"", ACTIVATION),
-    Key::read(&["attention_bias"], "false", BIAS),
     Key::read(&["vocab_size"], "50304", VOCABULARY),
     Key::read(&["hidden_size"], "4096", HIDDEN),
     Key::read(&["intermediate_size"], "11008", FEED_FORWARD),
@@ -36,17 +37,22 @@ const KEYS: &[Key] = &[
     Key::read(&["rms_norm_eps"], "1e-5", NORM_EPS),
     Key::read(&["rope_theta"], "10000.0", THETA),
     Key::read(&["pad_token_id"], "1", PAD),
+    Key::read(&["hidden_act"], "\"silu\"", ACTIVATION),
+    Key::read(&["attention_bias"], "false", BIAS),
     WHOLE_HEADS,
 ];
 
+/// The norms of what branches give.
+const NORMS: &[HubTensor] = &[
+    HubTensor::vector("post_attention_layernorm.weight", &["post_norm1"]),
+    HubTensor::vector("post_feedforward_layernorm.weight", &["post_norm2"]),
+];
+
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
-    let base = Base::USUAL.read(fields)?;
-    let has_bias = fields.get("attention_bias")?;
+    let base = biased(fields, Base::USUAL.read(fields)?)?;
     Ok(LlamaConfig {
         activation: activation(fields, "hidden_act")?,
         norms: Norms::After,
-        qkv_bias: has_bias,
-        out_bias: has_bias,
         qk_norm: QkNorm::Whole,
         ..base
     }

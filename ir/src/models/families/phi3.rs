@@ -7,6 +7,7 @@ use super::common::{
 };
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::presets::Preset;
+use super::tensors::{ATTENTION, NET, NORMS, USUAL};
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
@@ -14,6 +15,7 @@ use crate::models::layers::Window;
 use crate::models::llama::LlamaConfig;
 use crate::models::read::{Base, Kinds, Rope, activation, windows};
 use crate::models::rotation::Rotation;
+use crate::models::weights::{HubTensor, Weights};
 use crate::ops::Scaling;
 use std::borrow::Cow;
 
@@ -22,13 +24,11 @@ pub(super) const FAMILY: Family = Family {
     class: "Phi3ForCausalLM",
     keys: Keys { class: "Phi3Config", lists: &[KEYS, ROTARY, EVERY] },
     whole: None,
+    weights: Weights { inner: &[JOINED, NORMS, ATTENTION, NET], ..USUAL },
     read,
 };
 
 const KEYS: &[Key] = &[
-    Key::read(&["hidden_act"], "\"silu\"", ACTIVATION),
-    Key::read(&["partial_rotary_factor"], "1.0", TURNED),
-    Key::only(&["attention_bias"], "false", NO_BIAS),
     Key::read(&["vocab_size"], "32064", VOCABULARY),
     Key::read(&["hidden_size"], "3072", HIDDEN),
     Key::read(&["intermediate_size"], "8192", FEED_FORWARD),
@@ -43,6 +43,15 @@ const KEYS: &[Key] = &[
     Key::read(&["sliding_window"], "null", WINDOW),
     Key::only(&["resid_pdrop", "embd_pdrop"], "0.0", "nothing is dropped"),
     Key::read(&["pad_token_id"], "32000", PAD),
+    Key::read(&["hidden_act"], "\"silu\"", ACTIVATION),
+    Key::read(&["partial_rotary_factor"], "1.0", TURNED),
+    Key::only(&["attention_bias"], "false", NO_BIAS),
+];
+
+/// Matrices that are one in files.
+const JOINED: &[HubTensor] = &[
+    HubTensor::linear("self_attn.qkv_proj.weight", &["wq", "wk", "wv"]),
+    HubTensor::linear("mlp.gate_up_proj.weight", &["gate", "up"]),
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
@@ -150,7 +159,7 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset::llama("phi4-mini", "Phi-4 mini, 3.8B parameters", 131_072, PHI4_MINI),
 ];
 
-/// Those that came after SmolLM3.
+/// Presets that the list has behind those of SmolLM3.
 pub(super) const LATER: &[Preset] = &[Preset::llama(
     "phi4",
     "Phi-4, 15B parameters",

@@ -7,6 +7,7 @@ use super::common::{
 };
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::presets::Preset;
+use super::tensors::USUAL;
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
@@ -20,6 +21,7 @@ pub(super) const FAMILY: Family = Family {
     class: "Qwen2ForCausalLM",
     keys: Keys { class: "Qwen2Config", lists: &[KEYS, FIXED_NET, QWEN, ROTARY, EVERY] },
     whole: None,
+    weights: USUAL,
     read,
 };
 

@@ -7,6 +7,7 @@ use super::common::{
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::presets::Preset;
 use super::qwen2::QWEN25_7B;
+use super::tensors::{ATTENTION, NET, NORMS, QKV, ROUTED_WEIGHTS, USUAL};
 use super::{Family, qwen2};
 use crate::models::config::{ConfigError, ModelConfig, positive};
 use crate::models::experts::Experts;
@@ -16,6 +17,7 @@ use crate::models::llama::LlamaConfig;
 use crate::models::read::Base;
 use crate::models::read::experts::{dense, softmax};
 use crate::models::rotation::Rotation;
+use crate::models::weights::{HubTensor, Weights};
 
 pub(super) const FAMILY: Family = Family {
     model_type: "qwen2_moe",
@@ -25,6 +27,7 @@ pub(super) const FAMILY: Family = Family {
         lists: &[KEYS, FIXED_NET, ROUTED, ROUTER_LOSS, qwen2::QWEN, QWEN_MOE, ROTARY, EVERY],
     },
     whole: None,
+    weights: Weights { inner: &[NORMS, QKV, ATTENTION, NET, ROUTED_WEIGHTS, SHARED_WEIGHTS], ..USUAL },
     read,
 };
 
@@ -54,6 +57,14 @@ pub(super) const QWEN_MOE: &[Key] = &[
     Key::read(&["norm_topk_prob"], "false", RENORMALISE),
     Key::read(&["decoder_sparse_step"], "1", "one layer in this number has experts"),
     Key::read(&["mlp_only_layers"], "null", "layers without experts"),
+];
+
+/// The expert that all tokens take, and its gate.
+const SHARED_WEIGHTS: &[HubTensor] = &[
+    HubTensor::linear("mlp.shared_expert.gate_proj.weight", &["shared_gate"]),
+    HubTensor::linear("mlp.shared_expert.up_proj.weight", &["shared_up"]),
+    HubTensor::linear("mlp.shared_expert.down_proj.weight", &["shared_down"]),
+    HubTensor::linear("mlp.shared_expert_gate.weight", &["shared_share"]),
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {

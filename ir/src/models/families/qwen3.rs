@@ -6,19 +6,21 @@ use super::common::{
 };
 use super::presets::Preset;
 use super::qwen2::QWEN25_7B;
+use super::tensors::USUAL;
 use super::{Family, qwen2};
 use crate::models::attention::QkNorm;
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
 use crate::models::llama::LlamaConfig;
-use crate::models::read::Base;
+use crate::models::read::{Base, biased};
 
 pub(super) const FAMILY: Family = Family {
     model_type: "qwen3",
     class: "Qwen3ForCausalLM",
     keys: Keys { class: "Qwen3Config", lists: &[KEYS, FIXED_NET, qwen2::QWEN, ROTARY, EVERY] },
     whole: None,
+    weights: USUAL,
     read,
 };
 
@@ -39,11 +41,10 @@ const KEYS: &[Key] = &[
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
-    let base = Base::USUAL.read(fields)?;
-    let has_bias = fields.get("attention_bias")?;
+    let base = biased(fields, Base::USUAL.read(fields)?)?;
     let most = qwen2::full_at_first(fields)?;
     let window = qwen2::limited(fields, base.layers)?.read(fields, |layer| u64::from(layer) < most)?;
-    Ok(LlamaConfig { qkv_bias: has_bias, out_bias: has_bias, window, qk_norm: QkNorm::Heads, ..base }.into())
+    Ok(LlamaConfig { window, qk_norm: QkNorm::Heads, ..base }.into())
 }
 
 /// `config.json` of Qwen/Qwen3-8B.

@@ -6,6 +6,7 @@ use super::common::{
 };
 use super::presets::Preset;
 use super::qwen3::QWEN3_8B;
+use super::tensors::{ATTENTION, NET, NORMS, QKV, ROUTED_WEIGHTS, USUAL};
 use super::{Family, qwen2, qwen2_moe};
 use crate::models::attention::QkNorm;
 use crate::models::config::{ConfigError, ModelConfig};
@@ -13,7 +14,8 @@ use crate::models::experts::Experts;
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
 use crate::models::llama::LlamaConfig;
-use crate::models::read::{Base, windows};
+use crate::models::read::{Base, biased, windows};
+use crate::models::weights::Weights;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "qwen3_moe",
@@ -23,6 +25,7 @@ pub(super) const FAMILY: Family = Family {
         lists: &[KEYS, ONE_TYPE, FIXED_NET, ROUTED, ROUTER_LOSS, qwen2::QWEN, qwen2_moe::QWEN_MOE, ROTARY, EVERY],
     },
     whole: None,
+    weights: Weights { inner: &[NORMS, QKV, ATTENTION, NET, ROUTED_WEIGHTS], ..USUAL },
     read,
 };
 
@@ -43,13 +46,10 @@ const KEYS: &[Key] = &[
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
-    let base = Base::USUAL.read(fields)?;
-    let has_bias = fields.get("attention_bias")?;
+    let base = biased(fields, Base::USUAL.read(fields)?)?;
     windows::one_type(fields)?;
     let is_used = fields.get("use_sliding_window")?;
     Ok(LlamaConfig {
-        qkv_bias: has_bias,
-        out_bias: has_bias,
         window: if is_used { windows::of_all(fields)? } else { None },
         qk_norm: QkNorm::Heads,
         experts: qwen2_moe::experts(fields, base.layers)?,

@@ -6,13 +6,14 @@ use super::common::{
 };
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::presets::Preset;
+use super::tensors::USUAL;
 use super::{Family, qwen2};
 use crate::models::config::{ConfigError, ModelConfig};
 use crate::models::fields::Fields;
 use crate::models::keys::{Key, Keys};
 use crate::models::layers::LayerSet;
 use crate::models::llama::LlamaConfig;
-use crate::models::read::{Base, activation, positions};
+use crate::models::read::{Base, activation, biased, positions};
 use crate::models::rotation::Rotation;
 
 pub(super) const FAMILY: Family = Family {
@@ -20,13 +21,11 @@ pub(super) const FAMILY: Family = Family {
     class: "SmolLM3ForCausalLM",
     keys: Keys { class: "SmolLM3Config", lists: &[KEYS, ROTARY, EVERY] },
     whole: None,
+    weights: USUAL,
     read,
 };
 
 const KEYS: &[Key] = &[
-    Key::read(&["hidden_act"], "\"silu\"", ACTIVATION),
-    Key::read(&["attention_bias"], "false", BIAS),
-    Key::read(&["mlp_bias"], "false", "the products of the feed-forward net have biases"),
     Key::read(&["vocab_size"], "128256", VOCABULARY),
     Key::read(&["hidden_size"], "2048", HIDDEN),
     Key::read(&["intermediate_size"], "11008", FEED_FORWARD),
@@ -48,21 +47,21 @@ const KEYS: &[Key] = &[
     ),
     Key::read(&["no_rope_layer_interval"], "4", "one layer in this number has no positions"),
     Key::nothing(&["max_window_layers"], UNREAD),
+    Key::read(&["hidden_act"], "\"silu\"", ACTIVATION),
+    Key::read(&["attention_bias"], "false", BIAS),
+    Key::read(&["mlp_bias"], "false", "the products of the feed-forward net have biases"),
     WHOLE_HEADS,
     LAYER_TYPES,
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
-    let base = Base::USUAL.read(fields)?;
-    let has_bias = fields.get("attention_bias")?;
+    let base = biased(fields, Base::USUAL.read(fields)?)?;
     let nope = positions::absent(fields, base.layers, fields.optional("no_rope_layers")?)?;
     let window = qwen2::limited(fields, base.layers)?.read(fields, |layer| !nope.contains(layer))?;
     Ok(LlamaConfig {
         activation: activation(fields, "hidden_act")?,
         nope,
         window,
-        qkv_bias: has_bias,
-        out_bias: has_bias,
         net_bias: fields.get("mlp_bias")?,
         ..base
     }

@@ -1,9 +1,9 @@
 //! Experts that several families state alike.
 
-use super::super::config::{ConfigError, unsupported};
-use super::super::experts::Experts;
-use super::super::fields::Fields;
-use super::super::layers::LayerSet;
+use crate::models::config::{ConfigError, unsupported};
+use crate::models::experts::Experts;
+use crate::models::fields::Fields;
+use crate::models::layers::LayerSet;
 
 /// Experts of Mixtral's kind, by the keys of their number and size.
 pub(in crate::models) fn softmax(

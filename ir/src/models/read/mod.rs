@@ -36,9 +36,9 @@ pub(super) struct Heads {
     pub(super) rotary: Rotary,
 }
 
-/// Sizes that all families have.
+/// ModelSizes that all families have.
 #[derive(Clone, Copy)]
-pub(super) struct Sizes {
+pub(super) struct ModelSizes {
     hidden: u64,
     /// Query heads.
     pub(super) heads: u64,
@@ -53,7 +53,7 @@ impl Base {
     /// Reads what all families have, as a model with norms of what branches read, a gated net of SiLU and no biases. Keys that
     /// the family lacks have no effect.
     pub(super) fn read(self, fields: &Fields) -> Result<LlamaConfig, ConfigError> {
-        let sizes = Sizes::read(fields)?;
+        let sizes = ModelSizes::read(fields)?;
         let size = match fields.optional("head_dim")? {
             Some(size) => size,
             None => sizes.head()?,
@@ -64,7 +64,12 @@ impl Base {
     }
 
     /// The same of a model whose heads have been read.
-    pub(super) fn read_with(self, fields: &Fields, sizes: Sizes, heads: Heads) -> Result<LlamaConfig, ConfigError> {
+    pub(super) fn read_with(
+        self,
+        fields: &Fields,
+        sizes: ModelSizes,
+        heads: Heads,
+    ) -> Result<LlamaConfig, ConfigError> {
         Ok(LlamaConfig {
             vocabulary: fields.get("vocab_size")?,
             hidden: sizes.hidden,
@@ -103,10 +108,10 @@ impl Base {
     }
 }
 
-impl Sizes {
+impl ModelSizes {
     /// Reads them.
-    pub(super) fn read(fields: &Fields) -> Result<Sizes, ConfigError> {
-        Ok(Sizes {
+    pub(super) fn read(fields: &Fields) -> Result<ModelSizes, ConfigError> {
+        Ok(ModelSizes {
             hidden: fields.get("hidden_size")?,
             heads: fields.get("num_attention_heads")?,
             layers: fields.layers("num_hidden_layers")?,
@@ -115,7 +120,7 @@ impl Sizes {
 
     /// The size of a head that no key states.
     fn head(self) -> Result<u64, ConfigError> {
-        let Sizes { hidden, heads, .. } = self;
+        let ModelSizes { hidden, heads, .. } = self;
         positive("num_attention_heads", heads)?;
         if !hidden.is_multiple_of(heads) {
             let why = format!("`hidden_size` {hidden} is not divisible by `num_attention_heads` {heads}");
@@ -123,6 +128,12 @@ impl Sizes {
         }
         Ok(hidden / heads)
     }
+}
+
+/// The same model, whose products of attention have biases if the file says so.
+pub(super) fn biased(fields: &Fields, base: LlamaConfig) -> Result<LlamaConfig, ConfigError> {
+    let has_bias = fields.get("attention_bias")?;
+    Ok(LlamaConfig { qkv_bias: has_bias, out_bias: has_bias, ..base })
 }
 
 /// The function of the feed-forward net, under a key.

@@ -1,8 +1,8 @@
 //! Layers without positions.
 
-use super::super::config::{ConfigError, positive, unsupported};
-use super::super::fields::Fields;
-use super::super::layers::LayerSet;
+use crate::models::config::{ConfigError, positive, unsupported};
+use crate::models::fields::Fields;
+use crate::models::layers::LayerSet;
 
 /// The layers whose queries and keys have no positions: those that `stated` has a 0 for, else one in `no_rope_layer_interval`.
 pub(in crate::models) fn absent(

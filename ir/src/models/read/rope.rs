@@ -1,10 +1,10 @@
 //! Rotary positions as a `config.json` states them: `rope_theta` and `rope_scaling`, or in newer files both in
 //! `rope_parameters`.
 
-use super::super::config::{ConfigError, invalid, unsupported};
-use super::super::fields::Fields;
-use super::super::keys::ROPE;
-use super::super::rotation::Rotation;
+use crate::models::config::{ConfigError, invalid, unsupported};
+use crate::models::fields::Fields;
+use crate::models::keys::ROPE;
+use crate::models::rotation::Rotation;
 use crate::ops::Scaling;
 use serde_json::{Map, Value};
 

@@ -1,8 +1,8 @@
 //! Windows of attention, and the layers that have them.
 
-use super::super::config::{ConfigError, unsupported};
-use super::super::fields::Fields;
-use super::super::layers::{LayerSet, Window};
+use crate::models::config::{ConfigError, unsupported};
+use crate::models::fields::Fields;
+use crate::models::layers::{LayerSet, Window};
 
 /// The name of a layer that sees all tokens.
 const FULL: &str = "full_attention";
@@ -52,6 +52,12 @@ pub(in crate::models) struct Limited {
 }
 
 impl Limited {
+    /// A window that slides.
+    pub(in crate::models) fn sliding(fields: &Fields, layers: u32) -> Result<Limited, ConfigError> {
+        let tokens = fields.optional("sliding_window")?;
+        Ok(Limited { layers, limit: Limit::Sliding, tokens, is_needed: false })
+    }
+
     /// The window, where `is_full` says which layers see all tokens unless `layer_types` does.
     pub(in crate::models) fn read(
         self,

@@ -1,13 +1,11 @@
 //! The parameters of a model under the names that `transformers` gives them: one mapping for reading, writing and tests.
 
-mod build;
-mod experts;
-mod gpt2;
-mod llama;
+mod form;
 
 use crate::description::Description;
 use crate::layout::{Piece, Source, Stride};
-use ir::models::{Batch, ConfigError, LlamaConfig, ModelConfig};
+use ir::graph::Param;
+use ir::models::{Batch, ConfigError, HubTensor, Weights, When};
 use ir::types::DType;
 use pt2::Template;
 use std::collections::BTreeMap;
@@ -37,35 +35,23 @@ pub(crate) struct Conventions {
 
 impl Conventions {
     pub(crate) fn of(description: &Description) -> Conventions {
-        let (base, tied) = match description.family.model_type {
-            "gpt2" => ("transformer.", ["lm_head.weight", "transformer.wte.weight"]),
-            "gpt_neox" => ("gpt_neox.", ["embed_out.weight", "gpt_neox.embed_in.weight"]),
-            _ => ("model.", ["lm_head.weight", "model.embed_tokens.weight"]),
-        };
+        let weights = &description.family.weights;
         let layers = description.layers();
         let further = layers..layers + description.further_layers();
-        let tied = description.is_tied().then_some(tied);
-        Conventions { base, tied, further, is_composite: description.is_composite }
+        let tied = description.is_tied().then_some([weights.head, weights.embedding]);
+        Conventions { base: weights.base, tied, further, is_composite: description.is_composite }
     }
 }
 
-/// Pieces of a parameter.
-struct Pieces {
-    pieces: Vec<Piece>,
-    is_split: bool,
-}
-
-impl From<Piece> for Pieces {
-    fn from(piece: Piece) -> Pieces {
-        Pieces { pieces: vec![piece], is_split: false }
-    }
-}
+/// The sizes of parameters, by their names.
+type ModelSizes<'a> = BTreeMap<&'a str, Vec<u64>>;
 
 /// Facts that the name of a parameter depends on.
 struct Scope<'a> {
-    family: &'a str,
-    config: &'a ModelConfig,
-    /// The number of its layer among all layers.
+    weights: &'a Weights,
+    /// The parameters of the layer, or those outside of layers.
+    params: &'a ModelSizes<'a>,
+    /// The number of the layer among all layers.
     layer: Option<u32>,
     /// Files have rotary pairs next to each other.
     is_interleaved: bool,
@@ -74,23 +60,51 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    fn llama(&self) -> Option<&LlamaConfig> {
-        if let ModelConfig::Llama(config) = self.config { Some(config) } else { None }
+    /// The place of a parameter in files; `None` if the family has no such parameter.
+    fn source(&self, param: &str) -> Option<Source> {
+        let row = self.rows().find(|row| row.params.contains(&param) && self.holds(row.when))?;
+        let at = row.params.iter().position(|name| *name == param)?;
+        let sizes: Vec<&[u64]> = row.params.iter().map(|name| self.sizes(name)).collect::<Option<_>>()?;
+        let (name, is_split) = (self.at(row.name), row.name.contains("{}"));
+        let mut pieces = if is_split {
+            let inner: Vec<&[u64]> = sizes.iter().map(|sizes| &sizes[1..]).collect();
+            (0..sizes[at][0]).map(|n| form::piece(row, name.replace("{}", &n.to_string()), &inner, at)).collect()
+        } else {
+            vec![form::piece(row, name, &sizes, at)]
+        };
+        if self.is_interleaved && self.weights.turned.contains(&param) {
+            pieces.iter_mut().for_each(Piece::pair);
+        }
+        Some(Source { sizes: sizes[at].to_vec(), pieces, is_split, shift: row.shift })
     }
 
-    /// The full name of a tensor of the layer.
+    /// The rows of the family, in the order in which they count.
+    fn rows(&self) -> impl Iterator<Item = &'static HubTensor> {
+        let (outer, inner) = match self.layer {
+            None => (self.weights.outer, [].as_slice()),
+            Some(_) => ([].as_slice(), self.weights.inner),
+        };
+        outer.iter().chain(inner.iter().copied().flatten())
+    }
+
+    fn holds(&self, when: When) -> bool {
+        match when {
+            When::Always => true,
+            When::File(tensor) => (self.present)(&self.at(tensor)),
+            When::Param(name) => self.sizes(name).is_some(),
+        }
+    }
+
+    fn sizes(&self, param: &str) -> Option<&[u64]> {
+        self.params.get(param).map(Vec::as_slice)
+    }
+
+    /// The full name of a tensor.
     fn at(&self, name: &str) -> String {
-        format!("model.layers.{}.{name}", self.layer.unwrap_or(0))
-    }
-
-    fn has(&self, name: &str) -> bool {
-        (self.present)(name)
-    }
-
-    /// The number that is added to the elements of a parameter: gains of Gemma are relative to 1 in files.
-    fn shift(&self, field: &str) -> f32 {
-        let is_gain = field.ends_with("norm") || field.ends_with("norm1") || field.ends_with("norm2");
-        if self.family.starts_with("gemma") && is_gain { 1.0 } else { 0.0 }
+        match self.layer {
+            None => name.to_string(),
+            Some(layer) => format!("{}{}{layer}.{name}", self.weights.base, self.weights.layers),
+        }
     }
 }
 
@@ -99,8 +113,8 @@ impl Names {
     /// `%layer[3].w1`.
     pub fn own(params: impl IntoIterator<Item = (String, Vec<u64>)>) -> Names {
         let source = |(name, sizes): (String, Vec<u64>)| {
-            let Pieces { pieces, is_split } = build::same(name.clone(), &sizes).into();
-            (name, Source { sizes, pieces, is_split, shift: 0.0 })
+            let pieces = vec![form::same(name.clone(), &sizes)];
+            (name, Source { sizes, pieces, is_split: false, shift: 0.0 })
         };
         Names { sources: params.into_iter().map(source).collect(), family: None }
     }
@@ -134,8 +148,7 @@ impl Names {
     /// # Panics
     /// If the model has a parameter that no family has.
     pub fn of(description: &Description, seq: u64, present: &dyn Fn(&str) -> bool) -> Result<Names, ConfigError> {
-        let Description { config, .. } = description;
-        let family = description.family.model_type;
+        let Description { family, config, .. } = description;
         let model = config.build(&Batch { batch: 1, seq, dtype: DType::F32 })?;
         let mut layers: BTreeMap<(&str, u32), u32> = BTreeMap::new();
         for call in &model.calls {
@@ -145,6 +158,10 @@ impl Names {
                 layers.insert((call.params[0].name.as_str(), at), number);
             }
         }
+        let mut arrays: BTreeMap<&str, ModelSizes<'_>> = BTreeMap::new();
+        for param in model.params.values() {
+            arrays.entry(array(param)).or_default().insert(member(param), param.ty.sizes());
+        }
         let is_interleaved = description.is_interleaved();
         let mut sources = BTreeMap::new();
         for param in model.params.values() {
@@ -153,19 +170,24 @@ impl Names {
                 // Layers that predict further tokens have their own parameters besides those of a layer.
                 let further = param.field.as_ref().filter(|_| param.name.starts_with("mtp"));
                 let layer = layer.or_else(|| further.map(|_| description.layers() + instance));
-                let scope = Scope { family, config, layer, is_interleaved, present };
-                let field = param.field.as_deref().unwrap_or(&param.name);
-                let sizes = param.ty.sizes();
-                let pieces = match family {
-                    "gpt2" => gpt2::gpt2(&scope, field, &sizes),
-                    "gpt_neox" => gpt2::neox(&scope, field, &sizes),
-                    _ => llama::llama(&scope, field, &sizes),
-                };
+                let (weights, params) = (&family.weights, &arrays[array(param)]);
+                let scope = Scope { weights, params, layer, is_interleaved, present };
                 let name = param.instance_name(instance);
-                let Pieces { pieces, is_split } = pieces.unwrap_or_else(|| panic!("`{name}` of {family} has no name"));
-                sources.insert(name, Source { sizes, pieces, is_split, shift: scope.shift(field) });
+                let source = scope.source(member(param));
+                let source = source.unwrap_or_else(|| panic!("`{name}` of {} has no name", family.model_type));
+                sources.insert(name, source);
             }
         }
         Ok(Names { sources, family: Some(Conventions::of(description)) })
     }
+}
+
+/// The array of layers that a parameter is in; empty if it is in none.
+fn array(param: &Param) -> &str {
+    if param.field.is_some() { &param.name } else { "" }
+}
+
+/// The name of a parameter in its array.
+fn member(param: &Param) -> &str {
+    param.field.as_deref().unwrap_or(&param.name)
 }
