@@ -134,7 +134,7 @@ impl HubTensor {
     }
 
     /// Gains that files have relative to 1.
-    pub(super) const fn from_one(self) -> HubTensor {
+    pub(super) const fn around_one(self) -> HubTensor {
         HubTensor { shift: 1.0, ..self }
     }
 }

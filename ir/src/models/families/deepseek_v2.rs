@@ -1,25 +1,7 @@
 //! DeepSeek-V2: latent attention, and many small experts.
 
-use super::Family;
-use super::common::{
-    CHOSEN, CONTEXT, DENSE_FIRST, EVERY, EXPERT_SIZE, EXPERTS, FEED_FORWARD, FIXED_NET, GROUPS, HEADS, HIDDEN,
-    LATENT_EPS, LAYERS, NO_BIAS, NO_ROUTER_LOSS, ONE_TYPE, OPEN_GROUPS, ROTARY, ROUTED, SCALE, SHARED, THETA, UNREAD,
-    VOCABULARY, WHOLE_HEADS,
-};
 use super::llama::{LLAMA3_8B, PLAIN};
-use super::presets::Preset;
-use super::tensors::{NET, NORMS, ROUTED_WEIGHTS, SHARED_WEIGHTS, USUAL};
-use crate::models::attention::Latent;
-use crate::models::config::{ConfigError, ModelConfig, invalid, positive, unsupported};
-use crate::models::experts::Experts;
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::layers::LayerSet;
-use crate::models::llama::LlamaConfig;
-use crate::models::read::experts::softmax;
-use crate::models::read::{Base, Head, Heads, ModelSizes, windows};
-use crate::models::weights::{HubTensor, Join, Pairs, Weights, When};
-use crate::ops::GroupLimit;
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "deepseek_v2",

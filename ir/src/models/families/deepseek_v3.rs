@@ -1,25 +1,8 @@
 //! DeepSeek-V3: experts chosen by sigmoids, and layers that predict further tokens.
 
-use super::common::{
-    CHOSEN, CONTEXT, DENSE_FIRST, EVERY, EXPERT_SIZE, EXPERTS, FEED_FORWARD, FIXED_NET, FURTHER, GROUPS, HEADS, HIDDEN,
-    LATENT_EPS, LAYERS, NO_BIAS, ONE_TYPE, OPEN_GROUPS, RENORMALISE, ROTARY, ROUTED, SCALE, SHARED, THETA, VOCABULARY,
-    WHOLE_HEADS,
-};
-use super::deepseek_v2::{DEEPSEEK_V2_LITE, LARGE};
+use super::deepseek_v2::{self, DEEPSEEK_V2_LITE, LARGE};
 use super::llama::PLAIN;
-use super::presets::Preset;
-use super::tensors::{FURTHER_WEIGHTS, NET, NORMS, ROUTED_WEIGHTS, SHARED_WEIGHTS, USUAL};
-use super::{Family, deepseek_v2};
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::experts::Experts;
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::layers::LayerSet;
-use crate::models::llama::LlamaConfig;
-use crate::models::read::further;
-use crate::models::rotation::Rotation;
-use crate::models::weights::{Pairs, Weights};
-use crate::ops::GroupLimit;
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "deepseek_v3",

@@ -1,22 +1,7 @@
 //! Gemma 2: norms of both sides, bounded scores, windows in every second layer.
 
-use super::Family;
-use super::common::{
-    ACTIVATION, BIAS, CONTEXT, EVERY, FEED_FORWARD, HEAD_SIZE, HEADS, HIDDEN, KV_HEADS, LAYER_TYPES, LAYERS,
-    LOGIT_BOUND, NORM_EPS, PAD, ROTARY, THETA, TIED, UNREAD, VOCABULARY, WHOLE_HEADS, WINDOW,
-};
 use super::llama::{LLAMA3_8B, PLAIN};
-use super::presets::Preset;
-use super::tensors::{ATTENTION, NET, QKV, USUAL};
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::feed_forward::Activation;
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::layers::{LayerSet, Window};
-use crate::models::llama::{LlamaConfig, Norms};
-use crate::models::read::windows::Limited;
-use crate::models::read::{Base, Rope, activation, biased};
-use crate::models::weights::{HubTensor, Weights};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "gemma2",
@@ -61,7 +46,7 @@ pub(super) const GEMMA: &[Key] = &[
 pub(super) const GEMMA_WEIGHTS: Weights = Weights {
     outer: &[
         HubTensor::table("model.embed_tokens.weight", &["emb"]),
-        HubTensor::vector("model.norm.weight", &["final_norm"]).from_one(),
+        HubTensor::vector("model.norm.weight", &["final_norm"]).around_one(),
         HubTensor::linear("lm_head.weight", &["out"]),
     ],
     inner: &[GAINS, QKV, ATTENTION, NET],
@@ -70,12 +55,12 @@ pub(super) const GEMMA_WEIGHTS: Weights = Weights {
 
 /// The norms of both sides, and of queries and keys.
 const GAINS: &[HubTensor] = &[
-    HubTensor::vector("input_layernorm.weight", &["norm1"]).from_one(),
-    HubTensor::vector("post_attention_layernorm.weight", &["post_norm1"]).from_one(),
-    HubTensor::vector("pre_feedforward_layernorm.weight", &["norm2"]).from_one(),
-    HubTensor::vector("post_feedforward_layernorm.weight", &["post_norm2"]).from_one(),
-    HubTensor::vector("self_attn.q_norm.weight", &["q_norm"]).from_one(),
-    HubTensor::vector("self_attn.k_norm.weight", &["k_norm"]).from_one(),
+    HubTensor::vector("input_layernorm.weight", &["norm1"]).around_one(),
+    HubTensor::vector("post_attention_layernorm.weight", &["post_norm1"]).around_one(),
+    HubTensor::vector("pre_feedforward_layernorm.weight", &["norm2"]).around_one(),
+    HubTensor::vector("post_feedforward_layernorm.weight", &["post_norm2"]).around_one(),
+    HubTensor::vector("self_attn.q_norm.weight", &["q_norm"]).around_one(),
+    HubTensor::vector("self_attn.k_norm.weight", &["k_norm"]).around_one(),
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {

@@ -1,20 +1,8 @@
 //! Gemma 3, its text models: layers with a window have frequencies of their own.
 
-use super::common::{BIAS, CONTEXT, EVERY, LAYER_TYPES, LOGIT_BOUND, ROTARY, UNREAD, VOCABULARY, WHOLE_HEADS};
-use super::gemma2::GEMMA2_9B;
+use super::gemma2::{self, GEMMA2_9B};
 use super::llama::PLAIN;
-use super::presets::Preset;
-use super::{Composite, Family, Tied, gemma2};
-use crate::models::attention::QkNorm;
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::layers::{LayerSet, Window};
-use crate::models::llama::LlamaConfig;
-use crate::models::read::Rope;
-use crate::models::read::windows::Limited;
-use crate::models::rotation::Rotation;
-use crate::ops::Scaling;
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "gemma3_text",

@@ -1,23 +1,8 @@
 //! GLM-4.5: grouped queries with the experts of DeepSeek-V3.
 
-use super::common::{
-    CHOSEN, CONTEXT, DENSE_FIRST, EVERY, EXPERT_SIZE, EXPERTS, FEED_FORWARD, FURTHER, GROUPS, HEAD, HEADS, HIDDEN,
-    KV_HEADS, LAYERS, NO_ROUTER_LOSS, NORM_EPS, OPEN_GROUPS, QKV_BIAS, RENORMALISE, ROTARY, ROUTED, SCALE, SHARED,
-    THETA, TURNED, VOCABULARY,
-};
-use super::deepseek_v3::third;
+use super::deepseek_v3::{self, third};
 use super::llama::{LLAMA3_8B, PLAIN};
-use super::presets::Preset;
-use super::tensors::{ATTENTION, FURTHER_WEIGHTS, NET, NORMS, QKV, ROUTED_WEIGHTS, SHARED_WEIGHTS, USUAL};
-use super::{Family, deepseek_v3};
-use crate::models::attention::QkNorm;
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::llama::LlamaConfig;
-use crate::models::read::{Base, Rope, further};
-use crate::models::rotation::Rotation;
-use crate::models::weights::Weights;
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "glm4_moe",

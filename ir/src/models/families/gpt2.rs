@@ -1,13 +1,7 @@
 //! GPT-2 and what is built like it.
 
-use super::Family;
-use super::common::{EVERY, HEADS, HIDDEN, LAYERS, NORM_EPS, TIED, VOCABULARY};
-use super::presets::Preset;
-use crate::models::config::{ConfigError, ModelConfig, unsupported};
-use crate::models::fields::Fields;
+use super::prelude::*;
 use crate::models::gpt2::Gpt2Config;
-use crate::models::keys::{Key, Keys};
-use crate::models::weights::{HubTensor, Pairs, Weights};
 
 pub(super) const FAMILY: Family = Family {
     model_type: "gpt2",

@@ -1,20 +1,7 @@
 //! GPT-NeoX: layer norms, biases, branches side by side.
 
-use super::Family;
-use super::common::{
-    ACTIVATION, BIAS, CONTEXT, EVERY, FEED_FORWARD, HEADS, HIDDEN, LAYERS, NORM_EPS, ROTARY, THETA, TURNED, VOCABULARY,
-};
 use super::llama::{LLAMA3_8B, PLAIN};
-use super::presets::Preset;
-use super::tensors::USUAL;
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::feed_forward::Activation;
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::llama::LlamaConfig;
-use crate::models::read::{Base, Rope, activation, biased};
-use crate::models::rotation::Rotation;
-use crate::models::weights::{HubTensor, Join, Weights, When};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "gpt_neox",

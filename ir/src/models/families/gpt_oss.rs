@@ -1,25 +1,7 @@
 //! gpt-oss: sinks, and experts with biases and bounded gates.
 
-use super::Family;
-use super::common::{
-    BIAS, CHOSEN, CONTEXT, EVERY, EXPERT_SIZE, EXPERTS, HEAD_SIZE, HEADS, HIDDEN, KV_HEADS, LAYER_TYPES, LAYERS,
-    NORM_EPS, ROTARY, ROUTED, ROUTER_LOSS, THETA, UNREAD, VOCABULARY, WHOLE_HEADS, WINDOW,
-};
 use super::llama::LLAMA3_8B;
-use super::presets::Preset;
-use super::tensors::{ATTENTION, NORMS, QKV, USUAL};
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::experts::{Clamp, Experts};
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::layers::{LayerSet, Window};
-use crate::models::llama::LlamaConfig;
-use crate::models::read::experts::softmax;
-use crate::models::read::windows::Limited;
-use crate::models::read::{Base, Rope, biased};
-use crate::models::rotation::Rotation;
-use crate::models::weights::{HubTensor, Join, Weights};
-use crate::ops::Scaling;
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "gpt_oss",

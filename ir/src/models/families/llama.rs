@@ -1,22 +1,6 @@
 //! Llama 1 to 3, and what is built like them.
 
-use super::Family;
-use super::common::{
-    ACTIVATION, BIAS, CONTEXT, EVERY, FEED_FORWARD, HEAD, HEADS, HIDDEN, KV_HEADS, LATENT_EPS, LAYERS, ONE_TYPE,
-    ROTARY, THETA, VOCABULARY, WHOLE_HEADS,
-};
-use super::presets::Preset;
-use super::tensors::USUAL;
-use crate::models::attention::QkNorm;
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::feed_forward::Activation;
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::layers::LayerSet;
-use crate::models::llama::{LlamaConfig, Norms};
-use crate::models::read::{Base, activation, biased, windows};
-use crate::models::rotation::Rotation;
-use crate::ops::Scaling;
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "llama",

@@ -1,26 +1,7 @@
 //! Llama 4, its text models: chunks, layers without positions, experts whose inputs are scaled.
 
-use super::common::{
-    ACTIVATION, BIAS, CHOSEN, CONTEXT, EVERY, EXPERTS, FEED_FORWARD, HEAD, HEADS, HIDDEN, KV_HEADS, LAYERS, ROTARY,
-    ROUTED, ROUTER_LOSS, THETA, UNREAD, VOCABULARY, WHOLE_HEADS,
-};
 use super::llama::{LLAMA3_8B, PLAIN};
-use super::presets::Preset;
-use super::tensors::{ATTENTION, NORMS, QKV, USUAL};
-use super::{Composite, Family, Tied};
-use crate::models::attention::QkNorm;
-use crate::models::config::{ConfigError, ModelConfig, invalid, positive};
-use crate::models::experts::Experts;
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::layers::{LayerSet, Window};
-use crate::models::llama::{LlamaConfig, Temperature};
-use crate::models::read::experts::{dense, softmax};
-use crate::models::read::windows::{Limit, Limited};
-use crate::models::read::{Base, activation, biased, positions};
-use crate::models::rotation::Rotation;
-use crate::models::weights::{HubTensor, Pairs, Weights};
-use crate::ops::Scaling;
+use super::prelude::*;
 use serde_json::Value;
 
 pub(super) const FAMILY: Family = Family {

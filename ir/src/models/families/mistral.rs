@@ -1,20 +1,7 @@
 //! Mistral: a window of all layers.
 
-use super::common::{
-    CONTEXT, EVERY, FEED_FORWARD, FIXED_NET, HEAD, HEADS, HIDDEN, KV_HEADS, LATENT_EPS, LAYERS, NO_BIAS, ONE_TYPE,
-    ROTARY, THETA, VOCABULARY, WHOLE_HEADS, WINDOW,
-};
 use super::llama::{LLAMA3_8B, PLAIN};
-use super::presets::Preset;
-use super::tensors::USUAL;
-use super::{Composite, Family, Tied};
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::layers::Window;
-use crate::models::llama::LlamaConfig;
-use crate::models::read::{Base, windows};
-use crate::models::rotation::Rotation;
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "mistral",

@@ -1,22 +1,7 @@
 //! Mixtral: a Mistral with experts.
 
-use super::Family;
-use super::common::{
-    CHOSEN, CONTEXT, EVERY, EXPERT_SIZE, EXPERTS, FIXED_NET, HEAD, HEADS, HIDDEN, KV_HEADS, LAYERS, NO_BIAS, NORM_EPS,
-    ONE_TYPE, ROTARY, ROUTED, ROUTER_LOSS, THETA, VOCABULARY, WHOLE_HEADS, WINDOW,
-};
 use super::llama::{LLAMA3_8B, PLAIN};
-use super::presets::Preset;
-use super::tensors::{ATTENTION, IN_ONE, NORMS, QKV, USUAL};
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::experts::Experts;
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::llama::LlamaConfig;
-use crate::models::read::experts::softmax;
-use crate::models::read::{Base, windows};
-use crate::models::rotation::Rotation;
-use crate::models::weights::{HubTensor, Weights, When};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "mixtral",

@@ -15,6 +15,7 @@ mod mistral;
 mod mixtral;
 mod olmo2;
 mod phi3;
+mod prelude;
 mod presets;
 mod qwen2;
 mod qwen2_moe;

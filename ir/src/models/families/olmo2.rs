@@ -1,20 +1,7 @@
 //! OLMo 2: norms of what branches give, and of queries and keys as a whole.
 
-use super::Family;
-use super::common::{
-    ACTIVATION, BIAS, CONTEXT, EVERY, FEED_FORWARD, HEAD, HEADS, HIDDEN, KV_HEADS, LAYERS, NORM_EPS, PAD, ROTARY,
-    THETA, VOCABULARY, WHOLE_HEADS,
-};
 use super::llama::LLAMA3_8B;
-use super::presets::Preset;
-use super::tensors::{ATTENTION, NET, QKV, USUAL};
-use crate::models::attention::QkNorm;
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::llama::{LlamaConfig, Norms};
-use crate::models::read::{Base, activation, biased};
-use crate::models::weights::{HubTensor, Weights};
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "olmo2",

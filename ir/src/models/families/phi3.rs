@@ -1,22 +1,7 @@
 //! Phi-3 and Phi-4: joined matrices, and LongRoPE.
 
-use super::Family;
-use super::common::{
-    ACTIVATION, CONTEXT, EVERY, FEED_FORWARD, HEAD, HEADS, HIDDEN, KV_HEADS, LAYERS, NO_BIAS, NORM_EPS, PAD, ROTARY,
-    THETA, TURNED, VOCABULARY, WINDOW,
-};
 use super::llama::{LLAMA3_8B, PLAIN};
-use super::presets::Preset;
-use super::tensors::{ATTENTION, NET, NORMS, USUAL};
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::layers::Window;
-use crate::models::llama::LlamaConfig;
-use crate::models::read::{Base, Kinds, Rope, activation, windows};
-use crate::models::rotation::Rotation;
-use crate::models::weights::{HubTensor, Weights};
-use crate::ops::Scaling;
+use super::prelude::*;
 use std::borrow::Cow;
 
 pub(super) const FAMILY: Family = Family {

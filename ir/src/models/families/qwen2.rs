@@ -1,20 +1,7 @@
 //! Qwen2: biases of queries, keys and values.
 
-use super::Family;
-use super::common::{
-    CONTEXT, EVERY, FEED_FORWARD, FIXED_NET, HEAD, HEADS, HIDDEN, KV_HEADS, LATENT_EPS, LAYER_TYPES, LAYERS, ROTARY,
-    THETA, VOCABULARY, WHOLE_HEADS, WINDOW,
-};
 use super::llama::{LLAMA3_8B, PLAIN};
-use super::presets::Preset;
-use super::tensors::USUAL;
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::llama::LlamaConfig;
-use crate::models::read::Base;
-use crate::models::read::windows::{Limit, Limited};
-use crate::models::rotation::Rotation;
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "qwen2",

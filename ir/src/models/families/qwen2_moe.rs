@@ -1,23 +1,8 @@
 //! Qwen2 with experts, and a shared one with a gate.
 
-use super::common::{
-    CHOSEN, EVERY, EXPERT_SIZE, EXPERTS, FEED_FORWARD, FIXED_NET, HEAD, HEADS, HIDDEN, KV_HEADS, LATENT_EPS,
-    LAYER_TYPES, LAYERS, NO_BIAS, QKV_BIAS, RENORMALISE, ROTARY, ROUTED, ROUTER_LOSS, THETA, WHOLE_HEADS, WINDOW,
-};
 use super::llama::{LLAMA3_8B, PLAIN};
-use super::presets::Preset;
-use super::qwen2::QWEN25_7B;
-use super::tensors::{ATTENTION, NET, NORMS, QKV, ROUTED_WEIGHTS, USUAL};
-use super::{Family, qwen2};
-use crate::models::config::{ConfigError, ModelConfig, positive};
-use crate::models::experts::Experts;
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::llama::LlamaConfig;
-use crate::models::read::Base;
-use crate::models::read::experts::{dense, softmax};
-use crate::models::rotation::Rotation;
-use crate::models::weights::{HubTensor, Weights};
+use super::prelude::*;
+use super::qwen2::{self, QWEN25_7B};
 
 pub(super) const FAMILY: Family = Family {
     model_type: "qwen2_moe",

@@ -1,19 +1,7 @@
 //! Qwen3: norms of queries and keys.
 
-use super::common::{
-    BIAS, EVERY, FEED_FORWARD, FIXED_NET, HEAD_SIZE, HEADS, HIDDEN, KV_HEADS, LATENT_EPS, LAYER_TYPES, LAYERS, ROTARY,
-    THETA, WHOLE_HEADS, WINDOW,
-};
-use super::presets::Preset;
-use super::qwen2::QWEN25_7B;
-use super::tensors::USUAL;
-use super::{Family, qwen2};
-use crate::models::attention::QkNorm;
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::llama::LlamaConfig;
-use crate::models::read::{Base, biased};
+use super::prelude::*;
+use super::qwen2::{self, QWEN25_7B};
 
 pub(super) const FAMILY: Family = Family {
     model_type: "qwen3",

@@ -1,21 +1,8 @@
 //! Qwen3 with experts.
 
-use super::common::{
-    BIAS, CHOSEN, EVERY, EXPERT_SIZE, EXPERTS, FEED_FORWARD, FIXED_NET, HEAD, HEADS, KV_HEADS, LATENT_EPS, ONE_TYPE,
-    ROTARY, ROUTED, ROUTER_LOSS, THETA, WHOLE_HEADS, WINDOW,
-};
-use super::presets::Preset;
+use super::prelude::*;
 use super::qwen3::QWEN3_8B;
-use super::tensors::{ATTENTION, NET, NORMS, QKV, ROUTED_WEIGHTS, USUAL};
-use super::{Family, qwen2, qwen2_moe};
-use crate::models::attention::QkNorm;
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::experts::Experts;
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::llama::LlamaConfig;
-use crate::models::read::{Base, biased, windows};
-use crate::models::weights::Weights;
+use super::{qwen2, qwen2_moe};
 
 pub(super) const FAMILY: Family = Family {
     model_type: "qwen3_moe",

@@ -1,20 +1,8 @@
 //! SmolLM3: some layers have no positions.
 
-use super::common::{
-    ACTIVATION, BIAS, CONTEXT, EVERY, FEED_FORWARD, HEAD, HEADS, HIDDEN, KV_HEADS, LAYER_TYPES, LAYERS, NORM_EPS, PAD,
-    ROTARY, THETA, TIED, UNREAD, VOCABULARY, WHOLE_HEADS, WINDOW,
-};
 use super::llama::{LLAMA3_8B, PLAIN};
-use super::presets::Preset;
-use super::tensors::USUAL;
-use super::{Family, qwen2};
-use crate::models::config::{ConfigError, ModelConfig};
-use crate::models::fields::Fields;
-use crate::models::keys::{Key, Keys};
-use crate::models::layers::LayerSet;
-use crate::models::llama::LlamaConfig;
-use crate::models::read::{Base, activation, biased, positions};
-use crate::models::rotation::Rotation;
+use super::prelude::*;
+use super::qwen2;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "smollm3",
