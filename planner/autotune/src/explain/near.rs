@@ -57,7 +57,7 @@ fn moved(best: &ParallelConfig, from: ConfigKey, to: ConfigKey) -> Option<Parall
     Some(parallel)
 }
 
-fn degree<'a>(parallel: &'a mut ParallelConfig, key: ConfigKey) -> &'a mut u64 {
+fn degree(parallel: &mut ParallelConfig, key: ConfigKey) -> &mut u64 {
     match key {
         ConfigKey::Tp => &mut parallel.tp,
         ConfigKey::Cp => &mut parallel.cp,
