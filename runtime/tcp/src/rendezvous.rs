@@ -135,7 +135,8 @@ fn gather(
             None => return Ok(streams),
             // It says nothing before it has heard of all, but that the meeting has failed.
             Some(_) if zero.has_spoken() => {
-                let answer = zero.hear(member.secret.as_ref(), MOST_OF_ANSWER, until);
+                // It may do so at the very end, since the others give up then, too.
+                let answer = zero.hear(member.secret.as_ref(), MOST_OF_ANSWER, until + MARGIN);
                 let answer: Answer = answer.map_err(|why| lost(0, &why))?;
                 return Err(answer.err().unwrap_or_else(|| "process 0 begins before all have met".to_string()));
             }

@@ -40,6 +40,12 @@ pub(crate) fn all() -> Vec<String> {
         with("gemma2", COMMON, r#""head_dim": 6, "sliding_window": 4"#),
         with("gemma3_text", COMMON, r#""head_dim": 6, "sliding_window": 4, "sliding_window_pattern": 2"#),
         with("olmo2", COMMON, r#""hidden_size": 16"#),
+        with(
+            "olmo3",
+            COMMON,
+            r#""hidden_size": 16, "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]"#,
+        ),
+        with("arcee", COMMON, r#""attention_bias": true, "mlp_bias": true, "head_dim": 6"#),
         with("phi3", COMMON, r#""hidden_size": 16, "pad_token_id": 2"#),
         with("gpt_neox", COMMON, r#""hidden_size": 16, "rotary_pct": 1.0"#)
             .replace(r#", "num_key_value_heads": 2"#, ""),
