@@ -164,6 +164,22 @@ CASES = [
     ("glm4-moe-groups", "glm4_moe", dict(GLM, n_group=3, topk_group=2, use_qk_norm=False, norm_topk_prob=False, num_hidden_layers=3)),
     ("glm4-moe-yarn", "glm4_moe", dict(GLM, rope_parameters=yarn(partial_rotary_factor=0.5))),
     ("glm4-moe-further", "glm4_moe", dict(GLM, num_mtp_layers=2, tie_word_embeddings=True)),
+    ("olmo3", "olmo3", dict(ROTARY, num_hidden_layers=4, sliding_window=5, pad_token_id=2)),
+    (
+        "olmo3-yarn",
+        "olmo3",
+        dict(
+            WINDOWS,
+            layer_types=TYPES,
+            pad_token_id=None,
+            attention_bias=True,
+            rope_parameters=dict(
+                full_attention=yarn(), sliding_attention=dict(rope_type="default", rope_theta=10000.0)
+            ),
+        ),
+    ),
+    ("arcee", "arcee", dict(ROTARY, head_dim=8, mlp_bias=True)),
+    ("arcee-yarn", "arcee", dict(ROTARY, attention_bias=True, rope_parameters=yarn())),
     ("smollm3", "smollm3", dict(ROTARY, num_hidden_layers=4, pad_token_id=2)),
     ("smollm3-yarn", "smollm3", dict(ROTARY, num_hidden_layers=4, pad_token_id=2, rope_parameters=yarn())),
     (
@@ -226,6 +242,8 @@ DEFAULTED = {
     "gemma2": ["hidden_activation", "attn_logit_softcapping", "final_logit_softcapping", "layer_types", "rope_parameters", "tie_word_embeddings"],
     "gemma3": ["hidden_activation", "layer_types", "rope_parameters", "tie_word_embeddings", "rms_norm_eps"],
     "olmo2": ["rms_norm_eps", "rope_parameters", "hidden_act"],
+    "olmo3": ["rms_norm_eps", "rope_parameters", "layer_types", "hidden_act"],
+    "arcee": ["rms_norm_eps", "rope_parameters", "hidden_act"],
     "gpt-neox": ["rope_parameters", "use_parallel_residual", "attention_bias", "hidden_act", "layer_norm_eps"],
     "glm4-moe": ["rope_parameters", "n_shared_experts", "n_group", "topk_group", "norm_topk_prob", "first_k_dense_replace", "rms_norm_eps"],
     "smollm3": ["no_rope_layers", "layer_types", "use_sliding_window"],

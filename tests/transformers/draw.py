@@ -240,6 +240,22 @@ def olmo2(draw):
     return dict(options, rope_parameters=draw.rope(head // 2))
 
 
+def olmo3(draw):
+    options, head = draw.sizes(free_head=False)
+    options.update(attention_bias=draw.chance(40), hidden_act=draw.activation(), sliding_window=draw.pick(1, 3, 5, 16))
+    if draw.chance(70):
+        options["layer_types"] = draw.types(options["num_hidden_layers"])
+    if draw.chance(70):
+        options["rope_parameters"] = {kind: draw.rope(head // 2) for kind in ("full_attention", "sliding_attention")}
+    return options
+
+
+def arcee(draw):
+    options, head = draw.sizes(free_head=False)
+    options.update(attention_bias=draw.chance(40), mlp_bias=draw.chance(40), hidden_act=draw.activation())
+    return dict(options, rope_parameters=draw.rope(head // 2))
+
+
 def phi3(draw):
     options, head = draw.sizes(free_head=False)
     part = draw.pick(1.0, 1.0, 0.5) if head % 4 == 0 else 1.0
@@ -376,6 +392,8 @@ FAMILIES = [
     gemma2,
     gemma3_text,
     olmo2,
+    olmo3,
+    arcee,
     phi3,
     gpt_neox,
     glm4_moe,

@@ -1,5 +1,6 @@
 //! The families of models that are read: one file each, and its row in [`FAMILIES`].
 
+mod arcee;
 mod common;
 mod deepseek_v2;
 mod deepseek_v3;
@@ -14,6 +15,7 @@ mod llama4_text;
 mod mistral;
 mod mixtral;
 mod olmo2;
+mod olmo3;
 mod phi3;
 mod prelude;
 mod presets;
@@ -46,11 +48,13 @@ pub const FAMILIES: &[Family] = &[
     gemma2::FAMILY,
     gemma3_text::FAMILY,
     olmo2::FAMILY,
+    olmo3::FAMILY,
     phi3::FAMILY,
     gpt_neox::FAMILY,
     glm4_moe::FAMILY,
     gpt_oss::FAMILY,
     smollm3::FAMILY,
+    arcee::FAMILY,
     llama4_text::FAMILY,
     gpt2::FAMILY,
 ];

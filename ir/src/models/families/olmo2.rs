@@ -8,11 +8,11 @@ pub(super) const FAMILY: Family = Family {
     class: "Olmo2ForCausalLM",
     keys: Keys { class: "Olmo2Config", lists: &[KEYS, ROTARY, EVERY] },
     whole: None,
-    weights: Weights { inner: &[NORMS, QKV, ATTENTION, NET], ..USUAL },
+    weights: WEIGHTS,
     read,
 };
 
-const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     Key::read(&["vocab_size"], "50304", VOCABULARY),
     Key::read(&["hidden_size"], "4096", HIDDEN),
     Key::read(&["intermediate_size"], "11008", FEED_FORWARD),
@@ -29,6 +29,8 @@ const KEYS: &[Key] = &[
     WHOLE_HEADS,
 ];
 
+pub(super) const WEIGHTS: Weights = Weights { inner: &[NORMS, QKV, ATTENTION, NET], ..USUAL };
+
 /// The norms of what branches give.
 const NORMS: &[HubTensor] = &[
     HubTensor::vector("post_attention_layernorm.weight", &["post_norm1"]),
@@ -36,14 +38,14 @@ const NORMS: &[HubTensor] = &[
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
-    let base = biased(fields, Base::USUAL.read(fields)?)?;
-    Ok(LlamaConfig {
-        activation: activation(fields, "hidden_act")?,
-        norms: Norms::After,
-        qk_norm: QkNorm::Whole,
-        ..base
-    }
-    .into())
+    Ok(olmo(fields, Rope::USUAL)?.into())
+}
+
+/// The fields of OLMo 2 and 3.
+pub(super) fn olmo(fields: &Fields, rope: Rope) -> Result<LlamaConfig, ConfigError> {
+    let base = biased(fields, Base { rope, ..Base::USUAL }.read(fields)?)?;
+    let activation = activation(fields, "hidden_act")?;
+    Ok(LlamaConfig { activation, norms: Norms::After, qk_norm: QkNorm::Whole, ..base })
 }
 
 /// `config.json` of allenai/OLMo-2-1124-7B.

@@ -36,7 +36,7 @@ pub(super) struct Heads {
     pub(super) rotary: Rotary,
 }
 
-/// ModelSizes that all families have.
+/// Sizes that all families have.
 #[derive(Clone, Copy)]
 pub(super) struct ModelSizes {
     hidden: u64,

@@ -4,7 +4,7 @@ use super::{ParallelError, item, key_text, known, parse_any, print_items};
 use ir::config_key::ConfigKey;
 use ir::options::{ParallelConfig, Recompute};
 
-/// What a search may choose among the values of a key.
+/// Values of a key that a search may choose among.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Searched {
     /// Numbers: sets and ranges.

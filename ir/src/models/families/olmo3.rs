@@ -1,0 +1,24 @@
+//! OLMo 3: OLMo 2 with a window in three of four layers, whose frequencies are not scaled.
+
+use super::olmo2;
+use super::prelude::*;
+
+pub(super) const FAMILY: Family = Family {
+    model_type: "olmo3",
+    class: "Olmo3ForCausalLM",
+    keys: Keys { class: "Olmo3Config", lists: &[KEYS, olmo2::KEYS, ROTARY, EVERY] },
+    whole: None,
+    weights: olmo2::WEIGHTS,
+    read,
+};
+
+const KEYS: &[Key] =
+    &[Key::read(&["rope_theta"], "500000.0", THETA), Key::read(&["sliding_window"], "4096", WINDOW), LAYER_TYPES];
+
+fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+    let base = olmo2::olmo(fields, Rope { local_theta: Some("rope_theta"), ..Rope::USUAL })?;
+    let layers = Limited { is_needed: true, ..Limited::sliding(fields, base.layers)? };
+    let window = layers.read(fields, |layer| (layer + 1).is_multiple_of(4))?;
+    let local_rotation = base.local_rotation.filter(|_| window.is_some());
+    Ok(LlamaConfig { local_rotation, window, ..base }.into())
+}
