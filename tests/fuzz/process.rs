@@ -216,9 +216,11 @@ impl Ended {
         self.stderr.contains("error[MW")
     }
 
+    /// True if all numbers of the answer are. The line of unknown keys has names of the input, such as `inf`.
     fn is_numbers(&self) -> bool {
-        let words = self.stdout.split(|c: char| c.is_whitespace() || ",:=()".contains(c));
-        words.clone().take(WORDS).all(|word| !matches!(word, "NaN" | "inf" | "-inf"))
+        let lines = self.stdout.lines().filter(|line| !line.starts_with("unknown "));
+        let mut words = lines.flat_map(|line| line.split(|c: char| c.is_whitespace() || ",:=()".contains(c)));
+        words.by_ref().take(WORDS).all(|word| !matches!(word, "NaN" | "inf" | "-inf"))
     }
 }
 
