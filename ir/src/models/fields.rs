@@ -15,13 +15,13 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Those of a file.
+    /// The keys of a file.
     pub(super) fn new(keys: Keys, file: &Map<String, Value>) -> Result<Fields, ConfigError> {
         let (stated, unknown) = check(keys, file)?;
         Ok(Fields { keys, stated, unknown: RefCell::new(unknown) })
     }
 
-    /// Those of an object within the file, under the key `name`.
+    /// The keys of an object within the file, under the key `name`.
     pub(super) fn within(&self, name: &str, keys: Keys, object: &Map<String, Value>) -> Result<Fields, ConfigError> {
         let fields = Fields::new(keys, object)?;
         let unknown = fields.unknown.borrow();
@@ -45,7 +45,7 @@ impl Fields {
         self.states(key) || self.default(key).is_some()
     }
 
-    /// The same error, which says so if the value is not the file's, but a default of the class.
+    /// An error that says so if its value is not the file's, but a default of the class.
     pub(super) fn of_default(&self, error: ConfigError) -> ConfigError {
         match error {
             ConfigError::Invalid { field, why } if !self.states(&field) && self.default(&field).is_some() => {

@@ -142,7 +142,7 @@ pub(super) fn groups(fields: &Fields, by: u64) -> Result<GroupLimit, ConfigError
     Ok(GroupLimit { groups: fields.get("n_group")?, from: fields.get("topk_group")?, by })
 }
 
-/// The same experts of which only some groups are open to a token, with shared ones.
+/// Experts of which only some groups are open to a token, with shared ones.
 pub(super) fn limited(fields: &Fields, limit: Option<GroupLimit>, experts: Experts) -> Result<Experts, ConfigError> {
     if let Some(limit) = limit {
         check_limit(&limit, &experts)?;

@@ -47,7 +47,7 @@ const ROUTED_WEIGHTS: &[HubTensor] = &[
     HubTensor::linear("block_sparse_moe.experts.{}.w2.weight", &["expert_down"]),
 ];
 
-/// The same as [`IN_ONE`] under the old name of the module.
+/// The tensors of [`IN_ONE`] under the old name of the module.
 const OLD_IN_ONE: When = When::File("block_sparse_moe.experts.down_proj");
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {

@@ -63,7 +63,7 @@ impl Base {
         self.read_with(fields, sizes, Heads { size, kv_heads, rotary })
     }
 
-    /// The same of a model whose heads have been read.
+    /// The fields of a model whose heads have been read.
     pub(super) fn read_with(
         self,
         fields: &Fields,

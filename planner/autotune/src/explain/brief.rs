@@ -9,7 +9,7 @@ use scheduler::schedules::{self, Chunks};
 pub fn brief(parallel: &ParallelConfig) -> String {
     let plain = ParallelConfig::default();
     let is_said = |key: &ConfigKey| is_always_said(*key) || value(*key, parallel) != value(*key, &plain);
-    ConfigKey::ALL.into_iter().filter(is_said).map(|key| said(parallel, key)).collect::<Vec<_>>().join(",")
+    ConfigKey::ALL.into_iter().filter(is_said).map(|key| item(key, parallel)).collect::<Vec<_>>().join(",")
 }
 
 /// True of keys that are said at their defaults, too.
@@ -30,11 +30,6 @@ fn stated(key: ConfigKey, parallel: &ParallelConfig) -> String {
         (ConfigKey::Vp, Some(Chunks::Just(own))) => own.to_string(),
         _ => value(key, parallel),
     }
-}
-
-/// Text of one option of a configuration: `tp=8`.
-pub(super) fn said(parallel: &ParallelConfig, key: ConfigKey) -> String {
-    item(key, parallel)
 }
 
 /// Returns whether a configuration has the pinned options; `false` for pins that do not parse.

@@ -1,9 +1,10 @@
 //! Costs and savings of each part of the configuration.
 
-use super::brief::{differences, said};
+use super::brief::differences;
 use super::compare::{ALIKE, misfit, pace};
 use super::pool::Pool;
 use crate::plan::ChoiceNote;
+use compiler::parallel::item;
 use estimator::{EstimateReport, Predicted};
 use ir::config_key::ConfigKey;
 use ir::options::{Gather, Offload, ParallelConfig};
@@ -11,26 +12,24 @@ use support::units::{gib, share, time};
 
 /// Notes on each choice of the configuration, compared with less of it and with more of it if those exist.
 pub(super) fn choices(best: &EstimateReport, pool: &Pool) -> Vec<ChoiceNote> {
-    let mut notes = vec![rest(best)];
+    let mut notes = vec![rest(best, pool)];
     for key in CHOICES {
         let sides = [false, true].map(|more| pool.without(key, more));
         for (more, other) in [false, true].into_iter().zip(sides) {
             match other {
-                Some(other) => notes.push(note(key, best, other)),
+                Some(other) => notes.push(note(key, best, other, pool)),
                 None if !more && has(key, &best.parallel) => notes.extend(alone(key, best, pool)),
                 None => {}
             }
         }
     }
-    for note in notes.iter_mut().filter(|note| is_pinned(note, pool)) {
-        note.meaning = format!("pinned: {}", note.meaning);
-    }
     notes
 }
 
-fn is_pinned(note: &ChoiceNote, pool: &Pool) -> bool {
-    let name = note.choice.split('=').next().unwrap_or_default();
-    ConfigKey::of_name(name).is_some_and(|key| pool.is_pinned(key))
+/// The meaning of a choice, and whether the request pins it.
+fn stated(key: ConfigKey, best: &EstimateReport, pool: &Pool) -> String {
+    let meaning = meaning(key, best);
+    if pool.is_pinned(key) { format!("pinned: {meaning}") } else { meaning }
 }
 
 /// Choices in the order of their notes.
@@ -57,14 +56,14 @@ pub(super) const CHOICES: [ConfigKey; 19] = [
 ];
 
 /// Note on dp, which follows from the other degrees.
-fn rest(best: &EstimateReport) -> ChoiceNote {
+fn rest(best: &EstimateReport, pool: &Pool) -> ChoiceNote {
     ChoiceNote {
-        choice: said(&best.parallel, ConfigKey::Dp),
+        choice: item(ConfigKey::Dp, &best.parallel),
         against: String::new(),
         saves_s: None,
         costs_s: costs(ConfigKey::Dp, &best.predicted),
         saves_gib: None,
-        meaning: meaning(ConfigKey::Dp, best),
+        meaning: stated(ConfigKey::Dp, best, pool),
         comparison: String::new(),
     }
 }
@@ -84,7 +83,7 @@ fn has(key: ConfigKey, parallel: &ParallelConfig) -> bool {
     }
 }
 
-fn note(key: ConfigKey, best: &EstimateReport, other: &EstimateReport) -> ChoiceNote {
+fn note(key: ConfigKey, best: &EstimateReport, other: &EstimateReport, pool: &Pool) -> ChoiceNote {
     let (here, there) = (&best.predicted, &other.predicted);
     let against = differences(&best.parallel, &other.parallel);
     let saves_s = there.step_time_s - here.step_time_s;
@@ -96,8 +95,8 @@ fn note(key: ConfigKey, best: &EstimateReport, other: &EstimateReport) -> Choice
     };
     let memory = if there.keeps_headroom { memory_change(here, there) } else { String::new() };
     ChoiceNote {
-        choice: said(&best.parallel, key),
-        meaning: meaning(key, best),
+        choice: item(key, &best.parallel),
+        meaning: stated(key, best, pool),
         comparison: format!("{verdict}{memory}"),
         against,
         saves_s: Some(saves_s),
@@ -111,8 +110,8 @@ fn alone(key: ConfigKey, best: &EstimateReport, pool: &Pool) -> Option<ChoiceNot
     let (parallel, error) = pool.refused(key, false)?;
     let against = differences(&best.parallel, parallel);
     Some(ChoiceNote {
-        choice: said(&best.parallel, key),
-        meaning: meaning(key, best),
+        choice: item(key, &best.parallel),
+        meaning: stated(key, best, pool),
         comparison: format!("impossible: {error}"),
         against,
         saves_s: None,

@@ -1,6 +1,6 @@
 //! Configurations near another one: each changes one choice, and the choices that must change with it.
 
-use super::brief::said;
+use compiler::parallel::item;
 use ir::config_key::ConfigKey;
 use ir::options::{CpKind, Gather, Offload, ParallelConfig, Recompute};
 use scheduler::schedules;
@@ -34,7 +34,7 @@ pub(super) fn near(best: &ParallelConfig, global_batch: u64) -> Vec<Near> {
         let parallel = repaired(parallel, best, global_batch);
         let new = Near { key, more, parallel };
         // Dependent changes may have reverted the choice.
-        if said(best, key) != said(&new.parallel, key) && !near.contains(&new) {
+        if item(key, best) != item(key, &new.parallel) && !near.contains(&new) {
             near.push(new);
         }
     }

@@ -1,12 +1,12 @@
 //! Cache of predictions of configurations near the best one.
 
-use super::brief::{holds, said};
+use super::brief::holds;
 use super::choices::CHOICES;
 use super::compare::{ALIKE, better};
 use super::near::{Near, near};
 use crate::plan::{Explorer, Objective, PlanRequest};
 use compiler::deadline::Deadline;
-use compiler::parallel;
+use compiler::parallel::{self, item};
 use estimator::{EstimateReport, EstimateRequest, Estimator, ROUNDING, estimate_until};
 use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;
@@ -35,7 +35,7 @@ fn context(key: ConfigKey) -> Option<ConfigKey> {
 /// Text of a choice, with that of its context: `cp_kind=ring,cp=4`.
 fn said_in_context(parallel: &ParallelConfig, key: ConfigKey) -> String {
     let keys = std::iter::once(key).chain(context(key));
-    keys.map(|key| said(parallel, key)).collect::<Vec<_>>().join(",")
+    keys.map(|key| item(key, parallel)).collect::<Vec<_>>().join(",")
 }
 
 /// Predictions known in addition to that of the best configuration.
@@ -128,9 +128,9 @@ impl Pool {
     /// Choice on this side of a key, as a pin, if a better configuration may have it.
     fn open(&self, key: ConfigKey, more: bool) -> Option<(String, &EstimateReport)> {
         let known = self.without(key, more).filter(|_| !self.is_pinned(key))?;
-        let choice = said(&known.parallel, key);
+        let choice = item(key, &known.parallel);
         // Alternatives are the best of their kind, so the first with a choice of another kind is the best with that choice.
-        let is_proved = KINDS.contains(&key) && self.others.iter().any(|other| said(&other.parallel, key) == choice);
+        let is_proved = KINDS.contains(&key) && self.others.iter().any(|other| item(key, &other.parallel) == choice);
         // No pin leaves a choice to the stack. Offloading is proposed only if nothing fits without it.
         let is_none = matches!(key, ConfigKey::Stages | ConfigKey::Offload | ConfigKey::OffloadOptimizer)
             || ["=all", "=default"].iter().any(|end| choice.ends_with(end));
