@@ -21,6 +21,7 @@
 
 pub mod error;
 pub mod explain;
+mod keys;
 pub mod plan;
 mod report_text;
 pub mod search;

@@ -73,6 +73,11 @@ impl<E: Named> EnumSet<E> {
         self.bits &= !(1 << value.index());
     }
 
+    /// Returns whether all values of another set are in this one.
+    pub fn contains_all(self, other: EnumSet<E>) -> bool {
+        other.bits & !self.bits == 0
+    }
+
     /// Values in their order.
     pub fn iter(self) -> impl Iterator<Item = E> {
         E::ALL.iter().copied().filter(move |value| self.contains(*value))
@@ -156,6 +161,7 @@ mod tests {
         check::<Hidden>();
         check::<ScheduleName>();
         check::<ir::options::CpKind>();
+        check::<ir::config_key::ConfigKey>();
     }
 
     #[test]

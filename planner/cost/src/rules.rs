@@ -3,6 +3,7 @@
 //! A rule is an expression over whole numbers, such as `cp == 1 || seq % (2 * cp) == 0`. Operators, from the weakest:
 //! `||`, `&&`, comparisons, `+ -`, `* / %`. A comparison is 1 or 0, and a rule holds unless it is 0.
 
+use ir::config_key::ConfigKey;
 use serde::{Deserialize, Serialize};
 
 /// Numbers that a rule may name.
@@ -87,6 +88,32 @@ impl RuleName {
         ("kv_heads", RuleName::KvHeads),
         ("experts", RuleName::Experts),
     ];
+
+    /// Keys of a configuration that the number depends on; none of a number of the job.
+    pub fn keys(self) -> &'static [ConfigKey] {
+        match self {
+            RuleName::Dp => &[ConfigKey::Dp],
+            RuleName::Tp => &[ConfigKey::Tp],
+            RuleName::Pp => &[ConfigKey::Pp],
+            RuleName::Cp => &[ConfigKey::Cp],
+            RuleName::Ep => &[ConfigKey::Ep],
+            RuleName::Etp => &[ConfigKey::Etp],
+            RuleName::Sp => &[ConfigKey::Sp],
+            RuleName::Ring | RuleName::Ulysses => &[ConfigKey::Cp, ConfigKey::CpKind],
+            RuleName::Mbs => &[ConfigKey::Mbs],
+            RuleName::Microbatches => &[ConfigKey::Dp, ConfigKey::Mbs],
+            RuleName::Vp => &[ConfigKey::Pp, ConfigKey::Schedule, ConfigKey::Vp],
+            RuleName::Slices => &[ConfigKey::Schedule, ConfigKey::Slices],
+            RuleName::Boundaries => &[ConfigKey::Stages],
+            RuleName::Zero => &[ConfigKey::Zero],
+            RuleName::Groups => &[ConfigKey::Zero, ConfigKey::Shard, ConfigKey::Dp, ConfigKey::Cp],
+            RuleName::Gather => &[ConfigKey::Zero, ConfigKey::Gather],
+            RuleName::Offload => &[ConfigKey::Offload],
+            RuleName::OffloadOptimizer => &[ConfigKey::OffloadOptimizer],
+            RuleName::Recompute => &[ConfigKey::Recompute],
+            RuleName::Seq | RuleName::Layers | RuleName::KvHeads | RuleName::Experts => &[],
+        }
+    }
 }
 
 /// The known ones of the numbers that rules name.

@@ -90,6 +90,18 @@ impl Degree {
     }
 }
 
+impl Named for ConfigKey {
+    const ALL: &'static [ConfigKey] = &ConfigKey::ALL;
+
+    fn name(self) -> &'static str {
+        ConfigKey::name(self)
+    }
+
+    fn index(self) -> u32 {
+        self as u32
+    }
+}
+
 impl Named for CpKind {
     const ALL: &'static [CpKind] = &[CpKind::Ring, CpKind::AllGather, CpKind::Ulysses];
 

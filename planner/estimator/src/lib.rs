@@ -73,6 +73,7 @@ mod shape_class;
 mod stack_support;
 mod stages;
 mod step;
+mod support_row;
 mod update_memory;
 
 pub use any_pipeline::OpenPipelines;
@@ -98,3 +99,4 @@ pub use request::check_sizes;
 pub use request::{EstimateRequest, HEADROOM};
 pub use search_bounds::{BoundKind, LargeShare};
 pub use stack_support::{Beyond, beyond, check_pins};
+pub use support_row::lacks;

@@ -2,9 +2,11 @@
 
 use super::error::Error;
 use super::job_numbers::JobNumbers;
+use super::support_row::{SupportRow, lacks};
 use compiler::parallel::{self, Pins};
-use cost::{Degree, Device, EnumSet, Named, RuleName, STACKS, Stack};
-use ir::options::{Offload, ParallelConfig};
+use cost::{Device, RuleName, STACKS, Stack};
+use ir::config_key::ConfigKey;
+use ir::options::ParallelConfig;
 use serde::{Deserialize, Serialize};
 
 /// A part of a configuration that a stack does not support.
@@ -31,54 +33,16 @@ pub fn beyond(parallel: &ParallelConfig, stack: &Stack, job: &JobNumbers) -> Vec
 
 /// Options that a stack does not support, each by itself.
 fn options_beyond(parallel: &ParallelConfig, stack: &Stack) -> Vec<Beyond> {
-    let supports = &stack.supports;
-    let ParallelConfig {
-        dp,
-        tp,
-        pp,
-        cp,
-        ep,
-        etp,
-        ref schedule,
-        ref recompute,
-        zero,
-        cp_kind,
-        sp,
-        shard,
-        gather,
-        ref stages,
-        offload,
-        offload_optimizer,
-        ..
-    } = *parallel;
-    let mut items = Vec::new();
-    let mut lacks = |key: &str, item: String, is_there: bool, has: bool| {
-        let beyond = || Beyond { item, source: supports.source(key).to_string() };
-        items.extend((is_there && !has).then(beyond));
+    let lacks = |key: ConfigKey| {
+        let entry = lacks(key, parallel, &stack.supports)?;
+        Some(Beyond { item: said(key, parallel), source: stack.supports.source(entry).to_string() })
     };
-    for (kind, degree) in [(Degree::Tp, tp), (Degree::Pp, pp), (Degree::Cp, cp), (Degree::Ep, ep), (Degree::Etp, etp)] {
-        lacks("degrees", format!("{}={degree}", kind.name()), degree > 1, supports.degree(kind));
-    }
-    let replicas = dp * cp;
-    let is_pipeline = pp > 1 && supports.degree(Degree::Pp);
-    lacks("schedules", format!("schedule={schedule}"), is_pipeline, supports.schedule(schedule));
-    lacks("sp", "sp=true".to_string(), tp > 1 && sp, supports.sp != Some(false));
-    lacks("zero", format!("zero={zero}"), replicas > 1, supports.zero(zero));
-    let is_cut = cp > 1 && supports.degree(Degree::Cp);
-    lacks("cp_kind", format!("cp_kind={}", cp_kind.name()), is_cut, supports.cp_kind(cp_kind));
-    let groups = shard.filter(|&shard| zero > 0 && shard < replicas);
-    lacks("shard", format!("shard={}", shard.unwrap_or(0)), groups.is_some(), supports.shard != Some(false));
-    let once = parallel.gathers_once() && replicas > 1;
-    lacks("gather", format!("gather={}", gather.name()), once, supports.gather != Some(false));
-    lacks("stages", "stages".to_string(), !stages.is_empty(), supports.stages != Some(false));
-    let has = |kind: Option<bool>| kind != Some(false);
-    lacks("offload", format!("offload={offload}"), !offload.is_none(), has(supports.offload));
-    let some = matches!(offload, Offload::All(Some(_))) && has(supports.offload);
-    lacks("offload_layers", format!("offload={offload}"), some, has(supports.offload_layers));
-    let states = has(supports.offload_optimizer);
-    lacks("offload_optimizer", format!("offload_optimizer={offload_optimizer}"), offload_optimizer, states);
-    lacks("recompute", format!("recompute={recompute}"), true, supports.lacks(recompute).is_empty());
-    items
+    ConfigKey::ALL.into_iter().filter_map(lacks).collect()
+}
+
+/// An option as text; of boundaries only the key.
+fn said(key: ConfigKey, parallel: &ParallelConfig) -> String {
+    if key == ConfigKey::Stages { key.to_string() } else { parallel::item(key, parallel) }
 }
 
 /// Names of the preset stacks that run on a device.
@@ -99,38 +63,43 @@ pub fn check_pins(pins: &str, stack: &Stack, job: &JobNumbers) -> Result<(), Err
 
 /// Checks that a stack supports all pins, each of one value.
 fn check_values(pins: &str, stack: &Stack, job: &JobNumbers) -> Result<(), Error> {
-    let keys = parallel::keys(pins)?;
+    let names = parallel::keys(pins)?;
+    let keys: Vec<ConfigKey> = names.iter().filter_map(|name| ConfigKey::of_name(name)).collect();
     check_rules(pins, &keys, stack, job)?;
     // Open degrees may be greater than 1.
-    let open = ["dp", "tp", "pp", "cp"].into_iter().filter(|key| !keys.contains(key));
+    let open = DEGREES.into_iter().filter(|key| !keys.contains(key));
     let open: Vec<String> = open.map(|key| format!("{key}=2")).collect();
     let pinned = parallel::parse_any(&parallel::pinned(&open.join(","), pins))?;
-    let items = options_beyond(&pinned, stack);
-    let of_key = |beyond: &&Beyond| keys.iter().any(|key| beyond.item.split('=').next() == Some(key));
-    let Some(Beyond { item, source }) = items.iter().find(of_key) else { return Ok(()) };
-    let key = item.split('=').next().unwrap_or_default();
+    let lacking = ConfigKey::ALL.into_iter().filter(|key| keys.contains(key)).find_map(|key| {
+        let entry = lacks(key, &pinned, &stack.supports)?;
+        Some((key, entry))
+    });
+    let Some((key, entry)) = lacking else { return Ok(()) };
     // A stack without pipelines supports no schedule, but lacks none.
-    let needs = match key {
-        "schedule" => Some(Degree::Pp),
-        "cp_kind" => Some(Degree::Cp),
-        _ => None,
-    };
+    let SupportRow { needs, supported, .. } = SupportRow::of(key);
     let has = |other: &Stack| {
-        let lacks = options_beyond(&pinned, other).iter().any(|beyond| beyond.item == *item);
-        !lacks && needs.is_none_or(|degree| other.supports.degree(degree))
+        lacks(key, &pinned, &other.supports).is_none() && needs.is_none_or(|degree| other.supports.degree(degree))
     };
     let others = STACKS.iter().filter_map(|preset| Stack::find(preset.name).ok());
-    let others: Vec<String> = others.filter(has).map(|other| other.name).collect();
-    let (item, stated, stack_name) = (item.clone(), source.clone(), stack.name.clone());
-    Err(Error::BeyondStack { item, stated, stack: stack_name, supported: supported(key, stack), others })
+    Err(Error::BeyondStack {
+        item: said(key, &pinned),
+        stated: stack.supports.source(entry).to_string(),
+        stack: stack.name.clone(),
+        supported: supported(&stack.supports),
+        others: others.filter(has).map(|other| other.name).collect(),
+    })
 }
 
+/// Degrees that pins may leave open.
+const DEGREES: [ConfigKey; 4] = [ConfigKey::Dp, ConfigKey::Tp, ConfigKey::Pp, ConfigKey::Cp];
+
 /// Checks that no rule forbids the pins for the job, whatever the other options are.
-fn check_rules(pins: &str, keys: &[&str], stack: &Stack, job: &JobNumbers) -> Result<(), Error> {
+fn check_rules(pins: &str, keys: &[ConfigKey], stack: &Stack, job: &JobNumbers) -> Result<(), Error> {
     if keys.is_empty() {
         return Ok(());
     }
-    let numbers = job.known_under(&parallel::parse_any(pins)?, |name| is_known(name, keys));
+    let is_known = |name: RuleName| name.keys().iter().all(|key| keys.contains(key));
+    let numbers = job.known_under(&parallel::parse_any(pins)?, is_known);
     match stack.supports.forbidden_by(&numbers).next() {
         None => Ok(()),
         Some((name, rule)) => Err(Error::BeyondRule {
@@ -142,55 +111,11 @@ fn check_rules(pins: &str, keys: &[&str], stack: &Stack, job: &JobNumbers) -> Re
     }
 }
 
-/// Returns whether options with these keys decide a number.
-fn is_known(name: RuleName, keys: &[&str]) -> bool {
-    let needed: &[&str] = match name {
-        RuleName::Dp => &["dp"],
-        RuleName::Tp => &["tp"],
-        RuleName::Pp => &["pp"],
-        RuleName::Cp => &["cp"],
-        RuleName::Ep => &["ep"],
-        RuleName::Etp => &["etp"],
-        RuleName::Sp => &["sp"],
-        RuleName::Ring | RuleName::Ulysses => &["cp", "cp_kind"],
-        RuleName::Mbs => &["mbs"],
-        RuleName::Microbatches => &["dp", "mbs"],
-        RuleName::Vp => &["pp", "schedule", "vp"],
-        RuleName::Slices => &["schedule", "slices"],
-        RuleName::Boundaries => &["stages"],
-        RuleName::Zero => &["zero"],
-        RuleName::Groups => &["zero", "shard", "dp", "cp"],
-        RuleName::Gather => &["zero", "gather"],
-        RuleName::Offload => &["offload"],
-        RuleName::OffloadOptimizer => &["offload_optimizer"],
-        RuleName::Recompute => &["recompute"],
-        RuleName::Seq | RuleName::Layers | RuleName::KvHeads | RuleName::Experts => &[],
-    };
-    needed.iter().all(|key| keys.contains(key))
-}
-
-/// Text on what the stack supports instead.
-fn supported(key: &str, stack: &Stack) -> Vec<String> {
-    let supports = &stack.supports;
-    match key {
-        "schedule" => supports.schedules.map(names),
-        "recompute" => supports.recompute.clone(),
-        "cp_kind" => supports.cp_kind.map(names),
-        "zero" => supports.zero.as_ref().map(|stages| stages.iter().map(u8::to_string).collect()),
-        _ => None,
-    }
-    .unwrap_or_default()
-}
-
-fn names<E: Named>(values: EnumSet<E>) -> Vec<String> {
-    values.names().map(str::to_string).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use compiler::parallel::{missing, parse_any};
-    use cost::{Cluster, ScheduleName};
+    use cost::{Cluster, Named, ScheduleName};
     use ir::diag::Coded;
     use scheduler::schedules::SCHEDULES;
     use transforms::recompute::MODULES;

@@ -2,12 +2,12 @@
 
 use super::brief::differences;
 use crate::error::Error;
+use crate::keys;
 use crate::plan::Infeasible;
 use compiler::compile::{CompileRequest, compile_source};
 use compiler::model_source::ModelSource;
 use compiler::parallel;
 use estimator::EstimateReport;
-use ir::options::{CpKind, Gather, Offload, ParallelConfig, Recompute};
 use ir::text::{self, File};
 use support::units::gib;
 
@@ -27,7 +27,8 @@ pub fn annotated(plan: &EstimateReport) -> Result<String, Error> {
 /// # Errors
 /// As [`annotated`].
 pub fn compiled(plan: &EstimateReport, stop_after: Option<&str>) -> Result<(String, File), Error> {
-    let sharded = shardings(&plan.parallel);
+    // Without options that shard no tensor, or that the compiler does not support.
+    let sharded = keys::compiled(&plan.parallel);
     let order = CompileRequest {
         model: plan.inputs.model.clone(),
         parallel: parallel::print(&sharded),
@@ -60,20 +61,4 @@ pub fn annotated_closest(answer: &Infeasible) -> Result<String, Error> {
         "the smallest configuration of those evaluated"
     };
     Ok(format!("// {fits} This is {least}: {needs} on its worst rank.\n") + &annotated(closest)?)
-}
-
-/// The configuration without options that shard no tensor, or that the compiler does not support.
-fn shardings(parallel: &ParallelConfig) -> ParallelConfig {
-    ParallelConfig {
-        cp_kind: CpKind::default(),
-        zero: parallel.zero.min(1),
-        shard: None,
-        gather: Gather::Use,
-        recompute: Recompute::None,
-        offload: Offload::None,
-        offload_optimizer: false,
-        tp_overlap: None,
-        dp_overlap: None,
-        ..parallel.clone()
-    }
 }

@@ -1,9 +1,9 @@
 //! Cache of predictions of configurations near the best one.
 
 use super::brief::holds;
-use super::choices::CHOICES;
 use super::compare::{ALIKE, better};
-use super::near::{Near, near};
+use super::near::near;
+use crate::keys::{NOTED, Neighbour, row};
 use crate::plan::{Explorer, Objective, PlanRequest};
 use compiler::deadline::Deadline;
 use compiler::parallel::{self, item};
@@ -14,34 +14,16 @@ use ir::options::ParallelConfig;
 /// Time limit of a search for a configuration with another choice, as a multiple of the best time, if no neighbour fits.
 const MOST_SLOWER: f64 = 4.0;
 
-/// Keys whose choices change the [kind](crate::search::Kind) of a configuration.
-const KINDS: [ConfigKey; 7] =
-    [ConfigKey::Tp, ConfigKey::Cp, ConfigKey::Pp, ConfigKey::Ep, ConfigKey::Etp, ConfigKey::Zero, ConfigKey::Mbs];
-
-/// Key that gives a choice its meaning: the kind of context parallelism means nothing without it. Such a choice is compared under one
-/// value of that key.
-fn context(key: ConfigKey) -> Option<ConfigKey> {
-    match key {
-        ConfigKey::Sp | ConfigKey::TpOverlap => Some(ConfigKey::Tp),
-        ConfigKey::CpKind => Some(ConfigKey::Cp),
-        ConfigKey::Vp | ConfigKey::Schedule | ConfigKey::Stages => Some(ConfigKey::Pp),
-        ConfigKey::Gather | ConfigKey::Shard => Some(ConfigKey::Zero),
-        ConfigKey::Dp | ConfigKey::Tp | ConfigKey::Pp | ConfigKey::Cp | ConfigKey::Ep | ConfigKey::Etp => None,
-        ConfigKey::Zero | ConfigKey::Mbs | ConfigKey::RankOrder | ConfigKey::Group | ConfigKey::Slices => None,
-        ConfigKey::Recompute | ConfigKey::Offload | ConfigKey::OffloadOptimizer | ConfigKey::DpOverlap => None,
-    }
-}
-
 /// Text of a choice, with that of its context: `cp_kind=ring,cp=4`.
 fn said_in_context(parallel: &ParallelConfig, key: ConfigKey) -> String {
-    let keys = std::iter::once(key).chain(context(key));
+    let keys = std::iter::once(key).chain(row(key).context);
     keys.map(|key| item(key, parallel)).collect::<Vec<_>>().join(",")
 }
 
 /// Predictions known in addition to that of the best configuration.
 pub(super) struct Pool {
     /// Neighbours of the best configuration.
-    near: Vec<(Near, Result<EstimateReport, estimator::Error>)>,
+    near: Vec<(Neighbour, Result<EstimateReport, estimator::Error>)>,
     /// Alternatives.
     others: Vec<EstimateReport>,
     /// Pinned options.
@@ -94,14 +76,14 @@ impl Pool {
 
     /// Adds alternatives with another choice that beat the known neighbours.
     pub(super) fn with_runners_up(mut self) -> Pool {
-        for (key, more) in CHOICES.into_iter().flat_map(|key| [(key, false), (key, true)]) {
+        for (key, more) in NOTED.into_iter().flat_map(|key| [(key, false), (key, true)]) {
             let Some(choices) = self.without(key, more).map(|known| said_in_context(&known.parallel, key)) else {
                 continue;
             };
             let have = self.others.iter().filter(|other| said_in_context(&other.parallel, key) == choices);
             let have: Vec<EstimateReport> = have.cloned().collect();
             self.near.extend(
-                have.into_iter().map(|other| (Near { key, more, parallel: other.parallel.clone() }, Ok(other))),
+                have.into_iter().map(|other| (Neighbour { key, more, parallel: other.parallel.clone() }, Ok(other))),
             );
         }
         self
@@ -109,7 +91,7 @@ impl Pool {
 
     /// Adds the best configuration of each choice that the best one lacks; a neighbour is only a first guess.
     pub(super) fn explored(mut self, explorer: &Explorer<'_>, best: &EstimateReport) -> Pool {
-        let sides = CHOICES.into_iter().flat_map(|key| [(key, false), (key, true)]);
+        let sides = NOTED.into_iter().flat_map(|key| [(key, false), (key, true)]);
         for (key, more) in sides {
             let Some((pin, known)) = self.open(key, more) else { continue };
             let below = if known.predicted.keeps_headroom {
@@ -119,7 +101,7 @@ impl Pool {
             };
             let around = Some(known.parallel.clone());
             if let Some(other) = explorer.better(&pin, below, around) {
-                self.near.push((Near { key, more, parallel: other.parallel.clone() }, Ok(other)));
+                self.near.push((Neighbour { key, more, parallel: other.parallel.clone() }, Ok(other)));
             }
         }
         self
@@ -130,10 +112,9 @@ impl Pool {
         let known = self.without(key, more).filter(|_| !self.is_pinned(key))?;
         let choice = item(key, &known.parallel);
         // Alternatives are the best of their kind, so the first with a choice of another kind is the best with that choice.
-        let is_proved = KINDS.contains(&key) && self.others.iter().any(|other| item(key, &other.parallel) == choice);
-        // No pin leaves a choice to the stack. Offloading is proposed only if nothing fits without it.
-        let is_none = matches!(key, ConfigKey::Stages | ConfigKey::Offload | ConfigKey::OffloadOptimizer)
-            || ["=all", "=default"].iter().any(|end| choice.ends_with(end));
+        let is_proved = row(key).is_kind && self.others.iter().any(|other| item(key, &other.parallel) == choice);
+        // No pin leaves a choice to the stack.
+        let is_none = !row(key).is_pinned_in_searches || ["=all", "=default"].iter().any(|end| choice.ends_with(end));
         (!is_proved && !is_none).then(|| (said_in_context(&known.parallel, key), known))
     }
 

@@ -4,7 +4,7 @@ use super::large_microbatch::LargeMicrobatches;
 use super::oracle::Costs;
 use super::report::Faster;
 use super::request::PlanRequest;
-use super::space::{Subspace, choices, space};
+use super::space::{Subspace, space};
 use crate::error::Error;
 use crate::search::{self, Task, has_usual_sizes};
 use compiler::deadline::Deadline;
@@ -110,7 +110,7 @@ impl Explorer<'_> {
 
     /// ZeRO stage that most runs with these degrees use on the stack.
     pub(super) fn usual_zero(&self, parallel: &ParallelConfig) -> u8 {
-        choices(&self.evaluator.stack().supports).usual_zero(parallel.dp * parallel.cp)
+        search::usual_zero(&self.evaluator.stack().supports, parallel)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Cost oracle of the search.
 
 use super::large_microbatch::LargeMicrobatches;
-use crate::search::{Bound, CostEstimate, Level, Limits, Oracle, SearchNode, Space, within};
+use crate::search::{Bound, CostEstimate, Level, Limits, Oracle, Recomputable, SearchNode, Space, within};
 use compiler::parallel;
 use estimator::{
     BoundKind, BudgetSizes, Evaluator, FitLimits, LargeShare, MemoryChoices, ModelWork, OpenPipelines, ROUNDING,
@@ -194,15 +194,15 @@ impl<'a> Costs<'a> {
         }
         let offload = if node.level < Level::Offload { space.offload_options() } else { vec![parallel.offload] };
         let some = || (1..space.longest(parallel) as u32).chain([u32::MAX]).collect();
-        let (selective, full) = match (&space.pin.parallel.recompute, space.choices.recompute) {
+        let (selective, full) = match (&space.pin.parallel.recompute, space.recomputable()) {
             _ if node.level == Level::Layers => (false, some()),
             (Recompute::Full(layers), _) if space.pin.has(ConfigKey::Recompute) => {
                 (false, vec![layers.unwrap_or(u32::MAX)])
             }
             (Recompute::None | Recompute::Selective(_), _) if space.pin.has(ConfigKey::Recompute) => (true, Vec::new()),
-            (_, [.., true]) => (true, some()),
-            (_, [_, true, false]) => (true, vec![u32::MAX]),
-            (_, [_, false, false]) => (true, Vec::new()),
+            (_, Recomputable { some: true, .. }) => (true, some()),
+            (_, Recomputable { whole: true, .. }) => (true, vec![u32::MAX]),
+            _ => (true, Vec::new()),
         };
         MemoryChoices { selective, full, offload }
     }

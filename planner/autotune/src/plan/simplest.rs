@@ -1,8 +1,10 @@
 //! The plan among configurations that predictions cannot tell apart: the simplest one, not the nominally fastest.
 
 use super::explore::Explorer;
+use crate::keys::row;
 use cost::Cluster;
 use estimator::EstimateReport;
+use ir::config_key::ConfigKey;
 use ir::options::{ParallelConfig, Recompute};
 use transforms::recompute::is_module;
 
@@ -54,17 +56,6 @@ impl Complexity {
             (recomputes_layers, 1),
         ];
         let used = || reach.iter().filter(|(is_used, _)| *is_used);
-        let plain = ParallelConfig::default();
-        let set = [
-            !parallel.stages.is_empty(),
-            parallel.tp_overlap.is_some(),
-            parallel.dp_overlap.is_some(),
-            parallel.shard.is_some(),
-            parallel.gather != plain.gather,
-            parallel.group.is_some(),
-            parallel.slices.is_some(),
-            parallel.rank_order != plain.rank_order,
-        ];
         Complexity {
             across_nodes: used().filter(|(_, reach)| *reach > node).count(),
             techniques: used().count(),
@@ -75,7 +66,7 @@ impl Complexity {
                 Recompute::Selective(names) if names.iter().all(|name| is_module(name)) => 1,
                 Recompute::Selective(_) | Recompute::Auto => 2,
             },
-            settings: set.into_iter().filter(|is_set| *is_set).count(),
+            settings: unset(parallel).len(),
             chunks: parallel.vp.unwrap_or(1),
             unusual_zero: replicas > 1 && zero != usual_zero,
             memory: (report.predicted.fullest().device / (ROOM * report.predicted.memory_gib.capacity)) as u64,
@@ -107,16 +98,15 @@ fn simpler(parallel: &ParallelConfig, usual_zero: u8) -> Vec<String> {
     pins
 }
 
-/// The configuration without one of its settings.
+/// The configuration without each of its settings.
 fn unset(parallel: &ParallelConfig) -> Vec<ParallelConfig> {
-    let plain = ParallelConfig::default;
-    let mut less = [(); 5].map(|()| parallel.clone());
-    less[0].stages = plain().stages;
-    less[1].tp_overlap = plain().tp_overlap;
-    less[2].dp_overlap = plain().dp_overlap;
-    less[3].shard = plain().shard;
-    less[4].gather = plain().gather;
-    less.into_iter().filter(|less| less != parallel).collect()
+    let without = |key: ConfigKey| {
+        let mut less = parallel.clone();
+        (row(key).unset)(&mut less);
+        less
+    };
+    let settings = ConfigKey::ALL.into_iter().filter(|key| row(*key).is_setting);
+    settings.map(without).filter(|less| less != parallel).collect()
 }
 
 /// True if the matrices of an expert are sharded by another degree than those of other layers. With that of tp or none they are sharded

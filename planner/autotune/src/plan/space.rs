@@ -3,10 +3,10 @@
 use super::request::PlanRequest;
 use super::stack_rules::supported;
 use crate::error::Error;
-use crate::search::{Choices, Order, Orders, Pin, Schedules, Space};
+use crate::search::{Hides, Order, Orders, Pin, Schedules, Space};
 use compiler::deadline::Deadline;
 use compiler::parallel::Pins;
-use cost::{Degree, Hidden, Named, Supports};
+use cost::{Hidden, Supports};
 use estimator::Evaluator;
 use estimator::check_pins;
 use ir::config_key::ConfigKey;
@@ -69,7 +69,6 @@ pub(super) fn space(
     let schedule = schedule.or_else(|| is_alone.then(|| vec![pin.parallel.schedule.clone()]));
     let slices = slice(&model, 2).is_ok();
     let supports = evaluator.stack().supports.clone();
-    let choices = Choices { odd, ..choices(&supports) };
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
         heads: Heads::of(model.dims.values()),
@@ -79,7 +78,7 @@ pub(super) fn space(
         node: platform.cluster.links[0].joins.min(LARGEST_NODE),
         offload,
         offload_optimizer,
-        hides: [evaluator.stack().hides(Hidden::Tp), evaluator.stack().hides(Hidden::Dp)],
+        hides: Hides { tp: evaluator.stack().hides(Hidden::Tp), dp: evaluator.stack().hides(Hidden::Dp) },
         batch: evaluator.source().is_text().then(|| batch_of(&model)),
         slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.parallel.slices.unwrap_or(1)),
         orders: {
@@ -89,31 +88,14 @@ pub(super) fn space(
             remembered(move |pp, microbatches| orders(pp, microbatches, &asked, &supports))
         },
         common_schedules: SCHEDULES.iter().filter(|kind| kind.is_common).map(|kind| kind.name).collect(),
-        choices,
-        supported: supported(supports, job),
+        odd,
+        supported: supported(supports.clone(), job),
+        supports,
         global_batch: request.global_batch,
         devices: request.devices(),
         pin,
         stop: Box::new(move || until.is_over()),
     })
-}
-
-/// Options that a stack supports.
-pub(super) fn choices(supports: &Supports) -> Choices {
-    let all = Choices::default();
-    let [parts, whole, some] =
-        [supports.recomputes_parts(), supports.recomputes("full"), supports.recomputes("full:n")];
-    Choices {
-        degrees: Degree::ALL.iter().filter(|degree| supports.degree(**degree)).map(|degree| degree.key()).collect(),
-        sp: supports.sp != Some(false),
-        cp_kinds: all.cp_kinds.into_iter().filter(|kind| supports.cp_kind(*kind)).collect(),
-        zero: all.zero.into_iter().filter(|stage| supports.zero(*stage)).collect(),
-        shard: supports.shard != Some(false),
-        gather: supports.gather != Some(false),
-        stages: supports.stages != Some(false),
-        recompute: [parts, whole, some],
-        ..all
-    }
 }
 
 /// Orders by pipeline ranks and micro-batches.

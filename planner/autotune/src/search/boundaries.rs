@@ -14,8 +14,13 @@ impl Space {
 
     /// Returns whether pipelines with this number of stages have boundaries that are not listed, which the oracle may add to.
     pub(super) fn opens_boundaries(&self, stages: u64) -> bool {
-        let is_open = !self.pin.has(ConfigKey::Stages) && self.choices.stages;
+        let is_open = !self.pin.has(ConfigKey::Stages) && self.sets_stages();
         is_open && stages > 1 && stages < self.layers[0] + 2 * self.layers[1]
+    }
+
+    /// Returns whether the stack lets a configuration set stage boundaries.
+    fn sets_stages(&self) -> bool {
+        self.supports.stages != Some(false)
     }
 
     /// Returns whether a node is one whose boundaries are open.
@@ -32,7 +37,7 @@ impl Space {
         }
         let [layers, before] = self.layers;
         let mut all = vec![Vec::new()];
-        if !self.choices.stages {
+        if !self.sets_stages() {
             return all;
         }
         for (first, last) in [(1, 1), (0, 1), (1, 0), (0, 2), (1, 2), (2, 1), (2, 0), (2, 2)] {

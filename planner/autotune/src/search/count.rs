@@ -1,7 +1,8 @@
 //! Number of configurations of a space, without enumerating them.
 
-use super::space::Space;
+use super::space::{Recomputable, Space};
 use super::{Level, SearchNode};
+use crate::keys::decided_by;
 use ir::config_key::ConfigKey;
 use ir::options::{ParallelConfig, Recompute};
 use scheduler::schedules::{self, SCHEDULES, ScheduleKind};
@@ -89,12 +90,15 @@ fn of_ranks<'a>(
     sum
 }
 
+/// Levels that decide whether sequences may be cut into slices, apart from the choice of an order.
+const SLICED: [Level; 5] = [Level::Degrees, Level::Axes, Level::Pipeline, Level::Shards, Level::Schedule];
+
 /// Returns whether sequences may be cut into slices under an option for sharding states.
 fn can_slice(space: &Space, part: &SearchNode) -> bool {
     let is_sliced = |kind: &&ScheduleKind| kind.slices(None) > 1;
     SCHEDULES.iter().find(is_sliced).is_none_or(|kind| {
         let parallel = ParallelConfig { schedule: kind.name.to_string(), ..part.parallel.clone() };
-        (space.supported)(&[Level::Shards, Level::Schedule], &parallel)
+        (space.supported)(decided_by(&SLICED), &parallel)
     })
 }
 
@@ -111,7 +115,7 @@ fn recomputed(space: &Space, pp: u64, microbatches: u64) -> [u64; 2] {
         let ways = set.unwrap_or_else(|| match (space.pin.has(ConfigKey::Recompute), &space.pin.parallel.recompute) {
             // No recomputation, parts of layers, and each number of layers (or all layers).
             (false, _) | (true, Recompute::Auto) => {
-                let [parts, whole, some] = space.choices.recompute;
+                let Recomputable { parts, whole, some } = space.recomputable();
                 1 + u64::from(parts) + if some { longest } else { u64::from(whole) }
             }
             (true, _) => 1,

@@ -17,7 +17,8 @@ pub use boundaries::within;
 pub use branch::{Outcome, Progress, Task, search};
 pub use count::{Counted, count};
 pub use divisors::divisors;
-pub use space::{Choices, Order, Orders, Pin, Space, Stop, Supported, has_usual_sizes};
+pub(crate) use space::usual_zero;
+pub use space::{Hides, Order, Orders, Pin, Recomputable, Space, Stop, Supported, has_usual_sizes};
 
 use ir::options::ParallelConfig;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! Neighbourhoods of the space that are searched first, since their results prune most of the rest.
 
+use super::SearchNode;
 use super::space::Space;
-use super::{Level, SearchNode};
+use crate::keys::row;
 use ir::config_key::ConfigKey;
-use ir::options::{Gather, Offload, ParallelConfig, Recompute};
+use ir::options::{Offload, ParallelConfig, Recompute};
 
 /// Region of a space. It holds a node if it holds all decided options of the node.
 #[derive(Clone, PartialEq, Debug)]
@@ -41,53 +42,24 @@ impl Region {
 /// sequence per micro-batch, unsliced sequences, unsharded experts, ZeRO-1, a common schedule on equal stages. Recomputation is off,
 /// of whole layers or of values chosen for the memory budget. Everything else follows the stack.
 fn is_usual(space: &Space, node: &SearchNode) -> bool {
-    let (parallel, level) = (&node.parallel, node.level);
-    let zero = space.usual_zero(parallel);
-    let order = || node.schedules.iter().any(|name| space.common_schedules.contains(name));
-    let usual = [
-        (ConfigKey::Tp, parallel.tp <= space.node),
-        (ConfigKey::Cp, parallel.cp == 1),
-        (ConfigKey::Etp, parallel.etp == 1),
-        (ConfigKey::Mbs, level < Level::Batch || parallel.mbs == space.batch.unwrap_or(1)),
-        (ConfigKey::Zero, level < Level::Shards || parallel.zero == zero),
-        (ConfigKey::Shard, parallel.shard.is_none()),
-        (ConfigKey::Gather, parallel.gather == Gather::Use),
-        (ConfigKey::Schedule, level < Level::Pipeline || order()),
-        (ConfigKey::Schedule, level < Level::Schedule || space.common_schedules.contains(&parallel.schedule.as_str())),
-        (ConfigKey::Stages, parallel.stages.is_empty()),
-        (ConfigKey::TpOverlap, parallel.tp_overlap.is_none()),
-        (ConfigKey::DpOverlap, parallel.dp_overlap.is_none()),
-        (ConfigKey::Recompute, !matches!(parallel.recompute, Recompute::Selective(_))),
-    ];
-    usual.into_iter().all(|(key, is_usual)| is_usual || space.pin.has(key))
+    let is_usual = |key: ConfigKey| (row(key).is_usual)(space, node) || space.pin.has(key);
+    ConfigKey::ALL.into_iter().filter(|&key| node.level >= row(key).level).all(is_usual)
 }
 
 /// Returns whether a node differs from a configuration in at most one decided choice. Recomputation and offload follow from
 /// the memory budget and do not count; nor does dp, which follows from the other degrees.
-fn is_near(centre: &ParallelConfig, SearchNode { parallel, level, schedules, .. }: &SearchNode) -> bool {
-    let by = |decided: Level, is_same: bool| *level >= decided && !is_same;
-    let shards = |it: &ParallelConfig| (it.zero, it.shard, it.gather, it.dp_overlap);
-    let order = || schedules.contains(&centre.schedule.as_str()) && parallel.vp == centre.vp;
-    let others = [
-        by(Level::Degrees, parallel.tp == centre.tp)
-            || by(Level::SequenceSharding, (parallel.sp, parallel.tp_overlap) == (centre.sp, centre.tp_overlap)),
-        by(Level::Degrees, parallel.cp == centre.cp) || by(Level::SequenceSharding, parallel.cp_kind == centre.cp_kind),
-        by(Level::Axes, parallel.ep == centre.ep),
-        by(Level::Axes, parallel.etp == centre.etp),
-        by(Level::Batch, parallel.mbs == centre.mbs),
-        by(Level::Degrees, parallel.pp == centre.pp)
-            || by(Level::Pipeline, order())
-            || by(Level::Stages, parallel.stages.is_empty() == centre.stages.is_empty())
-            || by(Level::Schedule, parallel.schedule == centre.schedule),
-        by(Level::Shards, shards(parallel) == shards(centre)),
-    ];
-    others.into_iter().filter(|is_other| *is_other).count() < 2
+fn is_near(centre: &ParallelConfig, node: &SearchNode) -> bool {
+    let differs = |&key: &ConfigKey| node.level >= row(key).level && !(row(key).agrees)(centre, node);
+    let mut choices = ConfigKey::ALL.into_iter().filter(differs).filter_map(|key| row(key).choice);
+    let first = choices.next();
+    choices.all(|choice| Some(choice) == first)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::{Choices, Order, Pin};
+    use crate::search::{Hides, Level, Order, Pin};
+    use cost::Supports;
     use ir::heads::Heads;
 
     fn space() -> Space {
@@ -108,7 +80,7 @@ mod tests {
             node: 2,
             offload: true,
             offload_optimizer: false,
-            hides: [false, true],
+            hides: Hides { tp: false, dp: true },
             batch: None,
             slices: 1,
             orders: Box::new(move |pp, _| match pp {
@@ -116,7 +88,8 @@ mod tests {
                 _ => [order(&["zb-h1", "1f1b"], None, pp), order(&["interleaved-1f1b"], Some(2), 2 * pp)].into(),
             }),
             common_schedules: vec!["1f1b", "zb-h1", "interleaved-1f1b", "interleaved-zb"],
-            choices: Choices::default(),
+            supports: Supports::default(),
+            odd: true,
             supported: Box::new(|_, _| true),
             pin: Pin::default(),
             stop: Box::new(|| false),

@@ -2,10 +2,13 @@
 
 use super::divisors::divisors;
 use super::{Level, Schedules, SearchNode};
+use crate::keys::{decided_by, row};
 use compiler::parallel::Pins;
+use cost::{Degree, EnumSet, Named, Supports};
+use estimator::lacks;
 use ir::config_key::ConfigKey;
 use ir::heads::Heads;
-use ir::options::{CpKind, Gather, Offload, ParallelConfig, Recompute};
+use ir::options::{Offload, ParallelConfig, Recompute};
 use std::sync::Arc;
 use support::parallel::each;
 
@@ -20,62 +23,6 @@ pub struct Order {
     pub chunks: u32,
     /// Total number of stages.
     pub stages: u64,
-}
-
-/// Supported choices.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Choices {
-    /// Degrees that may exceed 1.
-    pub degrees: Vec<ConfigKey>,
-    /// True if sequence parallelism is supported.
-    pub sp: bool,
-    /// Supported kinds of context parallelism.
-    pub cp_kinds: Vec<CpKind>,
-    /// ZeRO stages with several data-parallel ranks, ascending.
-    pub zero: Vec<u8>,
-    /// True if ZeRO may shard within groups of data-parallel ranks.
-    pub shard: bool,
-    /// True if ZeRO-3 may gather parameters once a step.
-    pub gather: bool,
-    /// True if a configuration may set the stage boundaries.
-    pub stages: bool,
-    /// True if parts of layers, all layers, and some layers of each stage may be recomputed.
-    pub recompute: [bool; 3],
-    /// True if degrees of tp, cp and etp, and micro-batches, may have an odd factor.
-    pub odd: bool,
-}
-
-impl Default for Choices {
-    /// All choices.
-    fn default() -> Choices {
-        Choices {
-            degrees: vec![ConfigKey::Tp, ConfigKey::Cp, ConfigKey::Pp, ConfigKey::Ep, ConfigKey::Etp],
-            sp: true,
-            cp_kinds: vec![CpKind::AllGather, CpKind::Ring, CpKind::Ulysses],
-            zero: vec![0, 1, 2, 3],
-            shard: true,
-            gather: true,
-            stages: true,
-            recompute: [true; 3],
-            odd: true,
-        }
-    }
-}
-
-impl Choices {
-    /// ZeRO stage that most runs use on a number of data-parallel and context-parallel ranks.
-    pub fn usual_zero(&self, replicas: u64) -> u8 {
-        match replicas {
-            1 => 0,
-            _ if self.zero.contains(&1) => 1,
-            _ => self.zero.last().copied().unwrap_or(0),
-        }
-    }
-
-    /// Returns whether a degree or a micro-batch of this size is supported: frameworks and kernels are tried on powers of two.
-    fn has_size(&self, size: u64) -> bool {
-        self.odd || size.is_power_of_two()
-    }
 }
 
 /// Returns whether tp, cp, etp and the micro-batch are powers of two, as in most runs.
@@ -108,8 +55,28 @@ const LISTED: usize = 1 << 17;
 /// Number of device counts whose degrees are listed at once.
 const FEW: u64 = 16;
 
-/// Returns whether the decided options of a configuration, those of some levels, can be supported.
-pub type Supported = Box<dyn Fn(&[Level], &ParallelConfig) -> bool + Send + Sync>;
+/// Returns whether the decided options of a configuration can be supported.
+pub type Supported = Box<dyn Fn(EnumSet<ConfigKey>, &ParallelConfig) -> bool + Send + Sync>;
+
+/// Communication that a stack overlaps with compute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Hides {
+    /// Tensor-parallel communication.
+    pub tp: bool,
+    /// Data-parallel communication.
+    pub dp: bool,
+}
+
+/// Recomputation that a stack supports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recomputable {
+    /// Parts of layers.
+    pub parts: bool,
+    /// All layers.
+    pub whole: bool,
+    /// Some layers of each stage.
+    pub some: bool,
+}
 
 /// Choices that a model and a job leave open.
 pub struct Space {
@@ -133,8 +100,8 @@ pub struct Space {
     pub offload: bool,
     /// True if optimizer states are offloaded, unless pinned.
     pub offload_optimizer: bool,
-    /// True if the stack overlaps tensor-parallel and data-parallel communication; only then is there a choice.
-    pub hides: [bool; 2],
+    /// Communication that the stack overlaps with compute; only then is there a choice.
+    pub hides: Hides,
     /// Micro-batch size stated by the model.
     pub batch: Option<u64>,
     /// Largest number of sequence slices of any order.
@@ -143,8 +110,10 @@ pub struct Space {
     pub orders: Orders,
     /// Schedules that most runs use.
     pub common_schedules: Vec<&'static str>,
-    /// Supported choices for options that are not pinned.
-    pub choices: Choices,
+    /// Options that the stack supports, for those that are not pinned.
+    pub supports: Supports,
+    /// True if degrees of tp, cp and etp, and micro-batches, may have an odd factor.
+    pub odd: bool,
     /// Rules on combinations of options.
     pub supported: Supported,
     /// Pinned options.
@@ -266,7 +235,7 @@ impl Space {
                     let parallel = ParallelConfig { tp, pp, cp, dp, ..self.start() };
                     let is_allowed =
                         self.pin.allows(&[ConfigKey::Dp, ConfigKey::Tp, ConfigKey::Pp, ConfigKey::Cp], &parallel)
-                            && (self.supported)(&[Level::Degrees], &parallel);
+                            && (self.supported)(decided_by(&[Level::Degrees]), &parallel);
                     shares.extend(is_allowed.then_some(parallel));
                 }
             }
@@ -276,17 +245,36 @@ impl Space {
 
     /// Possible values of a degree for a number of ranks.
     fn degrees(&self, key: ConfigKey, given: u64, ranks: u64) -> Vec<u64> {
-        let mut open = if self.choices.degrees.contains(&key) { divisors(ranks) } else { vec![1] };
+        let mut open = if self.may_exceed_one(key) { divisors(ranks) } else { vec![1] };
         // Numbers of layers and of experts have odd factors; heads, widths and sequences hardly ever.
         if !matches!(key, ConfigKey::Pp | ConfigKey::Ep) {
-            open.retain(|degree| self.choices.has_size(*degree));
+            open.retain(|degree| self.has_size(*degree));
         }
         self.pin.or(key, &given, open)
     }
 
-    /// ZeRO stage that most runs use.
-    pub(super) fn usual_zero(&self, parallel: &ParallelConfig) -> u8 {
-        self.choices.usual_zero(parallel.dp * parallel.cp)
+    /// Returns whether the stack supports a degree above 1.
+    fn may_exceed_one(&self, key: ConfigKey) -> bool {
+        Degree::ALL.iter().filter(|degree| degree.key() == key).all(|degree| self.supports.degree(*degree))
+    }
+
+    /// Returns whether a degree or a micro-batch of this size is of use: frameworks and kernels are tried on powers of two.
+    fn has_size(&self, size: u64) -> bool {
+        self.odd || size.is_power_of_two()
+    }
+
+    /// ZeRO stage that most runs with these degrees use.
+    pub(crate) fn usual_zero(&self, parallel: &ParallelConfig) -> u8 {
+        usual_zero(&self.supports, parallel)
+    }
+
+    /// Recomputation that the stack supports.
+    pub fn recomputable(&self) -> Recomputable {
+        Recomputable {
+            parts: self.supports.recomputes_parts(),
+            whole: self.supports.recomputes("full"),
+            some: self.supports.recomputes("full:n"),
+        }
     }
 
     /// Configuration with only the pins decided.
@@ -323,7 +311,7 @@ impl Space {
             .filter(move |(ep, etp)| ep.checked_mul(*etp).is_some_and(|cut| ranks.is_multiple_of(cut)))
             .map(move |(ep, etp)| ParallelConfig { ep, etp, ..parallel.clone() })
             .filter(|parallel| parallel.fold().is_ok() && self.pin.allows(&[ConfigKey::Ep, ConfigKey::Etp], parallel))
-            .filter(|parallel| (self.supported)(&[Level::Degrees, Level::Axes], parallel))
+            .filter(|parallel| (self.supported)(decided_by(&[Level::Degrees, Level::Axes]), parallel))
     }
 
     /// Parts of a node, one level deeper, that can be supported; empty for a single configuration.
@@ -335,7 +323,7 @@ impl Space {
 
     /// Returns whether a node's decided options can be supported.
     pub(super) fn supports(&self, node: &SearchNode) -> bool {
-        (self.supported)(&Level::ALL[..=node.level as usize], &node.parallel)
+        (self.supported)(decided_by(&Level::ALL[..=node.level as usize]), &node.parallel)
     }
 
     fn all_parts(&self, node: &SearchNode) -> Vec<SearchNode> {
@@ -369,7 +357,7 @@ impl Space {
         let local = self.global_batch / parallel.dp;
         let open = match self.batch {
             Some(batch) => vec![batch],
-            None => divisors(local).into_iter().filter(|size| self.choices.has_size(*size)).collect(),
+            None => divisors(local).into_iter().filter(|size| self.has_size(*size)).collect(),
         };
         let sizes = self.pin.or(ConfigKey::Mbs, &self.pin.parallel.mbs, open);
         let parallel = parallel.clone();
@@ -377,86 +365,34 @@ impl Space {
             let with = ParallelConfig { mbs, ..parallel.clone() };
             local.is_multiple_of(mbs)
                 && (!self.pin.limits(&[ConfigKey::Mbs]) || self.pin.allows(&[ConfigKey::Mbs], &with))
-                && (self.supported)(&[Level::Degrees, Level::Axes, Level::Batch], &with)
+                && (self.supported)(decided_by(&[Level::Degrees, Level::Axes, Level::Batch]), &with)
         })
     }
 
     /// Configurations with each option of the level [`Level::SequenceSharding`].
     pub fn sequence_shardings(&self, parallel: &ParallelConfig) -> Vec<ParallelConfig> {
-        let given = &self.pin.parallel;
-        let sps = self.pin.or(
-            ConfigKey::Sp,
-            &given.sp,
-            if parallel.tp > 1 && self.choices.sp { vec![false, true] } else { vec![false] },
-        );
-        let kinds = self.pin.or(ConfigKey::CpKind, &given.cp_kind, self.context(parallel));
-        let overlaps = self.overlaps(ConfigKey::TpOverlap, given.tp_overlap, self.hides[0] && parallel.tp > 1);
-        let mut ways = Vec::new();
-        for &sp in &sps {
-            for &cp_kind in &kinds {
-                let with = |&tp_overlap| ParallelConfig { sp, cp_kind, tp_overlap, ..parallel.clone() };
-                ways.extend(overlaps.iter().map(with));
-            }
-        }
-        let decided = [Level::Degrees, Level::Axes, Level::SequenceSharding];
-        ways.retain(|way| {
-            self.pin.allows(&[ConfigKey::Sp, ConfigKey::CpKind, ConfigKey::TpOverlap], way)
-                && (self.supported)(&decided, way)
-        });
-        ways
-    }
-
-    /// Possible kinds of context parallelism.
-    fn context(&self, parallel: &ParallelConfig) -> Vec<CpKind> {
-        if parallel.cp == 1 {
-            return vec![CpKind::default()];
-        }
-        let by_heads = self.heads.is_some_and(|heads| heads.of_cp(parallel.tp, parallel.cp).is_some());
-        let kinds = self.choices.cp_kinds.iter().filter(|kind| by_heads || **kind != CpKind::Ulysses);
-        kinds.copied().collect()
+        self.options(parallel, Level::SequenceSharding)
     }
 
     /// Parts with each ZeRO stage, sharding group size, frequency of gathers and overlap.
     pub fn shards(&self, node: &SearchNode) -> Vec<SearchNode> {
-        let parallel = &node.parallel;
-        let replicas = parallel.dp * parallel.cp;
-        let stages = if replicas > 1 { self.choices.zero.clone() } else { vec![0] };
-        let near = (self.node / parallel.tp.min(self.node)).max(1);
-        let mut groups = vec![None];
-        if self.choices.shard && near > 1 && near < replicas && replicas.is_multiple_of(near) {
-            groups.push(Some(near));
-        }
-        let (zeros, groups) = (
-            self.pin.or(ConfigKey::Zero, &self.pin.parallel.zero, stages),
-            self.pin.or(ConfigKey::Shard, &self.pin.parallel.shard, groups),
-        );
-        let overlaps = self.overlaps(ConfigKey::DpOverlap, self.pin.parallel.dp_overlap, self.hides[1] && replicas > 1);
-        let mut nodes = Vec::new();
-        for zero in zeros {
-            for &shard in &groups {
-                let in_groups = ParallelConfig { shard, ..parallel.clone() };
-                if (zero > 0 || shard.is_none() || self.pin.has(ConfigKey::Shard)) && in_groups.has_even_groups() {
-                    let with =
-                        |(gather, dp_overlap)| ParallelConfig { zero, shard, gather, dp_overlap, ..parallel.clone() };
-                    let decided = [Level::Degrees, Level::Axes, Level::Shards];
-                    let allowed = |way: &ParallelConfig| {
-                        self.pin.allows(&[ConfigKey::Zero, ConfigKey::Gather, ConfigKey::DpOverlap], way)
-                            && (self.supported)(&decided, way)
-                    };
-                    let gathers = self.gathers(zero).into_iter();
-                    let ways = gathers.flat_map(|gather| overlaps.iter().map(move |&overlap| (gather, overlap)));
-                    let ways = ways.map(with).filter(allowed);
-                    nodes.extend(ways.map(|way| node.part(way, Level::Shards)));
-                }
-            }
-        }
-        nodes
+        let options = self.options(&node.parallel, Level::Shards).into_iter();
+        options.map(|parallel| node.part(parallel, Level::Shards)).collect()
     }
 
-    /// How often parameters may be gathered under a ZeRO stage.
-    fn gathers(&self, zero: u8) -> Vec<Gather> {
-        let open = if zero == 3 && self.choices.gather { vec![Gather::Use, Gather::Step] } else { vec![Gather::Use] };
-        self.pin.or(ConfigKey::Gather, &self.pin.parallel.gather, open)
+    /// Configurations with each value of the keys of a level, if the stack supports them with these degrees. Pinned keys have their
+    /// values already.
+    fn options(&self, parallel: &ParallelConfig, level: Level) -> Vec<ParallelConfig> {
+        let mut options = vec![parallel.clone()];
+        for key in ConfigKey::ALL.into_iter().filter(|&key| row(key).level == level && !self.pin.has(key)) {
+            let Some(open) = row(key).open else { continue };
+            options = options.iter().flat_map(|parallel| open(self, parallel)).collect();
+            options.retain(|parallel| lacks(key, parallel, &self.supports).is_none());
+            options.retain(|parallel| self.pin.allows(&[key], parallel));
+        }
+        let decided = decided_by(&[Level::Degrees, Level::Axes, level]);
+        options.retain(|parallel| parallel.has_even_groups() && (self.supported)(decided, parallel));
+        options
     }
 
     /// Pipeline orders that the pins allow.
@@ -467,9 +403,10 @@ impl Space {
                 && (!self.pin.has(ConfigKey::Vp) || given.vp == Some(order.chunks))
                 && order.stages <= (self.layers[0] + 2 * self.layers[1]).max(1)
         };
+        let decided = [ConfigKey::Pp, ConfigKey::Vp, ConfigKey::Schedule].into_iter().collect();
         let is_supported = |order: &&Order| {
             let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
-            (self.supported)(&[Level::Pipeline], &ParallelConfig { pp, schedule, vp, ..ParallelConfig::default() })
+            (self.supported)(decided, &ParallelConfig { pp, schedule, vp, ..ParallelConfig::default() })
         };
         let is_limited = self.pin.limits(&[ConfigKey::Schedule, ConfigKey::Vp]);
         let within_limits = |order: &Order| {
@@ -520,12 +457,6 @@ impl Space {
         self.offload_options().into_iter().map(|offload| node.part(with(offload), Level::Offload)).collect()
     }
 
-    /// Options for the overlap of a kind of communication: the stack's default and, if the stack overlaps it, no
-    /// overlap.
-    fn overlaps(&self, key: ConfigKey, given: Option<bool>, hides: bool) -> Vec<Option<bool>> {
-        self.pin.or(key, &given, if hides { vec![None, Some(false)] } else { vec![None] })
-    }
-
     /// Returns whether a node disables an overlap that the stack has, although no pin asks for it and it saves nothing: no memory and, of
     /// tensor-parallel communication, no time. Gradients are reduced in smaller messages with overlap, so that time may differ.
     pub(super) fn wastes_overlap(&self, node: &SearchNode, by_memory: bool) -> bool {
@@ -552,7 +483,7 @@ impl Space {
             // `recompute=auto` follows from the memory budget: the oracle costs the fastest set of values that fits, or
             // none. The set includes all values that module recomputation would select.
             (false, _) | (true, Recompute::Auto) => {
-                let [parts, whole, some] = self.choices.recompute;
+                let Recomputable { parts, whole, some } = self.recomputable();
                 let mut nodes = vec![with(Recompute::None, Level::Complete)];
                 nodes.extend(parts.then(|| with(Recompute::Auto, Level::Complete)));
                 nodes.extend(match (whole, some) {
@@ -571,6 +502,15 @@ impl Space {
         some.chain([Recompute::Full(None)])
             .map(|recompute| node.part(ParallelConfig { recompute, ..node.parallel.clone() }, Level::Complete))
             .collect()
+    }
+}
+
+/// ZeRO stage that most runs with these degrees use on a stack.
+pub(crate) fn usual_zero(supports: &Supports, parallel: &ParallelConfig) -> u8 {
+    match parallel.dp * parallel.cp {
+        1 => 0,
+        _ if supports.zero(1) => 1,
+        _ => (0..=3).rev().find(|stage| supports.zero(*stage)).unwrap_or(0),
     }
 }
 
