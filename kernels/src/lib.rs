@@ -30,5 +30,6 @@
 
 pub mod cpu;
 pub mod cuda;
+mod functions;
 pub mod group;
 pub mod scalar;

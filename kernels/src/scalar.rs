@@ -2,7 +2,7 @@
 
 use crate::cpu::narrow::Narrow;
 
-pub use crate::cpu::elementwise::{Binary, Unary};
+pub use crate::functions::{Binary, Unary};
 
 /// The element type of a tensor. Floats are computed in f32, and rounded to nearest, ties to even; those of 8 bits saturate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -7,124 +7,9 @@ use super::nd::{merge, row_major, span, walk};
 use super::par::{Par, Rows};
 use super::simd::simd;
 use super::source::Source;
+use crate::functions::{binary_functions, unary_functions};
 
-/// A function of one number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Unary {
-    /// `-x`
-    Neg,
-    /// `e^x`
-    Exp,
-    /// The natural logarithm.
-    Log,
-    /// The square root.
-    Sqrt,
-    /// `1 / sqrt x`
-    Rsqrt,
-    /// `1 / x`
-    Recip,
-    /// `x^2`
-    Square,
-    /// The hyperbolic tangent.
-    Tanh,
-    /// The error function.
-    Erf,
-    /// The sine, of radians.
-    Sin,
-    /// The cosine, of radians.
-    Cos,
-    /// The largest integer that is not above `x`.
-    Floor,
-    /// `1 / (1 + e^-x)`
-    Sigmoid,
-    /// `x sigmoid(x)`
-    Silu,
-    /// GELU in its tanh form, GPT-2's `gelu_new`: `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`
-    Gelu,
-    /// GELU in its exact form, Hugging Face's `gelu`: `x/2 (1 + erf(x / sqrt 2))`
-    GeluErf,
-    /// `max(x, 0)^2`
-    ReluSquared,
-    /// `c x`
-    Scale(f32),
-    /// `x + c`
-    Shift(f32),
-    /// The smaller one of `x` and `c`; `x` if it is not a number.
-    AtMost(f32),
-    /// The larger one of `x` and `c`; `x` if it is not a number.
-    AtLeast(f32),
-}
-
-impl Unary {
-    /// Every function, with some constant.
-    pub const ALL: [Unary; 21] = [
-        Unary::Neg,
-        Unary::Exp,
-        Unary::Log,
-        Unary::Sqrt,
-        Unary::Rsqrt,
-        Unary::Recip,
-        Unary::Square,
-        Unary::Tanh,
-        Unary::Erf,
-        Unary::Sin,
-        Unary::Cos,
-        Unary::Floor,
-        Unary::Sigmoid,
-        Unary::Silu,
-        Unary::Gelu,
-        Unary::GeluErf,
-        Unary::ReluSquared,
-        Unary::Scale(0.7),
-        Unary::Shift(-3.5),
-        Unary::AtMost(0.5),
-        Unary::AtLeast(0.5),
-    ];
-}
-
-/// A function of two numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Binary {
-    /// `a + b`
-    Add,
-    /// `a - b`
-    Sub,
-    /// `a b`
-    Mul,
-    /// `a / b`
-    Div,
-    /// The larger one.
-    Max,
-    /// The smaller one.
-    Min,
-    /// `b` times the derivative of [`Unary::Sigmoid`] where its result is `a`.
-    SigmoidGrad,
-    /// `b` times the derivative of [`Unary::Silu`] at `a`.
-    SiluGrad,
-    /// `b` times the derivative of [`Unary::Gelu`] at `a`.
-    GeluGrad,
-    /// `b` times the derivative of [`Unary::GeluErf`] at `a`.
-    GeluErfGrad,
-    /// `b` times the derivative of [`Unary::ReluSquared`] at `a`.
-    ReluSquaredGrad,
-}
-
-impl Binary {
-    /// Every function.
-    pub const ALL: [Binary; 11] = [
-        Binary::Add,
-        Binary::Sub,
-        Binary::Mul,
-        Binary::Div,
-        Binary::Max,
-        Binary::Min,
-        Binary::SigmoidGrad,
-        Binary::SiluGrad,
-        Binary::GeluGrad,
-        Binary::GeluErfGrad,
-        Binary::ReluSquaredGrad,
-    ];
-}
+pub use crate::functions::{Binary, Unary};
 
 /// `out = op(x)`
 ///
@@ -207,89 +92,55 @@ fn run_strided(op: Binary, operands: [(Source<'_>, usize); 2], step: [usize; 2],
     }
 }
 
-/// Evaluates `$body` with `$f` bound to the function of two numbers that `$op` names.
-macro_rules! with_binary {
-    ($op:expr, $f:ident => $body:expr) => {
-        match $op {
-            Binary::Add => with_binary!(@ $f, a, b, a + b, $body),
-            Binary::Sub => with_binary!(@ $f, a, b, a - b, $body),
-            Binary::Mul => with_binary!(@ $f, a, b, a * b, $body),
-            Binary::Div => with_binary!(@ $f, a, b, a / b, $body),
-            Binary::Max => with_binary!(@ $f, a, b, if a > b || a.is_nan() { a } else { b }, $body),
-            Binary::Min => with_binary!(@ $f, a, b, if a < b || a.is_nan() { a } else { b }, $body),
-            Binary::SigmoidGrad => with_binary!(@ $f, a, b, b * (a * (1.0 - a)), $body),
-            Binary::SiluGrad => with_binary!(@ $f, a, b, b * silu_slope::<FMA>(a), $body),
-            Binary::GeluGrad => with_binary!(@ $f, a, b, b * gelu_slope::<FMA>(a), $body),
-            Binary::GeluErfGrad => with_binary!(@ $f, a, b, b * gelu_erf_slope::<FMA>(a), $body),
-            Binary::ReluSquaredGrad => with_binary!(@ $f, a, b, 2.0 * (b * relu(a)), $body),
+macro_rules! run_unary {
+    ({ |$element:ident| $value:expr } $x:ident $out:ident) => {
+        map(
+            $x,
+            $out,
+            #[inline(always)]
+            |$element| $value,
+        )
+    };
+    ({ angles($f:path, $slow:path) } $x:ident $out:ident) => {
+        map_angles($x, $out, $f, $slow)
+    };
+}
+
+macro_rules! unary_runs {
+    ($($(#[$doc:meta])*
+       $kind:ident $(($constant:ident: $ty:ty = $some:expr))? $name:literal: $run:tt, $body:literal, $bound:expr;)*
+    ) => {
+        simd! {
+            fn unary_run(op: Unary, x: Source<'_>, out: &mut [f32]) {
+                match op { $(Unary::$kind $(($constant))? => run_unary!($run x out)),* }
+            }
         }
     };
-    (@ $f:ident, $a:ident, $b:ident, $value:expr, $body:expr) => {{
-        #[inline(always)]
-        fn function<const FMA: bool>($a: f32, $b: f32) -> f32 {
-            $value
-        }
-        let $f = function::<FMA>;
-        $body
-    }};
 }
+unary_functions!(unary_runs);
 
-simd! {
-    fn unary_run(op: Unary, x: Source<'_>, out: &mut [f32]) {
-        match op {
-            Unary::Neg => map(x, out, #[inline(always)] |x| -x),
-            Unary::Exp => map(x, out, exp::<FMA>),
-            Unary::Log => map(x, out, ln::<FMA>),
-            Unary::Sqrt => map(x, out, #[inline(always)] |x| x.sqrt()),
-            Unary::Rsqrt => map(x, out, #[inline(always)] |x| 1.0 / x.sqrt()),
-            Unary::Recip => map(x, out, #[inline(always)] |x| 1.0 / x),
-            Unary::Square => map(x, out, #[inline(always)] |x| x * x),
-            Unary::Tanh => map(x, out, tanh::<FMA>),
-            Unary::Erf => map(x, out, erf::<FMA>),
-            Unary::Sin => map_angles(x, out, sin, f64::sin),
-            Unary::Cos => map_angles(x, out, cos, f64::cos),
-            Unary::Floor => map(x, out, #[inline(always)] |x| x.floor()),
-            Unary::Sigmoid => map(x, out, sigmoid::<FMA>),
-            Unary::Silu => map(x, out, #[inline(always)] |x| x * sigmoid::<FMA>(x)),
-            Unary::Gelu => map(x, out, #[inline(always)] |x| x * sigmoid::<FMA>(gelu_argument(x))),
-            Unary::GeluErf => map(x, out, #[inline(always)] |x| x * normal_cdf::<FMA>(x)),
-            Unary::ReluSquared => map(x, out, #[inline(always)] |x| relu(x) * relu(x)),
-            Unary::Scale(c) => map(x, out, #[inline(always)] |x| c * x),
-            Unary::Shift(c) => map(x, out, #[inline(always)] |x| x + c),
-            Unary::AtMost(c) => map(x, out, #[inline(always)] |x| if x > c { c } else { x }),
-            Unary::AtLeast(c) => map(x, out, #[inline(always)] |x| if x < c { c } else { x }),
+macro_rules! binary_runs {
+    ($($(#[$doc:meta])* $kind:ident $name:literal: |$a:ident, $b:ident| $value:expr, $body:literal, $bound:expr;)*) => {
+        simd! {
+            fn binary_run(op: Binary, a: Source<'_>, b: Source<'_>, out: &mut [f32]) {
+                match op { $(Binary::$kind => zip(a, b, out, #[inline(always)] |$a: f32, $b: f32| $value)),* }
+            }
+
+            fn right_constant_run(op: Binary, a: Source<'_>, constant: f32, out: &mut [f32]) {
+                match op {
+                    $(Binary::$kind => map(a, out, #[inline(always)] |$a: f32| { let $b = constant; $value })),*
+                }
+            }
+
+            fn left_constant_run(op: Binary, constant: f32, b: Source<'_>, out: &mut [f32]) {
+                match op {
+                    $(Binary::$kind => map(b, out, #[inline(always)] |$b: f32| { let $a = constant; $value })),*
+                }
+            }
         }
-    }
-
-    fn binary_run(op: Binary, a: Source<'_>, b: Source<'_>, out: &mut [f32]) {
-        with_binary!(op, f => match (a, b) {
-            (Source::Other(a), Source::Other(b)) => {
-                for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) {
-                    *o = f(a, b);
-                }
-            }
-            (Source::Own, Source::Other(b)) => {
-                for (o, &b) in out.iter_mut().zip(b) {
-                    *o = f(*o, b);
-                }
-            }
-            (Source::Other(a), Source::Own) => {
-                for (o, &a) in out.iter_mut().zip(a) {
-                    *o = f(a, *o);
-                }
-            }
-            (Source::Own, Source::Own) => map(a, out, #[inline(always)] |a| f(a, a)),
-        });
-    }
-
-    fn right_constant_run(op: Binary, a: Source<'_>, b: f32, out: &mut [f32]) {
-        with_binary!(op, f => map(a, out, #[inline(always)] |a| f(a, b)));
-    }
-
-    fn left_constant_run(op: Binary, a: f32, b: Source<'_>, out: &mut [f32]) {
-        with_binary!(op, f => map(b, out, #[inline(always)] |b| f(a, b)));
-    }
+    };
 }
+binary_functions!(binary_runs);
 
 #[inline(always)]
 fn map(x: Source<'_>, out: &mut [f32], f: impl Fn(f32) -> f32) {
@@ -303,6 +154,34 @@ fn map(x: Source<'_>, out: &mut [f32], f: impl Fn(f32) -> f32) {
                 *o = f(x);
             }
         }
+    }
+}
+
+/// `out = f(a, b)`
+#[inline(always)]
+fn zip(a: Source<'_>, b: Source<'_>, out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+    match (a, b) {
+        (Source::Other(a), Source::Other(b)) => {
+            for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) {
+                *o = f(a, b);
+            }
+        }
+        (Source::Own, Source::Other(b)) => {
+            for (o, &b) in out.iter_mut().zip(b) {
+                *o = f(*o, b);
+            }
+        }
+        (Source::Other(a), Source::Own) => {
+            for (o, &a) in out.iter_mut().zip(a) {
+                *o = f(a, *o);
+            }
+        }
+        (Source::Own, Source::Own) => map(
+            a,
+            out,
+            #[inline(always)]
+            |a| f(a, a),
+        ),
     }
 }
 
@@ -337,27 +216,6 @@ fn gelu_argument(x: f32) -> f32 {
 #[inline(always)]
 fn relu(x: f32) -> f32 {
     if x < 0.0 { 0.0 } else { x }
-}
-
-#[inline(always)]
-fn silu_slope<const FMA: bool>(x: f32) -> f32 {
-    let s = sigmoid::<FMA>(x);
-    s * (1.0 + x * (1.0 - s))
-}
-
-/// Beyond 32 the slope is 0 or 1 to the last bit, and the square of a large argument would overflow.
-#[inline(always)]
-fn gelu_slope<const FMA: bool>(x: f32) -> f32 {
-    let x = if x < -32.0 { -32.0 } else { x };
-    let x = if x > 32.0 { 32.0 } else { x };
-    let s = sigmoid::<FMA>(gelu_argument(x));
-    s + x * s * (1.0 - s) * TWO_SQRT_2_OVER_PI * (1.0 + 3.0 * 0.044_715 * x * x)
-}
-
-#[inline(always)]
-fn gelu_erf_slope<const FMA: bool>(x: f32) -> f32 {
-    const ONE_OVER_SQRT_2_PI: f32 = 0.398_942_3;
-    normal_cdf::<FMA>(x) + x * ONE_OVER_SQRT_2_PI * exp::<FMA>(-0.5 * x * x)
 }
 
 #[cfg(test)]

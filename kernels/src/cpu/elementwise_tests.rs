@@ -1,63 +1,16 @@
 //! Tests of elementwise kernels against f64.
 
-use super::super::testing::{assert_close, doubles, erf, normals};
+use super::super::testing::{assert_close, doubles, normals};
 use super::*;
-use std::f64::consts::SQRT_2;
+
+#[path = "../../tests/extremes/exact.rs"]
+mod exact;
 
 const SIZES: [usize; 6] = [0, 1, 7, 33, 1000, 200_003];
 
-/// GELU's exact form.
-fn gelu_erf(x: f64) -> f64 {
-    0.5 * x * (1.0 + erf(x / SQRT_2))
-}
-
-fn gelu(x: f64) -> f64 {
-    0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh())
-}
-
-fn sigmoid(x: f64) -> f64 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-fn silu(x: f64) -> f64 {
-    x / (1.0 + (-x).exp())
-}
-
-fn relu_squared(x: f64) -> f64 {
-    x.max(0.0).powi(2)
-}
-
-fn slope(f: fn(f64) -> f64, x: f64) -> f64 {
-    (f(x + 1e-5) - f(x - 1e-5)) / 2e-5
-}
-
 #[test]
 fn unary_functions() {
-    type Case = (Unary, fn(f64) -> f64);
-    let cases: [Case; Unary::ALL.len()] = [
-        (Unary::Neg, |x| -x),
-        (Unary::Exp, f64::exp),
-        (Unary::Log, f64::ln),
-        (Unary::Sqrt, f64::sqrt),
-        (Unary::Rsqrt, |x| 1.0 / x.sqrt()),
-        (Unary::Recip, |x| 1.0 / x),
-        (Unary::Square, |x| x * x),
-        (Unary::Tanh, f64::tanh),
-        (Unary::Erf, erf),
-        (Unary::Sin, f64::sin),
-        (Unary::Cos, f64::cos),
-        (Unary::Floor, f64::floor),
-        (Unary::Sigmoid, sigmoid),
-        (Unary::Silu, silu),
-        (Unary::Gelu, gelu),
-        (Unary::GeluErf, gelu_erf),
-        (Unary::ReluSquared, relu_squared),
-        (Unary::Scale(0.7), |x| f64::from(0.7f32) * x),
-        (Unary::Shift(-3.5), |x| x - 3.5),
-        (Unary::AtMost(0.5), |x| x.min(0.5)),
-        (Unary::AtLeast(0.5), |x| x.max(0.5)),
-    ];
-    for (op, exact) in cases {
+    for op in Unary::ALL {
         let positive = matches!(op, Unary::Log | Unary::Sqrt | Unary::Rsqrt);
         for n in SIZES {
             let mut x = normals(n, 3);
@@ -66,7 +19,7 @@ fn unary_functions() {
             }
             let mut out = vec![f32::NAN; n];
             unary(op, &x, &mut out, Par(2));
-            let expected: Vec<f64> = doubles(&x).into_iter().map(exact).collect();
+            let expected: Vec<f64> = doubles(&x).into_iter().map(|x| exact::unary(op, x)).collect();
             assert_close(&out, &expected, 2e-6);
         }
     }
@@ -83,26 +36,12 @@ fn activations_far_out() {
 
 #[test]
 fn binary_functions() {
-    type Case = (Binary, fn(f64, f64) -> f64);
-    let cases: [Case; Binary::ALL.len()] = [
-        (Binary::Add, |a, b| a + b),
-        (Binary::Sub, |a, b| a - b),
-        (Binary::Mul, |a, b| a * b),
-        (Binary::Div, |a, b| a / b),
-        (Binary::Max, f64::max),
-        (Binary::Min, f64::min),
-        (Binary::SigmoidGrad, |y, dy| dy * y * (1.0 - y)),
-        (Binary::SiluGrad, |x, dy| dy * slope(silu, x)),
-        (Binary::GeluGrad, |x, dy| dy * slope(gelu, x)),
-        (Binary::GeluErfGrad, |x, dy| dy * slope(gelu_erf, x)),
-        (Binary::ReluSquaredGrad, |x, dy| dy * slope(relu_squared, x)),
-    ];
-    for (op, exact) in cases {
+    for op in Binary::ALL {
         for n in SIZES {
             let (a, b) = (normals(n, 4), normals(n, 5));
             let mut out = vec![f32::NAN; n];
             binary(op, &a, &b, &mut out, Par(2));
-            let expected: Vec<f64> = a.iter().zip(&b).map(|(&a, &b)| exact(a.into(), b.into())).collect();
+            let expected: Vec<f64> = a.iter().zip(&b).map(|(&a, &b)| exact::binary(op, a.into(), b.into())).collect();
             assert_close(&out, &expected, 2e-6);
         }
     }

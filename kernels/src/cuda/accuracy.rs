@@ -7,6 +7,7 @@
 //! Derivatives cancel: `1 - sigmoid(x)` has an error of a unit of 1 and is multiplied by up to |x|, so bounds of
 //! derivatives apply for |x| up to 8.
 
+use crate::functions::{binary_functions, unary_functions};
 use crate::scalar::{Binary, Element, Unary};
 
 /// A unit in the last place of 1, to which a relative error is compared.
@@ -35,6 +36,11 @@ pub enum Floor {
 impl Bound {
     /// No difference at all.
     pub const EXACT: Bound = Bound { units: 0, floor: Floor::Result };
+
+    /// A difference of this many units.
+    const fn within(units: u32, floor: Floor) -> Bound {
+        Bound { units, floor }
+    }
 
     /// The bound as a relative error.
     pub fn relative(self) -> f32 {
@@ -69,44 +75,27 @@ impl Bound {
     }
 }
 
-/// The bound of a function of one number.
-pub fn unary(op: Unary) -> Bound {
-    let (units, floor) = match op {
-        // The processor's result is 0 below 1.7e-38: an error of three units of this.
-        Unary::Exp => (3, Floor::Number(5e-32)),
-        // Near 1 the logarithm cancels.
-        Unary::Log => (3, Floor::Number(0.5)),
-        Unary::Sigmoid | Unary::Silu | Unary::Gelu => (6, Floor::Result),
-        // The processor's distribution function holds 2e-6, 17 units.
-        Unary::GeluErf => (23, Floor::Number(1.0)),
-        // Both sides reduce the angle: an error of a unit of the largest result, not of a small one.
-        Unary::Sin | Unary::Cos => (4, Floor::Number(1.0)),
-        Unary::Tanh | Unary::Erf => (6, Floor::Result),
-        Unary::Neg
-        | Unary::Sqrt
-        | Unary::Rsqrt
-        | Unary::Recip
-        | Unary::Square
-        | Unary::ReluSquared
-        | Unary::Scale(_)
-        | Unary::Shift(_)
-        | Unary::Floor
-        | Unary::AtMost(_)
-        | Unary::AtLeast(_) => return Bound::EXACT,
+macro_rules! unary_bounds {
+    ($($(#[$doc:meta])*
+       $kind:ident $(($constant:ident: $ty:ty = $some:expr))? $name:literal: $run:tt, $body:literal, $bound:expr;)*
+    ) => {
+        /// The bound of a function of one number.
+        pub fn unary(op: Unary) -> Bound {
+            match op { $(Unary::$kind { .. } => $bound),* }
+        }
     };
-    Bound { units, floor }
 }
+unary_functions!(unary_bounds);
 
-/// The bound of a function of two numbers.
-pub fn binary(op: Binary) -> Bound {
-    let units = match op {
-        Binary::SiluGrad | Binary::GeluErfGrad => 32,
-        Binary::GeluGrad => 64,
-        Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max | Binary::Min => return Bound::EXACT,
-        Binary::SigmoidGrad | Binary::ReluSquaredGrad => return Bound::EXACT,
+macro_rules! binary_bounds {
+    ($($(#[$doc:meta])* $kind:ident $name:literal: |$a:ident, $b:ident| $value:expr, $body:literal, $bound:expr;)*) => {
+        /// The bound of a function of two numbers.
+        pub fn binary(op: Binary) -> Bound {
+            match op { $(Binary::$kind => $bound),* }
+        }
     };
-    Bound { units, floor: Floor::Second }
 }
+binary_functions!(binary_bounds);
 
 #[cfg(test)]
 mod tests {

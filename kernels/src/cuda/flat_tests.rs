@@ -23,7 +23,7 @@ fn swiglu() -> Program {
 }
 
 fn text(program: &Program) -> String {
-    Kernel::new(program).unwrap().source.split_once(super::super::kernel::FUNCTIONS).unwrap().1.to_string()
+    Kernel::new(program).unwrap().source.split_once(super::super::spell::BINARY).unwrap().1.to_string()
 }
 
 #[test]

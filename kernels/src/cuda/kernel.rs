@@ -1,6 +1,6 @@
 //! Kernels of programs: their text, and how many threads run them.
 
-use super::spell::spelling;
+use super::spell::{BINARY, UNARY, spelling};
 use super::{flat, rows, tiles};
 use crate::group::Program;
 use std::fmt::Write;
@@ -75,7 +75,7 @@ impl Kernel {
             _ => rows::kernel(program)?,
         };
         let (teams, vectors) = if kernel.shape.elements.is_none() { (TEAMS, VECTORS) } else { ("", "") };
-        Ok(Kernel { source: format!("{FUNCTIONS}{teams}{vectors}\n{}", kernel.source), ..kernel })
+        Ok(Kernel { source: format!("{FUNCTIONS}{UNARY}{BINARY}{teams}{vectors}\n{}", kernel.source), ..kernel })
     }
 
     /// The blocks that a launch needs, for this number of elements if that is an argument.

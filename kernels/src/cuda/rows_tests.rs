@@ -1,6 +1,7 @@
 //! Tests of the text of kernels by rows, and of their threads.
 
 use super::super::kernel::{FUNCTIONS, Kernel, TEAMS, VECTORS};
+use super::super::spell::{BINARY, UNARY};
 use super::*;
 use crate::group::{Out, Read};
 use crate::scalar::{Access, Binary, Element, Strides, Unary};
@@ -38,7 +39,7 @@ fn sums(width: usize) -> Program {
 
 fn text(program: &Program) -> String {
     let source = Kernel::new(program).unwrap().source;
-    source.strip_prefix(&format!("{FUNCTIONS}{TEAMS}{VECTORS}")).unwrap().to_string()
+    source.strip_prefix(&format!("{FUNCTIONS}{UNARY}{BINARY}{TEAMS}{VECTORS}")).unwrap().to_string()
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Element types, functions and numbers as CUDA C spells them.
 
+use crate::functions::{binary_functions, unary_functions};
 use crate::group::Comparison;
 use crate::scalar::{Binary, Element, Unary};
 
@@ -27,51 +28,41 @@ pub(super) fn spelling(element: Element) -> Spelling {
     Spelling { scalar, four, number, suffix }
 }
 
-pub(super) fn unary(op: Unary, x: &str) -> String {
-    let (function, constant) = match op {
-        Unary::Neg => ("neg", None),
-        Unary::Exp => ("exp", None),
-        Unary::Log => ("log", None),
-        Unary::Sqrt => ("sqrt", None),
-        Unary::Rsqrt => ("rsqrt", None),
-        Unary::Recip => ("recip", None),
-        Unary::Square => ("square", None),
-        Unary::Tanh => ("tanh", None),
-        Unary::Erf => ("erf", None),
-        Unary::Sin => ("sin", None),
-        Unary::Cos => ("cos", None),
-        Unary::Floor => ("floor", None),
-        Unary::Sigmoid => ("sigmoid", None),
-        Unary::Silu => ("silu", None),
-        Unary::Gelu => ("gelu", None),
-        Unary::GeluErf => ("gelu_erf", None),
-        Unary::ReluSquared => ("relu_squared", None),
-        Unary::Scale(by) => ("scale", Some(by)),
-        Unary::Shift(by) => ("shift", Some(by)),
-        Unary::AtMost(max) => ("at_most", Some(max)),
-        Unary::AtLeast(min) => ("at_least", Some(min)),
-    };
-    match constant {
-        None => format!("unary_{function}({x})"),
-        Some(constant) => format!("unary_{function}({x}, {})", literal(constant)),
-    }
-}
+macro_rules! unary_texts {
+    ($($(#[$doc:meta])*
+       $kind:ident $(($constant:ident: $ty:ty = $some:expr))? $name:literal: $run:tt, $body:literal, $bound:expr;)*
+    ) => {
+        /// The definitions of the functions of one number.
+        pub(super) const UNARY: &str = concat!($(
+            "FUNCTION float unary_", $name, "(float x", $(", float ", stringify!($constant),)? ") { ", $body, " }\n",
+        )*);
 
-pub(super) fn binary(op: Binary) -> &'static str {
-    match op {
-        Binary::Add => "binary_add",
-        Binary::Sub => "binary_sub",
-        Binary::Mul => "binary_mul",
-        Binary::Div => "binary_div",
-        Binary::Max => "binary_max",
-        Binary::Min => "binary_min",
-        Binary::SigmoidGrad => "binary_sigmoid_grad",
-        Binary::SiluGrad => "binary_silu_grad",
-        Binary::GeluGrad => "binary_gelu_grad",
-        Binary::GeluErfGrad => "binary_gelu_erf_grad",
-        Binary::ReluSquaredGrad => "binary_relu_squared_grad",
-    }
+        /// A call of a function of one number.
+        pub(super) fn unary(op: Unary, x: &str) -> String {
+            match op {
+                $(Unary::$kind $(($constant))? => [
+                    concat!("unary_", $name, "("), x, $(", ", &literal($constant),)? ")",
+                ].concat()),*
+            }
+        }
+    };
 }
+unary_functions!(unary_texts);
+
+macro_rules! binary_texts {
+    ($($(#[$doc:meta])* $kind:ident $name:literal: |$a:ident, $b:ident| $value:expr, $body:literal, $bound:expr;)*) => {
+        /// The definitions of the functions of two numbers.
+        pub(super) const BINARY: &str = concat!($(
+            "FUNCTION float binary_", $name, "(float ", stringify!($a), ", float ", stringify!($b), ") { ", $body, " }\n",
+        )*);
+
+        /// The name of a function of two numbers.
+        pub(super) fn binary(op: Binary) -> &'static str {
+            match op { $(Binary::$kind => concat!("binary_", $name)),* }
+        }
+    };
+}
+binary_functions!(binary_texts);
 
 pub(super) fn relation(kind: Comparison) -> &'static str {
     match kind {
