@@ -34,50 +34,16 @@ pub(super) fn dims(sizes: &[u64]) -> Vec<Dim> {
 }
 
 fn elementwise() -> Vec<OpCase> {
-    use UnaryKind::*;
-    let kinds = [
-        Neg,
-        Exp,
-        Log,
-        Sqrt,
-        Rsqrt,
-        Recip,
-        Square,
-        Tanh,
-        Erf,
-        Sin,
-        Cos,
-        Floor,
-        Sigmoid,
-        Silu,
-        Gelu,
-        GeluErf,
-        ReluSquared,
-        Scale(0.5),
-        Shift(1e-6),
-        AtMost(1.0),
-        AtLeast(0.0),
-    ];
-    let unary = kinds.map(|kind| case(Unary(kind), &[&f(&[2, 3])], &[&f(&[2, 3])], (0, i(&[2, 3]), "float")));
-    let cast = |from: Type| case(Unary(Cast(DType::BF16)), &[&from], &[&bf16(&[2, 3])], (1, f(&[2, 3]), "one operand"));
-    let kinds = [
-        BinaryKind::Add,
-        BinaryKind::Sub,
-        BinaryKind::Mul,
-        BinaryKind::Div,
-        BinaryKind::Max,
-        BinaryKind::Min,
-        BinaryKind::SigmoidGrad,
-        BinaryKind::SiluGrad,
-        BinaryKind::GeluGrad,
-        BinaryKind::GeluErfGrad,
-        BinaryKind::ReluSquaredGrad,
-    ];
+    let functions = UnaryKind::ALL.iter().filter(|kind| !matches!(kind, UnaryKind::Cast(_)));
+    let unary = functions.map(|&kind| case(Unary(kind), &[&f(&[2, 3])], &[&f(&[2, 3])], (0, i(&[2, 3]), "float")));
+    let to_bf16 = UnaryKind::Cast(DType::BF16);
+    let cast = |from: Type| case(Unary(to_bf16), &[&from], &[&bf16(&[2, 3])], (1, f(&[2, 3]), "one operand"));
     let x = f(&[2, 3]);
-    let binary = kinds.map(|kind| case(Binary::of(kind), &[&x, &x], &[&x], (1, f(&[3]), "broadcast")));
+    let binary =
+        BinaryKind::ALL.iter().map(|&kind| case(Binary::of(kind), &[&x, &x], &[&x], (1, f(&[3]), "broadcast")));
     let spread = Binary::spread(BinaryKind::Mul, "a b, b -> a b").unwrap();
     let spread = case(spread, &[&f(&[2, 3]), &f(&[3])], &[&f(&[2, 3])], (1, f(&[4]), "`b` is 3"));
-    unary.into_iter().chain(binary).chain([spread, cast(f(&[2, 3])), cast(i(&[2, 3]))]).collect()
+    unary.chain(binary).chain([spread, cast(f(&[2, 3])), cast(i(&[2, 3]))]).collect()
 }
 
 fn shapes() -> Vec<OpCase> {

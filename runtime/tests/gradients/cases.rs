@@ -1,7 +1,7 @@
 //! Every op on some operands.
 
 use super::{ints, reals};
-use ir::ops::{Attr, Attrs, Op, Shapes};
+use ir::ops::{Attr, Attrs, Binary, BinaryKind, Linear, Op, OpDef, Shapes, Unary, UnaryKind};
 use ir::types::{DType, Type};
 use meshwright_runtime::reference::Array;
 
@@ -64,9 +64,31 @@ fn int(name: &'static str, value: u64) -> (&'static str, Attr) {
     (name, Attr::int(value))
 }
 
-/// Ops of one operand that any number may be.
-const UNARY: [&str; 12] =
-    ["neg", "exp", "square", "tanh", "erf", "sin", "cos", "sigmoid", "silu", "gelu", "gelu_erf", "relu_squared"];
+/// Elementwise functions that have a gradient: of any numbers, or of positive ones.
+fn elementwise() -> Vec<Case> {
+    use UnaryKind::{Log, Recip, Rsqrt, Sqrt};
+    let argument = |kind: UnaryKind| match kind {
+        Log | Sqrt | Rsqrt | Recip => Positive(&[3, 4]),
+        _ => Real(&[3, 4]),
+    };
+    let unary = |&kind: &UnaryKind| Case { op: Unary(kind).into(), operands: vec![argument(kind)] };
+    let mut cases: Vec<Case> = UnaryKind::ALL.iter().filter(|kind| **kind != UnaryKind::Floor).map(unary).collect();
+    cases.push(Case { op: Unary(UnaryKind::Cast(DType::BF16)).into(), operands: vec![Real(&[2, 3])] });
+    for &kind in BinaryKind::ALL.iter().filter(|kind| !is_slope(**kind)) {
+        let [left, right] = ["a b, b -> a b", "b, a b -> a b"].map(|text| Binary::spread(kind, text).unwrap());
+        cases.extend([
+            Case { op: Binary::of(kind).into(), operands: vec![Real(&[3, 4]), Positive(&[3, 4])] },
+            Case { op: left.into(), operands: vec![Real(&[3, 4]), Positive(&[4])] },
+            Case { op: right.into(), operands: vec![Real(&[4]), Positive(&[3, 4])] },
+        ]);
+    }
+    cases
+}
+
+/// True for the cotangent of a function, which has no gradient itself.
+fn is_slope(kind: BinaryKind) -> bool {
+    Binary::of(kind).facts().linear == Linear::Each(&[1])
+}
 
 /// Ops that have a gradient, on shapes without two equal sizes where they allow it.
 pub(crate) fn differentiable() -> Vec<Case> {
@@ -75,14 +97,9 @@ pub(crate) fn differentiable() -> Vec<Case> {
     let mut cases = vec![
         case("einsum", &[eq("b s h, h g d -> b s g d")], &[Real(&[2, 3, 4]), Real(&[4, 5, 6])], &[]),
         case("einsum", &[eq("e a k, b e k -> b a e")], &[Real(&[2, 3, 4]), Real(&[5, 2, 4])], &[]),
-        case("scale", &[float("by", -1.5)], &[Real(&[2, 3])], &[]),
-        case("shift", &[float("by", 2.5)], &[Real(&[2, 3])], &[]),
-        case("at_least", &[float("min", 0.2)], &[Real(&[3, 4])], &[]),
-        case("at_most", &[float("max", 0.2)], &[Real(&[3, 4])], &[]),
         case("max", &[eq("a b, b -> a b")], &[Real(&[3, 4]), Real(&[4])], &[]),
         case("min", &[eq("b, a b -> a b")], &[Real(&[4]), Real(&[3, 4])], &[]),
         case("reduce_max", &[eq("a b c -> a c")], &[Real(&[2, 3, 4])], &[]),
-        case("cast", &[("to", Attr::Word("bf16".to_string()))], &[Real(&[2, 3])], &[]),
         case("reduce_sum", &[eq("a b c -> b")], &[Real(&[2, 3, 4])], &[]),
         case("broadcast", &[eq("b -> a b c")], &[Real(&[3])], &[2, 3, 4]),
         case("permute", &[eq("a b c -> c a b")], &[Real(&[2, 3, 4])], &[]),
@@ -120,17 +137,7 @@ pub(crate) fn differentiable() -> Vec<Case> {
         case("combine", &[], &[y, index], &[]),
         case("combine", &[], &[y, index, Real(&[2, 5, 2])], &[]),
     ]);
-    for name in UNARY {
-        cases.push(case(name, &[], &[Real(&[3, 4])], &[]));
-    }
-    for name in ["log", "sqrt", "rsqrt", "recip"] {
-        cases.push(case(name, &[], &[Positive(&[3, 4])], &[]));
-    }
-    for name in ["add", "sub", "mul", "div", "max", "min"] {
-        cases.push(case(name, &[], &[Real(&[3, 4]), Positive(&[3, 4])], &[]));
-        cases.push(case(name, &[eq("a b, b -> a b")], &[Real(&[3, 4]), Positive(&[4])], &[]));
-        cases.push(case(name, &[eq("b, a b -> a b")], &[Real(&[4]), Positive(&[3, 4])], &[]));
-    }
+    cases.extend(elementwise());
     for inverse in [false, true] {
         let attrs = [float("theta", 100.0), ("inverse", Attr::flag(inverse))];
         cases.push(case("rope", &attrs, &[Real(&[2, 3, 2, 6]), Int(&[2, 3], 0, 9)], &[]));
@@ -198,12 +205,9 @@ pub(crate) fn without_gradient() -> Vec<Case> {
     let adam = [float("beta1", 0.9), float("beta2", 0.9), float("eps", 1e-8), float("weight_decay", 0.1)];
     let to = ("to", Attr::Word("f8e4m3".to_string()));
     let flags = [float("scale", 1.0), ("causal", Attr::flag(true))];
-    vec![
-        case("sigmoid_grad", &[], &[x, x], &[]),
-        case("silu_grad", &[], &[x, x], &[]),
-        case("gelu_grad", &[], &[x, x], &[]),
-        case("gelu_erf_grad", &[], &[x, x], &[]),
-        case("relu_squared_grad", &[], &[x, x], &[]),
+    let slopes = BinaryKind::ALL.iter().filter(|kind| is_slope(**kind));
+    let mut cases: Vec<Case> = slopes.map(|&kind| Case { op: Binary::of(kind).into(), operands: vec![x, x] }).collect();
+    cases.extend([
         case("rms_norm_dx", &[], &[x, Real(&[3]), row, x], &[]),
         case("rms_norm_dgamma", &[], &[x, row, x], &[]),
         case("layer_norm_dx", &[], &[x, Real(&[3]), row, row, x], &[]),
@@ -228,5 +232,6 @@ pub(crate) fn without_gradient() -> Vec<Case> {
         case("adamw", &adam, &[x, x, x, x, one, one, one], &[]),
         case("sgd", &[float("momentum", 0.9), float("weight_decay", 0.1)], &[x, x, x, one, one], &[]),
         case("clip_factor", &[float("max", 1.0)], &[one], &[]),
-    ]
+    ]);
+    cases
 }

@@ -15,8 +15,8 @@ pub(super) fn check(bench: &mut Bench, rows: &mut Rows<'_>) {
         let kind = if element == Element::F32 { "f32" } else { "bf16" };
         for op in Unary::ALL {
             let name = format!("{op:?}").to_lowercase();
-            let run =
-                ProgramRun { positive: name.starts_with("log") || name.contains("sqrt"), ..ProgramRun::default() };
+            let positive = matches!(op, Unary::Log | Unary::Sqrt | Unary::Rsqrt);
+            let run = ProgramRun { positive, ..ProgramRun::default() };
             let program = |n| Program::unary(op, element, n);
             over_sizes(bench, rows, &format!("{name} {kind}"), &program, accuracy::unary(op), run);
         }
