@@ -223,6 +223,5 @@ impl Assignment {
 
 /// Returns whether decomposition can handle a sharded `!` factor of the op.
 pub(crate) fn is_expandable(op: &Op) -> bool {
-    let facts = op.facts();
-    facts.composite || facts.expands_when_sharded
+    op.is_composite() || op.facts().expands_when_sharded
 }

@@ -2,7 +2,7 @@
 //! `min(1, max / (norm + 1e-6))`, as in Pascanu et al. 2013 with the epsilon of common trainers.
 //! It is 0 for an infinite norm and not a number for one that is none: updates are then skipped.
 
-use super::{Attr, Attrs, Builder, OpDef, OpFacts, Shapes, Unary, UnaryKind};
+use super::{Attr, Attrs, Builder, OpDef, Shapes, Unary, UnaryKind};
 use crate::ids::Value;
 use crate::types::Type;
 
@@ -32,10 +32,6 @@ impl OpDef for ClipFactor {
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         vec![("max", Attr::Float(self.max))]
-    }
-
-    fn facts(&self) -> OpFacts {
-        OpFacts { composite: true, ..OpFacts::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

@@ -25,8 +25,6 @@ pub struct OpFacts {
     pub is_recomputed: bool,
     /// True if the op may be sharded along a `!` factor; it is then decomposed.
     pub expands_when_sharded: bool,
-    /// True if the op has no kernel: the pass `decompose` always replaces it by the graph of `expand`.
-    pub composite: bool,
     /// Its part in the routing of tokens; `None` if it has none.
     pub routed: Option<Routed>,
     /// The rows of the first operand, if the last operand counts those that are filled.

@@ -82,15 +82,26 @@ pub use work::Work;
 use crate::types::Type;
 
 macro_rules! ops {
-    ($($op:ident),* $(,)?) => {
+    (kernels { $($op:ident),* $(,)? } composites { $($composite:ident),* $(,)? }) => {
         /// An op that computes. It has a kernel, unless it is composite.
         #[derive(Clone, PartialEq, Debug)]
-        pub enum KernelOp { $(#[doc = concat!("See [`", stringify!($op), "`].")] $op($op)),* }
+        pub enum KernelOp {
+            $(#[doc = concat!("See [`", stringify!($op), "`].")] $op($op),)*
+            /// An op without a kernel.
+            Composite(CompositeOp),
+        }
+
+        /// An op without a kernel: the pass `decompose` always replaces it by the graph of [`OpDef::expand`].
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum CompositeOp { $(#[doc = concat!("See [`", stringify!($composite), "`].")] $composite($composite)),* }
 
         impl KernelOp {
             /// The definition of the op.
             pub fn def(&self) -> &dyn OpDef {
-                match self { $(KernelOp::$op(op) => op),* }
+                match self {
+                    $(KernelOp::$op(op) => op,)*
+                    $(KernelOp::Composite(CompositeOp::$composite(op)) => op),*
+                }
             }
         }
 
@@ -98,29 +109,38 @@ macro_rules! ops {
             fn from(op: $op) -> Op { Op::Kernel(KernelOp::$op(op)) }
         })*
 
+        $(impl From<$composite> for Op {
+            fn from(op: $composite) -> Op { Op::Kernel(KernelOp::Composite(CompositeOp::$composite(op))) }
+        })*
+
         /// The names of all ops that are not collectives, in the order of the list.
         pub fn names() -> Vec<&'static str> {
-            let lists: &[&[&'static str]] = &[$($op::NAMES),*];
+            let lists: &[&[&'static str]] = &[$($op::NAMES,)* $($composite::NAMES),*];
             lists.concat()
         }
 
         fn parse_listed(name: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Option<Result<Op, String>> {
             $(if $op::NAMES.contains(&name) { return Some($op::parse(name, attrs, shapes).map(Op::from)); })*
+            $(if $composite::NAMES.contains(&name) { return Some($composite::parse(name, attrs, shapes).map(Op::from)); })*
             None
         }
     };
 }
 
 ops! {
-    Einsum, Unary, Binary, Reduce, Broadcast,
-    Permute, Reshape, Slice, Concat, Pad, Reverse, Windows, Fold,
-    Take, ScatterAdd, DynamicSlice, DynamicPad, Compare, Select, Iota,
-    RmsNorm, RmsNormDx, RmsNormDgamma, LayerNorm, LayerNormDx, LayerNormDgamma,
-    Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout,
-    Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
-    TopK, TopKGrad, Dispatch, Combine, CombineDw,
-    AbsMax, ScaleFor, Quantise, Exponents, Ages, DelayedScale, SumSquares, AdamW, Sgd,
-    ClipFactor,
+    kernels {
+        Einsum, Unary, Binary, Reduce, Broadcast,
+        Permute, Reshape, Slice, Concat, Pad, Reverse, Windows, Fold,
+        Take, ScatterAdd, DynamicSlice, DynamicPad, Compare, Select, Iota,
+        RmsNorm, RmsNormDx, RmsNormDgamma, LayerNorm, LayerNormDx, LayerNormDgamma,
+        Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout,
+        Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
+        TopK, TopKGrad, Dispatch, Combine, CombineDw,
+        AbsMax, ScaleFor, Quantise, Exponents, Ages, DelayedScale, SumSquares, AdamW, Sgd,
+    }
+    composites {
+        ClipFactor,
+    }
 }
 
 /// The operation of a statement.
@@ -160,9 +180,14 @@ impl Op {
     /// The op, if it has a kernel: collectives, reshards and composite ops have none.
     pub fn kernel(&self) -> Option<&KernelOp> {
         match self {
-            Op::Kernel(op) if !op.def().facts().composite => Some(op),
-            Op::Kernel(_) | Op::Collective(_) | Op::Reshard => None,
+            Op::Kernel(KernelOp::Composite(_)) | Op::Collective(_) | Op::Reshard => None,
+            Op::Kernel(op) => Some(op),
         }
+    }
+
+    /// True if it has no kernel, and is always replaced by a graph of other ops.
+    pub fn is_composite(&self) -> bool {
+        matches!(self, Op::Kernel(KernelOp::Composite(_)))
     }
 
     /// Its facts; those of collectives and reshards are the defaults.

@@ -86,7 +86,7 @@ impl Platform<'_> {
             return on.attention(&shape, backward);
         }
         let def = op.def();
-        if def.facts().is_view || def.facts().composite || matches!(op, KernelOp::Iota(_)) {
+        if def.facts().is_view || matches!(op, KernelOp::Composite(_) | KernelOp::Iota(_)) {
             return 0.0;
         }
         let sums = if accumulate { results.iter().map(Type::bytes).sum() } else { 0 };

@@ -39,9 +39,8 @@ pub(crate) fn expand_section(site: &Site<'_>, block: &mut Block, kind: SectionKi
 
 /// Returns whether the op is composite, or has an operand sharded on a `!` factor.
 fn must_expand(block: &Block, stmt: &Stmt) -> Result<bool, String> {
-    let facts = stmt.op.facts();
-    if facts.composite || !facts.expands_when_sharded {
-        return Ok(facts.composite);
+    if stmt.op.is_composite() || !stmt.op.facts().expands_when_sharded {
+        return Ok(stmt.op.is_composite());
     }
     let Some(instance) = instance_of(block, stmt)? else { return Ok(false) };
     let types = |values: &[Value]| values.iter().map(|&v| block.ty(v)).collect::<Vec<&Type>>();

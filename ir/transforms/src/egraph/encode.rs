@@ -207,7 +207,7 @@ impl Encoded {
             | KernelOp::SumSquares(_)
             | KernelOp::AdamW(_)
             | KernelOp::Sgd(_)
-            | KernelOp::ClipFactor(_) => return None,
+            | KernelOp::Composite(_) => return None,
         };
         Some(self.add(kind, operands))
     }

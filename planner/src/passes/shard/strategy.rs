@@ -77,7 +77,7 @@ fn may_lie(mesh: &Mesh, dims: &Dims, ty: &Type) -> bool {
 /// Returns whether the op must be decomposed: it is composite, or sharded on a `!` factor.
 fn must_expand(op: &Op, instance: &Instance, assignment: &Assignment) -> bool {
     let cut = instance.factors.iter().zip(&assignment.factors);
-    op.facts().composite || cut.into_iter().any(|(factor, axes)| factor.marked_replicated && !axes.is_empty())
+    op.is_composite() || cut.into_iter().any(|(factor, axes)| factor.marked_replicated && !axes.is_empty())
 }
 
 /// Constraints on the sharding of a statement's factors.

@@ -502,6 +502,6 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::SumSquares(_) => Ok(update::sum_squares()),
         KernelOp::AdamW(op) => Ok(update::adamw(op)),
         KernelOp::Sgd(op) => Ok(update::sgd(op)),
-        KernelOp::ClipFactor(_) => Err(format!("`{}` has no kernel", op.def().name())),
+        KernelOp::Composite(_) => Err(format!("`{}` has no kernel", op.def().name())),
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn lower(low: &mut Lowering<'_>, op: &KernelOp) -> Result<Vec<Made>, 
         | Op::Quantise(_)
         | Op::Reduce(_) => Err(format!("`{}` is no op on rows", op.def().name())),
         Op::Einsum(_) => Err("a matrix product is no value of a kernel".to_string()),
-        Op::ClipFactor(_) => Err(format!("`{}` has no kernel", op.def().name())),
+        Op::Composite(_) => Err(format!("`{}` has no kernel", op.def().name())),
         Op::Concat(_)
         | Op::Pad(_)
         | Op::Reverse(_)

@@ -14,7 +14,7 @@ use super::real::Real;
 use super::round::Within;
 use super::tensor::{Array, Tensor};
 use attention::{AttentionInputs, Dropped};
-use ir::ops::{AttentionSettings, Collective, Einsum, KernelOp, Op, Scaling};
+use ir::ops::{AttentionSettings, Collective, CompositeOp, Einsum, KernelOp, Op, Scaling};
 use ir::types::DType;
 
 /// Position of a statement in a run, on which random numbers depend, and its rounding.
@@ -211,6 +211,6 @@ fn kernel<'a, R: Real>(
         KernelOp::SumSquares(_) => vec![update::sum_squares(o.real(0)?)],
         KernelOp::AdamW(op) => update::adamw(op, &o.reals()?),
         KernelOp::Sgd(op) => update::sgd(op, &o.reals()?),
-        KernelOp::ClipFactor(op) => vec![elementwise::clip_factor(op.max, o.real(0)?)],
+        KernelOp::Composite(CompositeOp::ClipFactor(op)) => vec![elementwise::clip_factor(op.max, o.real(0)?)],
     })
 }

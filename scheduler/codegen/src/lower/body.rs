@@ -281,7 +281,7 @@ fn arguments(block: &Block, part: &SectionPart<'_>) -> Vec<BodyArg> {
 }
 
 fn instructions(context: Context<'_>, block: &Block, part: &SectionPart<'_>) -> Result<Vec<BodyInstr>, CodegenError> {
-    let is_left = |stmt: &&&Stmt| matches!(stmt.op, Op::Reshard) || stmt.op.facts().composite;
+    let is_left = |stmt: &&&Stmt| matches!(stmt.op, Op::Reshard) || stmt.op.is_composite();
     if let Some(stmt) = part.stmts.iter().find(is_left) {
         return Err(CodegenError::NotPlanned { block: block.name.clone(), op: stmt.op.name() });
     }
