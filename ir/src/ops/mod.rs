@@ -115,7 +115,18 @@ macro_rules! ops {
 
         /// The names of all ops that are not collectives, in the order of the list.
         pub fn names() -> Vec<&'static str> {
-            let lists: &[&[&'static str]] = &[$($op::NAMES,)* $($composite::NAMES),*];
+            [kernel_names(), composite_names()].concat()
+        }
+
+        /// The names of the ops that have a kernel, in the order of the list.
+        pub fn kernel_names() -> Vec<&'static str> {
+            let lists: &[&[&'static str]] = &[$($op::NAMES),*];
+            lists.concat()
+        }
+
+        /// The names of composite ops, in the order of the list.
+        pub fn composite_names() -> Vec<&'static str> {
+            let lists: &[&[&'static str]] = &[$($composite::NAMES),*];
             lists.concat()
         }
 
