@@ -20,7 +20,7 @@ pub struct Binary {
 
 /// The class of a function of two operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Class {
+pub(super) enum BinaryClass {
     /// Linear in both operands together.
     Sum,
     /// Linear in each operand alone.
@@ -66,7 +66,7 @@ impl Slopes<'_, '_> {
         Err(format!("`{}` has no gradient", self.op.name()))
     }
 
-    /// Of `a + b`, or of `a - b`.
+    /// The cotangents of `a + b`, or of `a - b`.
     pub(super) fn sum(&mut self, is_difference: bool) -> Result<[Cotangent; 2], String> {
         let [first, second] = self.needed.map(|needed| needed.then_some(self.dy));
         let second = second.map(|dy| if is_difference { self.negative(dy) } else { Ok(dy) });
@@ -79,7 +79,7 @@ impl Slopes<'_, '_> {
         Ok([first, second])
     }
 
-    /// Of `y = a / b`: `dy / b` and `-dy y / b`.
+    /// The cotangents of `y = a / b`: `dy / b` and `-dy y / b`.
     pub(super) fn quotient(&mut self) -> Result<[Cotangent; 2], String> {
         let first = if self.needed[0] { Some(self.with(BinaryKind::Div, self.dy, 1)?) } else { None };
         if !self.needed[1] {
@@ -90,7 +90,7 @@ impl Slopes<'_, '_> {
         Ok([first, Some(self.negative(product)?)])
     }
 
-    /// To the operand that is the result, the first one if both are.
+    /// The cotangent goes to the operand that is the result, the first one if both are.
     pub(super) fn extremum(&mut self, opposite: BinaryKind) -> Result<[Cotangent; 2], String> {
         // An operand of fewer dims in the result's shape: min(max(a, b), a).
         let spread = self.op.equation.is_some();
@@ -157,11 +157,11 @@ impl OpDef for Binary {
     /// A result overwrites an operand only without broadcasting.
     fn facts(&self) -> OpFacts {
         let (class, linear, keeps_zeros): (OpClass, Linear, &[&[usize]]) = match self.kind.class() {
-            Class::Sum => (OpClass::Other, Linear::From(0), &[&[0, 1]]),
-            Class::Extremum => (OpClass::Other, Linear::No, &[&[0, 1]]),
-            Class::Quotient => (OpClass::Other, Linear::Each(&[0]), &[]),
-            Class::Product => (OpClass::Activation, Linear::Each(&[0, 1]), &[&[0], &[1]]),
-            Class::Slope => (OpClass::Activation, Linear::Each(&[1]), &[&[1]]),
+            BinaryClass::Sum => (OpClass::Other, Linear::From(0), &[&[0, 1]]),
+            BinaryClass::Extremum => (OpClass::Other, Linear::No, &[&[0, 1]]),
+            BinaryClass::Quotient => (OpClass::Other, Linear::Each(&[0]), &[]),
+            BinaryClass::Product => (OpClass::Activation, Linear::Each(&[0, 1]), &[&[0], &[1]]),
+            BinaryClass::Slope => (OpClass::Activation, Linear::Each(&[1]), &[&[1]]),
         };
         let spreads = self.equation.is_some();
         OpFacts {

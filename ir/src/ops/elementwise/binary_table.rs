@@ -1,6 +1,6 @@
 //! The table of the functions of two operands: name, class and gradient of each.
 
-use super::binary::{Class, Cotangent, Slopes};
+use super::binary::{BinaryClass, Cotangent, Slopes};
 
 /// Makes [`BinaryKind`] from a table. A row is `Kind = "name": class, |slopes| gradients`.
 macro_rules! binary_functions {
@@ -27,7 +27,7 @@ macro_rules! binary_functions {
                 match self { $(BinaryKind::$kind => $name),* }
             }
 
-            pub(super) fn class(self) -> Class {
+            pub(super) fn class(self) -> BinaryClass {
                 match self { $(BinaryKind::$kind => $class),* }
             }
 
@@ -41,25 +41,25 @@ macro_rules! binary_functions {
 
 binary_functions! {
     /// `a + b`
-    Add = "add": Class::Sum, |s| s.sum(false);
+    Add = "add": BinaryClass::Sum, |s| s.sum(false);
     /// `a - b`
-    Sub = "sub": Class::Sum, |s| s.sum(true);
+    Sub = "sub": BinaryClass::Sum, |s| s.sum(true);
     /// `a b`
-    Mul = "mul": Class::Product, |s| s.product();
+    Mul = "mul": BinaryClass::Product, |s| s.product();
     /// `a / b`
-    Div = "div": Class::Quotient, |s| s.quotient();
+    Div = "div": BinaryClass::Quotient, |s| s.quotient();
     /// `max(a, b)`
-    Max = "max": Class::Extremum, |s| s.extremum(BinaryKind::Min);
+    Max = "max": BinaryClass::Extremum, |s| s.extremum(BinaryKind::Min);
     /// Cotangent of `silu` from (x, dy).
-    SiluGrad = "silu_grad": Class::Slope, |s| s.none();
+    SiluGrad = "silu_grad": BinaryClass::Slope, |s| s.none();
     /// Cotangent of `gelu` from (x, dy).
-    GeluGrad = "gelu_grad": Class::Slope, |s| s.none();
+    GeluGrad = "gelu_grad": BinaryClass::Slope, |s| s.none();
     /// Cotangent of `gelu_erf` from (x, dy).
-    GeluErfGrad = "gelu_erf_grad": Class::Slope, |s| s.none();
+    GeluErfGrad = "gelu_erf_grad": BinaryClass::Slope, |s| s.none();
     /// Cotangent of `relu_squared` from (x, dy).
-    ReluSquaredGrad = "relu_squared_grad": Class::Slope, |s| s.none();
+    ReluSquaredGrad = "relu_squared_grad": BinaryClass::Slope, |s| s.none();
     /// Cotangent of `sigmoid` from its result and dy.
-    SigmoidGrad = "sigmoid_grad": Class::Slope, |s| s.none();
+    SigmoidGrad = "sigmoid_grad": BinaryClass::Slope, |s| s.none();
     /// `min(a, b)`
-    Min = "min": Class::Extremum, |s| s.extremum(BinaryKind::Max);
+    Min = "min": BinaryClass::Extremum, |s| s.extremum(BinaryKind::Max);
 }

@@ -15,7 +15,7 @@ pub struct Unary(pub UnaryKind);
 
 /// The class of a function of one operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Class {
+pub(super) enum UnaryClass {
     /// Linear: `f(a + b) = f(a) + f(b)`.
     Linear,
     /// A linear function whose result has another element type.
@@ -75,10 +75,14 @@ impl OpDef for Unary {
     fn facts(&self) -> OpFacts {
         let class = self.0.class();
         OpFacts {
-            class: if class == Class::Cast { OpClass::Other } else { OpClass::Activation },
-            linear: if matches!(class, Class::Linear | Class::Cast) { Linear::Each(&[0]) } else { Linear::No },
-            in_place: if class == Class::Cast { &[] } else { &[0] },
-            keeps_zeros: if class == Class::Other { &[] } else { &[&[0]] },
+            class: if class == UnaryClass::Cast { OpClass::Other } else { OpClass::Activation },
+            linear: if matches!(class, UnaryClass::Linear | UnaryClass::Cast) {
+                Linear::Each(&[0])
+            } else {
+                Linear::No
+            },
+            in_place: if class == UnaryClass::Cast { &[] } else { &[0] },
+            keeps_zeros: if class == UnaryClass::Other { &[] } else { &[&[0]] },
             ..OpFacts::default()
         }
     }

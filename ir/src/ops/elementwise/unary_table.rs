@@ -2,7 +2,7 @@
 
 use super::binary_table::BinaryKind;
 use super::constant::Constant;
-use super::unary::{Class, Slope};
+use super::unary::{Slope, UnaryClass};
 use crate::ids::Value;
 use crate::ops::{Attr, Attrs};
 use crate::types::DType;
@@ -41,7 +41,7 @@ macro_rules! unary_functions {
             }
 
             #[allow(unused_variables)] // Few classes depend on the constant.
-            pub(super) fn class(self) -> Class {
+            pub(super) fn class(self) -> UnaryClass {
                 match self { $(UnaryKind::$kind $(($constant))? => $class),* }
             }
 
@@ -56,62 +56,62 @@ macro_rules! unary_functions {
 
 unary_functions! {
     /// `-x`
-    Neg = "neg": Class::Linear, |s| s.unary(UnaryKind::Neg, s.dy);
+    Neg = "neg": UnaryClass::Linear, |s| s.unary(UnaryKind::Neg, s.dy);
     /// `e^x`
-    Exp = "exp": Class::Other, |s| s.binary(BinaryKind::Mul, s.dy, s.y);
+    Exp = "exp": UnaryClass::Other, |s| s.binary(BinaryKind::Mul, s.dy, s.y);
     /// `ln x`
-    Log = "log": Class::Other, |s| s.binary(BinaryKind::Div, s.dy, s.x);
-    /// Square root: `dy / (2 y)`.
-    Sqrt = "sqrt": Class::KeepsZeros, |s| {
+    Log = "log": UnaryClass::Other, |s| s.binary(BinaryKind::Div, s.dy, s.x);
+    /// Square root. Its gradient is `dy / (2 y)`.
+    Sqrt = "sqrt": UnaryClass::KeepsZeros, |s| {
         let half = s.unary(UnaryKind::Scale(0.5), s.dy)?;
         s.binary(BinaryKind::Div, half, s.y)
     };
-    /// `1 / sqrt x`: `-dy y / (2 x)`.
-    Rsqrt = "rsqrt": Class::Other, |s| {
+    /// `1 / sqrt x`. Its gradient is `-dy y / (2 x)`.
+    Rsqrt = "rsqrt": UnaryClass::Other, |s| {
         let half = s.unary(UnaryKind::Scale(-0.5), s.dy)?;
         let ratio = s.binary(BinaryKind::Div, s.y, s.x)?;
         s.binary(BinaryKind::Mul, half, ratio)
     };
-    /// `1 / x`: `-dy y y`, in this order, since a square alone may overflow.
-    Recip = "recip": Class::Other, |s| {
+    /// `1 / x`. Its gradient is `-dy y y`, in this order, since a square alone may overflow.
+    Recip = "recip": UnaryClass::Other, |s| {
         let negative = s.unary(UnaryKind::Neg, s.dy)?;
         let once = s.binary(BinaryKind::Mul, negative, s.y)?;
         s.binary(BinaryKind::Mul, once, s.y)
     };
     /// `x x`
-    Square = "square": Class::KeepsZeros, |s| {
+    Square = "square": UnaryClass::KeepsZeros, |s| {
         let double = s.unary(UnaryKind::Scale(2.0), s.dy)?;
         s.binary(BinaryKind::Mul, double, s.x)
     };
     /// `x / (1 + e^-x)`
-    Silu = "silu": Class::KeepsZeros, |s| s.binary(BinaryKind::SiluGrad, s.x, s.dy);
+    Silu = "silu": UnaryClass::KeepsZeros, |s| s.binary(BinaryKind::SiluGrad, s.x, s.dy);
     /// GELU, tanh form (Hendrycks and Gimpel 2016, the form of GPT-2).
-    Gelu = "gelu": Class::KeepsZeros, |s| s.binary(BinaryKind::GeluGrad, s.x, s.dy);
+    Gelu = "gelu": UnaryClass::KeepsZeros, |s| s.binary(BinaryKind::GeluGrad, s.x, s.dy);
     /// GELU, exact form with the error function.
-    GeluErf = "gelu_erf": Class::KeepsZeros, |s| s.binary(BinaryKind::GeluErfGrad, s.x, s.dy);
+    GeluErf = "gelu_erf": UnaryClass::KeepsZeros, |s| s.binary(BinaryKind::GeluErfGrad, s.x, s.dy);
     /// `c x`
-    Scale(by: f64 = 0.7) = "scale": Class::Linear, |s| s.unary(UnaryKind::Scale(by), s.dy);
+    Scale(by: f64 = 0.7) = "scale": UnaryClass::Linear, |s| s.unary(UnaryKind::Scale(by), s.dy);
     /// `x + c`
-    Shift(by: f64 = 0.5) = "shift": Class::Other, |s| Ok(s.dy);
+    Shift(by: f64 = 0.5) = "shift": UnaryClass::Other, |s| Ok(s.dy);
     /// `min(x, c)`; what is not a number stays so.
-    AtMost(max: f64 = 0.3) = "at_most": if max >= 0.0 { Class::KeepsZeros } else { Class::Other }, |s| s.where_kept();
+    AtMost(max: f64 = 0.3) = "at_most": if max >= 0.0 { UnaryClass::KeepsZeros } else { UnaryClass::Other }, |s| s.where_kept();
     /// To another float type, also from integers.
-    Cast(to: DType = DType::F32) = "cast": Class::Cast, |s| {
+    Cast(to: DType = DType::F32) = "cast": UnaryClass::Cast, |s| {
         let from = s.b.ty(s.x).dtype;
         s.unary(UnaryKind::Cast(from), s.dy)
     };
     /// `max(x, 0)^2` (So et al. 2021, Primer; Nemotron-4).
-    ReluSquared = "relu_squared": Class::KeepsZeros, |s| s.binary(BinaryKind::ReluSquaredGrad, s.x, s.dy);
+    ReluSquared = "relu_squared": UnaryClass::KeepsZeros, |s| s.binary(BinaryKind::ReluSquaredGrad, s.x, s.dy);
     /// `1 / (1 + e^-x)`
-    Sigmoid = "sigmoid": Class::Other, |s| s.binary(BinaryKind::SigmoidGrad, s.y, s.dy);
-    /// Hyperbolic tangent: `dy (1 - y^2)`, without a difference of 1 and a number near it.
-    Tanh = "tanh": Class::KeepsZeros, |s| {
+    Sigmoid = "sigmoid": UnaryClass::Other, |s| s.binary(BinaryKind::SigmoidGrad, s.y, s.dy);
+    /// Hyperbolic tangent. Its gradient is `dy (1 - y^2)`, without a difference of 1 and a number near it.
+    Tanh = "tanh": UnaryClass::KeepsZeros, |s| {
         let once = s.binary(BinaryKind::Mul, s.dy, s.y)?;
         let twice = s.binary(BinaryKind::Mul, once, s.y)?;
         s.binary(BinaryKind::Sub, s.dy, twice)
     };
-    /// The error function: `dy 2 / sqrt(pi) e^(-x^2)`.
-    Erf = "erf": Class::KeepsZeros, |s| {
+    /// The error function. Its gradient is `dy 2 / sqrt(pi) e^(-x^2)`.
+    Erf = "erf": UnaryClass::KeepsZeros, |s| {
         let square = s.unary(UnaryKind::Square, s.x)?;
         let negative = s.unary(UnaryKind::Neg, square)?;
         let bell = s.unary(UnaryKind::Exp, negative)?;
@@ -119,18 +119,18 @@ unary_functions! {
         s.binary(BinaryKind::Mul, s.dy, scaled)
     };
     /// Sine, of radians.
-    Sin = "sin": Class::KeepsZeros, |s| {
+    Sin = "sin": UnaryClass::KeepsZeros, |s| {
         let slope = s.unary(UnaryKind::Cos, s.x)?;
         s.binary(BinaryKind::Mul, s.dy, slope)
     };
     /// Cosine, of radians.
-    Cos = "cos": Class::Other, |s| {
+    Cos = "cos": UnaryClass::Other, |s| {
         let sine = s.unary(UnaryKind::Sin, s.x)?;
         let slope = s.unary(UnaryKind::Neg, sine)?;
         s.binary(BinaryKind::Mul, s.dy, slope)
     };
     /// `max(x, c)`; what is not a number stays so.
-    AtLeast(min: f64 = 0.3) = "at_least": if min <= 0.0 { Class::KeepsZeros } else { Class::Other }, |s| s.where_kept();
+    AtLeast(min: f64 = 0.3) = "at_least": if min <= 0.0 { UnaryClass::KeepsZeros } else { UnaryClass::Other }, |s| s.where_kept();
     /// The largest integer that is not above x.
-    Floor = "floor": Class::KeepsZeros, |s| s.unary(UnaryKind::Scale(0.0), s.dy);
+    Floor = "floor": UnaryClass::KeepsZeros, |s| s.unary(UnaryKind::Scale(0.0), s.dy);
 }
