@@ -1,4 +1,4 @@
-//! Commands in README.md, ARCHITECTURE.md and docs print the output shown there.
+//! Commands in README.md, ARCHITECTURE.md, the pages of docs and the book print the output shown there.
 //!
 //! In a block fenced as `console`, a line `$ meshwright ARGS` is run in the root of the project, and the lines after it must
 //! be its output; a line `...` stands for any number of lines. Blocks fenced otherwise are only read by people.
@@ -72,9 +72,9 @@ fn chapters() -> Vec<String> {
 fn the_book_has_all_its_pages_and_no_other() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/book/src");
     let entries = fs::read_dir(folder).expect("the book is there").flatten();
-    let names =
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|name| name != "SUMMARY.md");
-    let mut files: Vec<String> = names.map(|name| format!("docs/book/src/{name}")).collect();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let pages = names.filter(|name| name.ends_with(".md") && name != "SUMMARY.md");
+    let mut files: Vec<String> = pages.map(|name| format!("docs/book/src/{name}")).collect();
     let mut chapters = chapters();
     files.sort();
     chapters.sort();
@@ -84,9 +84,9 @@ fn the_book_has_all_its_pages_and_no_other() {
     }
 }
 
-/// The pages that a page links to.
+/// The pages that a page links to, without the places in them.
 fn links(text: &str) -> Vec<String> {
-    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
     targets.filter(|target| target.ends_with(".md")).map(str::to_string).collect()
 }
 
@@ -161,11 +161,11 @@ fn the_lines_of_rust_are_those_of_the_tested_front_page() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let front = fs::read_to_string(root.join("src/lib.rs")).expect("the library has a front page");
     let front: Vec<&str> = front.lines().filter_map(|line| line.strip_prefix("//! ")).collect();
-    let readme = fs::read_to_string(root.join("README.md")).expect("the document is there");
-    let (_, block) = readme.split_once("```rust\n").expect("README.md shows the library");
+    let chapter = read("docs/book/src/library.md");
+    let (_, block) = chapter.split_once("```rust\n").expect("the chapter shows the library");
     let (block, _) = block.split_once("```").expect("a block ends");
     let lines: Vec<&str> = block.lines().collect();
-    assert!(front.windows(lines.len()).any(|window| window == lines), "copy the example of src/lib.rs to README.md");
+    assert!(front.windows(lines.len()).any(|window| window == lines), "copy the example of src/lib.rs to docs/book/src/library.md");
 }
 
 #[test]
