@@ -9,11 +9,14 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// The most lines of README.md.
+const README_LINES: usize = 200;
+
 /// One command and what the document shows of its output.
 struct Shown<'a> {
     line: usize,
     args: &'a str,
-    output: Vec<&'a str>,
+    output: Vec<String>,
 }
 
 #[test]
@@ -90,6 +93,17 @@ fn links(text: &str) -> Vec<String> {
     targets.filter(|target| target.ends_with(".md")).map(str::to_string).collect()
 }
 
+#[test]
+fn the_front_page_is_short_and_shows_a_complete_plan() {
+    let text = read("README.md");
+    let lines = text.lines().count();
+    assert!(lines <= README_LINES, "README.md: {lines} lines are too many: the manual is the book, docs/book/src");
+    let commands = commands(&text);
+    let plan = commands.iter().find(|shown| shown.args.starts_with("plan ")).expect("README.md shows a plan");
+    let dots = plan.output.iter().filter(|line| line.trim() == "...").count();
+    assert_eq!(dots, 0, "README.md shows a plan as it is printed");
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("the document is there")
 }
@@ -113,12 +127,23 @@ fn commands(text: &str) -> Vec<Shown<'_>> {
             (Some(_), Some(_)) => fence = None,
             (Some("console"), None) => match line.strip_prefix("$ meshwright ") {
                 Some(args) => commands.push(Shown { line: number + 1, args, output: Vec::new() }),
-                None => commands.last_mut().expect("a console block begins with a command").output.push(line),
+                None => {
+                    let last = commands.last_mut().expect("a console block begins with a command");
+                    last.output.push(comparable(line));
+                }
             },
             _ => {}
         }
     }
     commands
+}
+
+/// A line of an output without the seconds that the search of a plan took.
+fn comparable(line: &str) -> String {
+    match line.split_once("pruned by bounds, in ") {
+        Some((before, rest)) => format!("{before}pruned by bounds, in ..{}", rest.trim_start_matches(|c| c != ';')),
+        None => line.to_string(),
+    }
 }
 
 /// Output of a command, on both streams; lines end without blanks. Single quotes are for the shell.
@@ -128,13 +153,14 @@ fn run(root: &Path, args: &str) -> String {
         command.args(args.replace('\'', "").split_whitespace()).current_dir(root).env_remove("COLUMNS").output();
     let output = output.expect("the binary runs");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    text.lines().map(|line| line.trim_end().to_string() + "\n").collect()
+    text.lines().map(|line| comparable(line.trim_end()) + "\n").collect()
 }
 
 /// The first run of lines that is not printed after the runs before it. The first starts the output and the last ends it,
 /// unless there are dots.
-fn first_missing(shown: &[&str], printed: &str) -> Option<String> {
+fn first_missing(shown: &[impl AsRef<str>], printed: &str) -> Option<String> {
     let printed: Vec<&str> = printed.lines().collect();
+    let shown: Vec<&str> = shown.iter().map(AsRef::as_ref).collect();
     let runs: Vec<&[&str]> = shown.split(|line| line.trim() == "...").collect();
     let mut from = 0;
     for (place, run) in runs.iter().enumerate() {
@@ -165,7 +191,10 @@ fn the_lines_of_rust_are_those_of_the_tested_front_page() {
     let (_, block) = chapter.split_once("```rust\n").expect("the chapter shows the library");
     let (block, _) = block.split_once("```").expect("a block ends");
     let lines: Vec<&str> = block.lines().collect();
-    assert!(front.windows(lines.len()).any(|window| window == lines), "copy the example of src/lib.rs to docs/book/src/library.md");
+    assert!(
+        front.windows(lines.len()).any(|window| window == lines),
+        "copy the example of src/lib.rs to docs/book/src/library.md"
+    );
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Folder {
     fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("meshwright-mpi-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
-        let text = include_str!("../README.md");
+        let text = include_str!("../docs/schedules.md");
         fs::write(path.join("text.md"), text).unwrap();
         Folder(path)
     }
