@@ -24,6 +24,29 @@
 //! ([`verify`]). Every error in a text has a code in the [`catalogue`]. The meaning of a model is the result that the
 //! reference evaluator of the runtime computes from it; every compiled program computes the same values.
 //!
+//! **Shardings.** Element type, size, sharding and pending reduction are one type, so that they are checked at one place.
+//! An op accepts a partial operand only if it declares that operand linear. Once a section reduces a value, later sections
+//! read the reduced value. The loss is a sum over valid tokens; its cotangent, one over the number of valid tokens in the
+//! global batch, is fed. Losses are therefore never averaged twice. Axes need not divide a dim: blocks are nested ceilings,
+//! the major axis first. Axes must divide dims that are marked `indivisible`, such as heads.
+//!
+//! **Rules are strings.** `*m h!, h! -> *m h!, *m` is read by people. Propagation, legality, local shapes and tests follow
+//! from the same string, so that nothing about sharding is written twice. Passes know a dim by its role ([`dim_role`]),
+//! never by its name.
+//!
+//! **Sections.** Schedules that delay W or split B need the parts of a backward apart, and the text then shows what crosses
+//! between them. Programs split U into R, which reduces gradients, and the update. The clip factor needs the norm of all
+//! gradients (N), which is the one barrier of a step.
+//!
+//! **Formats.** A type's format is that of its elements in memory, in messages and in files. Every op computes in f32 and
+//! rounds each result once. Partial sums travel narrow, are added in f32 and are rounded once a hop. Nothing but the types
+//! says so: no pass inserts casts. Below f32 the optimizer updates an f32 copy of a parameter (`master`) and casts it, so
+//! that no update is lost.
+//!
+//! **Random numbers** are pure functions of a key and a logical index. Initial values have (seed, parameter name, index),
+//! dropout has (seed, step, path, global sample, index), and the order of the data has (seed, epoch). No sharding changes
+//! them. Sums over ranks run in rank order, so that all ranks and all runs get the same bits; meshes differ in rounding.
+//!
 //! ```
 //! use meshwright_ir::models::{Batch, preset};
 //! use meshwright_ir::text::{File, parse, print};

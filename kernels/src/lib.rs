@@ -23,6 +23,12 @@
 //! assert_eq!(shares, [0.5; 4]);
 //! ```
 //!
+//! Products and attention widen narrow operands while they pack blocks (`cpu::gemm`). With AVX512-BF16, products of two
+//! bf16 operands multiply pairs of terms instead, with AMX tiles of them. Tiles outrun memory, so their products go by
+//! strips of rows whose sums and panels stay in the L2 cache, and short ones by blocks of terms that stay in the L1 cache.
+//! Attention rounds its weights and its gradients by scores, which are operands of products, as kernels of GPUs and the
+//! reference do. Once warm, no kernel allocates.
+//!
 //! [`cpu`] has the kernels, compiled for AVX-512, AVX2 and the baseline and chosen at run time. [`cuda`] describes the same
 //! kernels for GPUs as text and descriptors; the runtime launches them. [`group`] has the programs from
 //! which the text is made, [`scalar`] their functions. [`cpu::narrow`] has the formats below f32 in which

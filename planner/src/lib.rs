@@ -8,6 +8,22 @@
 //! collectives. [`plan`] runs them, [`shard`] chooses shardings by cost, and [`reshard`] finds the cheapest collectives between two
 //! shardings.
 //!
+//! A rule is the only source of the shardings that an op allows. No pass names an op: passes read its definition
+//! (`ir::ops::OpDef`). Depth costs nothing, since a distinct block is planned once. The same text in gives the same text
+//! out.
+//!
+//! Three choices serve memory and traffic:
+//!
+//! - Gathered inputs are not saved. Under sequence parallelism W gathers its input a second time. A saved copy would cost
+//!   most of the memory that sequence parallelism saves (Korthikanti et al. 2022, section 4.2.2).
+//! - Partial sums are passed on. Query, key and value projections give partial input gradients, whose sum is reduced once.
+//! - Collectives of U on equal axes are joined into buckets up to a size, since each collective costs a latency.
+//!
+//! Flat shards (`/{dp}`) split the local elements into equal contiguous ranges, on which ops that treat all elements alike
+//! run unchanged. Under ZeRO-1 U reduce-scatters gradients, updates a range, and gathers the parameters. Under ZeRO-2 every
+//! W reduce-scatters its sum. Under ZeRO-3 each reader gathers the parameters, I too, since no section saves gathered
+//! parameters.
+//!
 //! ```
 //! use cost::PROGRAM;
 //! use ir::models::{Batch, preset};

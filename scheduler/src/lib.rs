@@ -8,6 +8,13 @@
 //! best order. The module [`simulate`](mod@simulate) times an order, [`check`](mod@check) reports its violations. Start reading at
 //! [`schedules`] and [`costs`].
 //!
+//! Stages are partitioned exactly, by dynamic programming. A schedule is a pure function from costs, a number of ranks and
+//! of micro-batches to an order; it knows no model and no tensor. Schedules on a V are made of building blocks (`block`).
+//! The simulator and the checker share no code.
+//!
+//! `predict` partitions, schedules and simulates the costs of a planned model, without a program. It serves estimates,
+//! and the costs of stages count the same groups of statements as programs have (`section_seconds`).
+//!
 //! ```
 //! use meshwright_scheduler::check::check_pipeline;
 //! use meshwright_scheduler::costs::StageCosts;

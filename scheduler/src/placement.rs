@@ -1,4 +1,9 @@
 //! Placement of a pipeline's stages on its ranks. A schedule's rule depends on it and on the costs alone.
+//!
+//! A stage is on one pipeline rank, and a rank has one or more stages. With two chains a stage is on two ranks, each for
+//! half of the micro-batches. Then both have its parameters, as both owners of a tied embedding do. Gradients are summed
+//! among the owners before R. The first owner has the optimizer state, updates, and sends the new values; the norm counts
+//! them once.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

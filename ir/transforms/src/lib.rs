@@ -16,6 +16,9 @@
 //! - [`mod@offload`] marks the calls whose saved activations are offloaded.
 //! - [`mod@renumber`] numbers the values of a block in order of definition, as if its text were read back.
 //!
+//! Differentiation comes before placement. On logical tensors a gradient is a graph like any other, and backward
+//! collectives follow from the same rules as forward ones.
+//!
 //! ```
 //! use ir::graph::SectionKind;
 //! use ir::models::{Batch, preset};

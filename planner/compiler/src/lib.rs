@@ -11,6 +11,11 @@
 //!
 //! Errors are enums whose variants have a code, a message and a fix; all convert to [`error::Error`], as `?` does.
 //!
+//! A `Pass` names the levels that it reads and writes, and has a checker. The `PassManager` runs the passes of planner,
+//! scheduler and a caller over a file of any level: it checks, reports and stops in one loop. A level that a file states
+//! already is checked and not made again. `within` repeats the search for shardings until the arenas fit. `plan_blocks`
+//! runs the planner alone, for estimates.
+//!
 //! ```
 //! use meshwright_compiler::compile::{CompileRequest, compile_source};
 //! use meshwright_compiler::model_source::ModelSource;

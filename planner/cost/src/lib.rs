@@ -8,6 +8,14 @@
 //! - [`profile()`]: the costs of a planned block section by section, for `estimate` and `plan`.
 //! - [`model_flops`]: the FLOPs that a model needs.
 //!
+//! A [`Platform`] is the only source of seconds: for reshards, `--shard auto`, the order of statements, the simulator and
+//! estimates. Products have tiles and waves, collectives have sizes and groups. `compile` and `train` use the cluster `cpu`
+//! unless a request names one, so that programs do not depend on the machine.
+//!
+//! A stack has eight constants that are fitted to runs, each within its interval. Its traits (`traits`) describe what the
+//! software does; they are chosen by their sources and never fitted. An interval follows from the errors on the fitted
+//! runs. Far from these runs the interval also includes the variance between publishers (`residual`).
+//!
 //! ```
 //! use ir::models::{Batch, preset};
 //! use ir::types::DType;

@@ -29,6 +29,12 @@
 //!
 //! A cost database (`cost_database`) keeps the results that configurations share, as queries on projections of them
 //! (`projection`). An [`Estimator`] has one for each model, platform and number formats; an [`Evaluator`] works on one.
+//!
+//! A lower bound and a prediction are made of the same terms. Each shared result is computed from its key alone, so that no
+//! option can be missing from a key. Two configurations with the same shape class whose reshards take the same paths share
+//! a plan, which is resized (`shape_class`). Reshard paths follow the links of a platform, not its fitted constants, so
+//! that fits share plans. On clusters whose devices share cores, a step takes at least the work of all devices over the
+//! cores.
 
 mod action_order;
 mod any_pipeline;

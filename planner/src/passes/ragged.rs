@@ -1,10 +1,11 @@
 //! `ragged`: lets the all-to-alls between tokens and experts that drop none move only the rows that tokens fill, and lets experts compute
 //! with those rows.
 //!
-//! An expert that takes all tokens has room for them, of which few come. How many come is exchanged before the rows, once: the way back and
-//! the backward know it. Ops say how they route ([`OpFacts::routed`](ir::ops::OpFacts::routed)). Rows go through all-to-alls from the op that
-//! fills them to the experts, where unfilled rows stay zeros, or from the experts to ops that read filled rows alone. Products of rows that
-//! are zeros where they are not filled get the counts as an operand.
+//! Such an expert has capacity for all tokens of a group, and few of them choose it. Places are planned; lengths are counted in
+//! each step. The counts are exchanged once, before the rows: the way back and the backward use the same counts. Ops state how
+//! they route ([`OpFacts::routed`](ir::ops::OpFacts::routed)). Rows go through all-to-alls from the op that fills them to the
+//! experts, where unfilled rows stay zeros, or from the experts to ops that read filled rows alone. Products of such rows get
+//! the counts as an operand.
 
 use crate::PlanError;
 use cost::Platform;

@@ -4,6 +4,9 @@
 //! and joined matrices, and experts that are stored one by one. [`Weights`] reads a folder into a run, box by box, and
 //! [`export()`] writes the parameters of a checkpoint as such a folder, tensor by tensor and without devices.
 //!
+//! A dim of a parameter walks through a tensor in equal steps (`layout`). Every rank therefore reads boxes of files by
+//! place, and an export makes each tensor once, for all shards. Names and shapes are checked before a load.
+//!
 //! ```
 //! use meshwright_weights::{Description, Names};
 //!

@@ -8,6 +8,14 @@
 //! stages. [`lower_forward`] does the same for an evaluation. [`fuse`] groups statements of bodies.
 //! [`buffers::assign_buffers`] then gives every tensor of the program a fixed offset in the arena of its rank.
 //!
+//! Bodies do not grow with depth or micro-batches, and instruction streams do not grow with dp and tp. A collective starts
+//! when its operands are ready and is waited for before its first use; a list scheduler puts independent statements between
+//! the two (`order::overlap`). B is one body, so that W hides the all-reduces of I. R of an instance starts after its last
+//! backward and runs concurrently with the backwards that are left; N waits for all R.
+//!
+//! A receive starts one action early. A send is waited for at the next send to the same rank, once its receive has started
+//! in an order of all actions (`lower::p2p`). Ranks of any schedule therefore never wait for each other in a circle.
+//!
 //! ```
 //! use cost::PROGRAM;
 //! use ir::models::{Batch, preset};

@@ -6,6 +6,11 @@
 //!
 //! Candidates (`candidates.rs`) are sets of statements that no other statement and no collective separates. A covering program
 //! (`choose.rs`) takes those of least time.
+//!
+//! A thread runs a group on rows that fit its cache, and values that only the group reads have no place in the arena.
+//! Elementwise ops and sums may follow a product, and a cast an update of weights in place. No bit changes: sums over rows
+//! are made by chunks of rows in groups and alone. The answer depends on shapes and seconds alone. Estimates price hundreds
+//! of blocks in the time of one covering program: they join statements by a greedy rule with exact bytes (`cost::profile`).
 
 mod apart;
 mod candidates;

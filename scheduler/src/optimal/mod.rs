@@ -10,6 +10,12 @@
 //! Each stage takes the micro-batches in turn, and every action runs as early as its order allows. The makespan is then the
 //! smallest of all orders. A span could sometimes be smaller if a rank took a later micro-batch first and so started later;
 //! such orders are not searched.
+//!
+//! The search takes the best schedule of the rules and of list scheduling, and computes a bound from time windows that
+//! respect memory. Engines then close the gap. The exact engine asks a constraint solver for orders within a target, in
+//! integer units; the order is read from its literals and simulated again. For many micro-batches `periodic` finds a
+//! repeating pattern first, whose search does not grow with their number, and then its warm-up and cool-down. `ilp` is the
+//! program of the zero-bubble paper, for small problems. Without a deadline engines count work, not time.
 
 mod bound;
 mod engine;

@@ -2,6 +2,15 @@
 //! the terms that leave the fewest statements become statements again.
 //!
 //! Limits count nodes and rounds, never time, so the result depends on the section alone.
+//!
+//! Nodes have a normal form: permutations, new dims and equations of elementwise ops are one node, a spread, and constants
+//! are tensors. Each rule has a name and a class: exact, fewer roundings, or another order of a sum. Layout ops (permute,
+//! reshape, slice) are pushed towards inputs and outputs until they cancel. No rule is another's inverse. Extraction starts
+//! from the given statements and descends to cheaper ones. It tries recognised ops first, and all readers of a value
+//! together last. What is not simpler stays as it is.
+//!
+//! `recognise` runs before differentiation and uses rules of all classes, since a recognised op is the meaning from then
+//! on. `simplify` uses no rule that changes the order of a sum.
 
 pub(crate) mod decode;
 pub(crate) mod encode;

@@ -11,6 +11,14 @@
 //! Heads and routers stay as they are: their products have a dim of the vocabulary or of the router's experts.
 //!
 //! Where the backward reads `x` for `dw` alone, F quantises it, and its 8-bit copy is saved in its place.
+//!
+//! Scales are tensors and operands of `einsum`, so that 8-bit tensors are gathered, saved and costed as 8-bit tensors. A
+//! rule states blocks as compound dims, `(k k'=128)`: a mesh shards whole blocks, or one block, whose ranks then take the
+//! maximum. Powers of two make products with scales exact, so the kernel and the reference round at the same points.
+//!
+//! Delayed scaling counts exponents, which sum over shards and micro-batches like gradients: no rank waits for a maximum.
+//! Its records are parameters, which U updates by their ages (`ir::ops::delayed`). ZeRO, pipelines and checkpoints know
+//! nothing of them.
 
 mod ages;
 mod product;

@@ -5,6 +5,11 @@
 //! instead of their results, unless they are recomputed too. The pass runs before sharding, so the copies get shardings,
 //! collectives, costs and memory like any statement. Dropout depends on logical coordinates, so its copy drops the same
 //! elements.
+//!
+//! With `full:n` the first layers of each stage call a variant of their block, which `partition` assigns. With `offload`
+//! the saved values of a block leave for the host while the next block runs. They come back while the block before their
+//! backward runs. With `offload_optimizer` the host holds the states that U alone reads: a load gives a bundle, U changes
+//! it, and a store copies it back.
 
 use ir::graph::{ArgKind, Block, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;

@@ -3,6 +3,10 @@
 //! The sequence is the dim of that role, which is split evenly; its size becomes that of a slice. Every block becomes one block
 //! per slice, and every block instance one call per slice:
 //!
+//! The backward recomputes the `concat` of keys, so that each key is saved once. Dropout draws by the position in the
+//! unsliced sequence. Only `partition`, which puts the slices of an instance together, and the items of a schedule
+//! (`2F3:1`) know of slices.
+//!
 //! ```text
 //! block @layer.1(%x: f32[b, s, h], %pos: input i32[b, t], .., %k.0: f32[b, 16, g, d], %v.0: ..; ..) -> (%y, %k, %v) {
 //!   %k.t: f32[b, 32, g, d] = concat(%k.0, %k, dim=1)

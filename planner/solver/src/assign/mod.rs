@@ -6,6 +6,9 @@
 //! parts. `construct` finds a first assignment, in which `domains` has the choices that are still open. `dual` computes lower
 //! bounds and prices of use. From these, `oscillate` searches on both sides of the limit, and `improve` in large neighbourhoods.
 //! `branch` searches exhaustively if the budget allows. `search` orders these steps.
+//!
+//! A construction under arc consistency finds a first answer. Soft arc consistency (cost shifting) with a Lagrange
+//! multiplier on the limit gives a bound. Branch and bound prunes choices whose reduced cost exceeds the incumbent.
 
 mod branch;
 mod bucket;

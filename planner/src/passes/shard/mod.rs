@@ -7,6 +7,11 @@
 //! reshards. Every execution of a block saves the values that the backward reads. Parameters, gradients and states
 //! occupy memory throughout the step. Meshes with many axes are decided in turns (`search`), with a lower bound from
 //! smaller problems (`bound`).
+//!
+//! A node is one of four: the strategy of a statement, the sharding of a value or cotangent between blocks, the placement
+//! of a parameter and its states, or a shared copy of a value. In a strategy an axis shards a factor of the rule, passes a
+//! partial sum on, or does nothing. Edges cost the cheapest reshard (`reshard::table`). If the arena of the compiled
+//! program exceeds the limit, the compiler subtracts the excess from the limit of the next round.
 
 mod apply;
 mod bound;

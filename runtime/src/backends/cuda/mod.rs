@@ -2,6 +2,15 @@
 //!
 //! CUDA's libraries are loaded at first use: the program builds and runs without them, and reports a missing library as
 //! [`Error::Missing`].
+//!
+//! Ranks that share a GPU are threads of the process, each with an arena of one allocation, a stream for each of its
+//! threads, and one for each group and channel. Threads meet on the host as those of the CPU do; the data moves by copies
+//! and kernels that add in rank order, so that sums have the CPU's bits.
+//!
+//! An exchange counts as read once its copy kernel is enqueued. Later work waits for the copy's CUDA event. Events are
+//! recorded before anyone waits on them, so streams cannot deadlock. A rank without peers in its process is captured in its
+//! second step and repeated as a graph. Inputs of a step are in pinned memory (`border`), and seed and step in a buffer
+//! that kernels read.
 
 mod addend;
 mod backend;

@@ -1,4 +1,13 @@
 //! Buffer assignment: one arena per rank, and in it a fixed offset for each tensor.
+//!
+//! Programs free every value by name, and a checker finds leaks. From these lifetimes long-lived tensors are placed
+//! together from the bottom up, and short-lived ones above them and in the gaps. Views, and results of elementwise ops over
+//! operands that die, share their operand's offset. Saved values are in a slot of their bundle, or in several slots where W
+//! is a body of its own.
+//!
+//! No arena can be smaller than the most bytes that are live at one instruction of one body; on the meshes of
+//! `tests/memory.rs` none is 5 % bigger. An evaluation has its own buffer assignment, except that parameters keep their
+//! training offsets.
 
 mod bound;
 mod frame;

@@ -1,7 +1,12 @@
 //! NCCL: the collectives of GPUs that are in several processes, each with one of them.
 //!
-//! The library is loaded at first use. The data of ranks goes through NCCL alone; what processes tell each other besides, as the names of
-//! communicators, goes through their wire.
+//! The library is loaded at first use. The data of ranks goes through NCCL alone; all other messages between processes, such as
+//! the names of communicators, go through their wire.
+//!
+//! An exchange becomes calls of an engine (`comm::engine`); blocks that no call takes directly go through staging memory.
+//! The host gives all calls to streams and waits for no peer, except for row counts where only filled rows move. No call
+//! blocks. A watch ends all communicators after the first failure, so that no stream waits for a failed rank. The deadlock
+//! detector treats a GPU that is blocked in NCCL as a waiting thread, so deadlocks across processes are found.
 
 mod communicator;
 mod exchange;
