@@ -80,7 +80,7 @@ impl<'a> TrainBuilder<'a> {
         self
     }
 
-    /// Sets the type of parameters and compute; default, and the only one of this version: f32.
+    /// Sets the precision: `f32` (default), `bf16`, `f16`, `fp8-block`, `fp8-tensor` or `fp8-delayed`.
     pub fn precision(mut self, precision: impl Into<PrecisionText>) -> Self {
         self.request.precision = precision.into().0;
         self

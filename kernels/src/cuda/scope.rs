@@ -1,7 +1,6 @@
 //! The lines of C that compute elements of a program's values.
 //!
-//! A value at an index becomes a variable, once per scope. What it reads is evaluated first, at its own index. So a value is computed
-//! wherever an element of it is wanted: again for another element, and in no memory.
+//! A value at an index becomes a variable, once per scope. Operands are inlined: a value read at two indices is recomputed, never stored.
 
 use super::spell::{Spelling, binary, literal, relation, spelling, unary};
 use super::tables::Tables;
@@ -15,11 +14,11 @@ pub(super) const ELEMENT: &str = "e";
 pub(super) const ROW: &str = "row";
 /// The place of an element in its row.
 pub(super) const COLUMN: &str = "column";
-/// The array in registers of a value's elements begins with this.
+/// Prefix of the arrays in registers that hold a value's elements.
 pub(super) const SAVED: &str = "saved";
 /// The first column of a thread's vector.
 pub(super) const VECTOR: &str = "begin";
-/// True if all that is read and written as vectors is aligned to 16 bytes.
+/// True if every vector that is read or written is aligned to 16 bytes.
 pub(super) const IS_ALIGNED: &str = "is_aligned";
 /// The indices of four neighbouring elements.
 pub(super) const FOUR: [&str; 4] = ["e0", "e1", "e2", "e3"];
@@ -44,7 +43,7 @@ struct Known {
 
 pub(super) struct Scope<'a> {
     program: &'a Program,
-    /// The number of rows and their elements, if the kernel goes by rows.
+    /// The number of rows and of their elements, if the kernel goes by rows.
     rows: Option<[usize; 2]>,
     lines: [Vec<String>; 3],
     names: HashMap<(usize, String), String>,
@@ -54,7 +53,7 @@ pub(super) struct Scope<'a> {
     moves: HashMap<(Strides, String), String>,
     tables: Tables,
     variables: usize,
-    /// Values of elements that are saved in registers from earlier loops, by the array; with the last loop that reads them.
+    /// Arrays in registers of values from earlier loops, with the last loop that reads each.
     pub(super) saved: BTreeMap<usize, Option<usize>>,
     /// The number of the loop.
     pub(super) phase: usize,
@@ -62,13 +61,13 @@ pub(super) struct Scope<'a> {
     pub(super) computed: Vec<(usize, String)>,
     /// Inputs that are read as vectors.
     pub(super) vectors: BTreeSet<usize>,
-    /// Inputs of which each row reads all elements, as vectors.
+    /// Inputs whose elements each row reads, all of them and as vectors.
     columns: BTreeSet<usize>,
     /// Elements of a vector of a row; 1 if rows are read one by one.
     wide: usize,
-    /// True if four elements have four places, which no vector has.
+    /// True if four neighbouring elements have four separate addresses, so that no vector covers them.
     pub(super) is_scattered: bool,
-    /// Inputs that are read at other places than those of what is written with them.
+    /// Inputs that are read at other indices than the results that depend on them.
     pub(super) apart: BTreeSet<usize>,
 }
 
@@ -101,7 +100,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The same, with rows that are read by vectors of a number of elements.
+    /// A scope whose rows are read by vectors of a number of elements.
     pub(super) fn by_vectors(self, wide: usize) -> Scope<'a> {
         Scope { wide, ..self }
     }
@@ -142,7 +141,7 @@ impl<'a> Scope<'a> {
         self.rounded.retain(|exact, _| !exact.starts_with(SAVED));
     }
 
-    /// Knows a reduced value from now on, by its variable.
+    /// Records the variable of a reduced value.
     pub(super) fn reduced(&mut self, value: usize) {
         self.names.insert((value, ROW.to_string()), format!("r{value}"));
     }
@@ -150,7 +149,7 @@ impl<'a> Scope<'a> {
     /// The variable, or the literal, of a value's element as other values read it: rounded to its type.
     ///
     /// # Errors
-    /// It needs a row reduced that is not the present one.
+    /// The value depends on the reduction of a row that is not the present one.
     pub(super) fn at(&mut self, value: usize, index: &str) -> Result<String, String> {
         let exact = self.exact(value, index)?;
         let of = &self.program.values[value];
@@ -170,7 +169,7 @@ impl<'a> Scope<'a> {
     /// The variable, or the literal, of a value's element before it is rounded.
     ///
     /// # Errors
-    /// It needs a row reduced that is not the present one.
+    /// The value depends on the reduction of a row that is not the present one.
     pub(super) fn exact(&mut self, value: usize, index: &str) -> Result<String, String> {
         if let Some(name) = self.names.get(&(value, index.to_string())) {
             return Ok(name.clone());

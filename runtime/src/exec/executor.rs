@@ -29,7 +29,7 @@ use tracing::{debug_span, trace_span};
 /// How a program is run.
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
-    /// Initial parameters and dropout go by it.
+    /// Seed of the initial parameters and of dropout.
     pub seed: u64,
     /// Threads that the kernels of one device may use.
     pub threads: usize,
@@ -40,17 +40,16 @@ pub struct Options<'a> {
     pub async_threads: Option<bool>,
     /// True if the events of steps are recorded, for [`Executor::trace`]; [`Executor::set_recording`] says of which.
     pub record: bool,
-    /// True if what a program frees gets poison at once, so that who reads it too late gets numbers that are none. Results are
-    /// identical to the bit.
+    /// True if memory is filled with NaN when the program frees it, so that late reads show. Results are identical to the bit.
     pub poison: bool,
-    /// Bytes that all ranks together may take.
+    /// Limit on the bytes of all ranks together.
     pub memory_limit: u64,
-    /// Time after which a rank that stays at one instruction is stuck, or 20 times its longest instruction so far if that is more. In the
-    /// first step and the first evaluation it is five minutes at least.
+    /// Time at one instruction after which a rank is stuck. A rank gets 20 times its longest instruction so far if that is more, and at
+    /// least five minutes in the first step and the first evaluation.
     pub timeout: Duration,
-    /// A rank that takes so much longer for each step, to test what finds it.
+    /// Rank that is delayed by this time in each step, to test its detection.
     pub slow: Option<(usize, Duration)>,
-    /// A rank that gets stuck in this training step, to test what finds it.
+    /// Rank that gets stuck in this training step, to test its detection.
     pub stuck: Option<(usize, u64)>,
 }
 
@@ -90,13 +89,13 @@ pub struct StepInput {
     pub microbatches: Vec<Inputs>,
     /// Tokens of all micro-batches that count in the loss.
     pub valid_tokens: u64,
-    /// Factor of the loss before differentiation, of which updates take the reciprocal: a power of two in f16, else 1.
+    /// Factor of the loss before differentiation: a power of two in f16, else 1. Updates multiply by its reciprocal.
     pub loss_scale: f32,
     /// The learning rate.
     pub lr: f32,
     /// The number of the step, from 1.
     pub step: u64,
-    /// The number of the update, from 1: the step's, less the steps before it whose update was skipped.
+    /// The number of the update, from 1. Steps whose update was skipped do not count.
     pub update: u64,
 }
 
@@ -112,11 +111,11 @@ impl StepInput {
 pub struct StepOutput {
     /// The mean loss of the valid tokens, before the update; none if the program reports no `loss`.
     pub loss: Option<f32>,
-    /// The part of layers that predict further tokens in the mean loss, times their factor; none of a model without them.
+    /// Mean loss of the layers that predict further tokens, times their factor; `None` for a model without such layers.
     pub further_loss: Option<f32>,
     /// The norm of all gradients before clipping; none if the program reports no `norm`.
     pub grad_norm: Option<f32>,
-    /// The share of choices of experts that were dropped because the expert was full; none if none was chosen.
+    /// Share of the choices of experts that were dropped because the expert was full; `None` without choices.
     pub dropped: Option<f64>,
     /// All that the program reports, by name; losses are sums over tokens.
     pub outs: BTreeMap<String, f32>,
@@ -133,8 +132,8 @@ impl StepOutput {
 pub(super) const TRAINING: usize = 0;
 pub(super) const EVALUATION: usize = 1;
 
-/// Executor of a loaded program: on all ranks, or on those of this process, if it is one of several. Then each process has an executor,
-/// all are told the same in the same order, and all answers but those of [`visit`](Executor::visit) are about all ranks.
+/// Executor of a loaded program, on the ranks of this process. With several processes, each calls the same methods in the same order.
+/// All methods but [`visit`](Executor::visit) return results for all ranks.
 pub struct Executor<P: Platform = Threads> {
     model: Model,
     /// The programs of a training step and of an evaluation.
@@ -155,9 +154,10 @@ pub struct Executor<P: Platform = Threads> {
     is_recording: bool,
     /// When the last step began.
     began: Instant,
-    /// The rounds in which all processes met before it.
+    /// Rounds in which all processes met before the last step.
     rounds: Vec<[Instant; 2]>,
-    /// The word of this process to all, and that of all after the last step; and whether it, and any of all, is busy.
+    /// The number that this process shares, and the largest of all processes after the last step; whether this process is busy, and
+    /// whether any process is.
     words: [u8; 2],
     busy: [bool; 2],
     /// Seconds of the last step in which each rank did not wait for others.
@@ -171,8 +171,7 @@ struct Feeds {
 }
 
 impl Executor {
-    /// Makes a program ready on all devices of the model's mesh, as threads of this process, and sets parameters to their first
-    /// numbers.
+    /// Loads a program on all devices of the model's mesh, as threads of this process, and sets parameters to their initial values.
     ///
     /// # Errors
     /// The program is broken, or the backend cannot run it.
@@ -184,7 +183,7 @@ impl Executor {
 }
 
 impl<P: Platform> Executor<P> {
-    /// Makes a program ready on all ranks of a platform and sets parameters to their first numbers.
+    /// Loads a program on all ranks of a platform and sets parameters to their initial values.
     ///
     /// # Errors
     /// The program is broken, or the platform cannot run it.
@@ -232,10 +231,10 @@ impl<P: Platform> Executor<P> {
         self.run(TRAINING, input)
     }
 
-    /// Runs the forward-only program: the loss, and nothing changes.
+    /// Runs the forward-only program. Returns its loss and changes no parameter or state.
     ///
     /// # Errors
-    /// None was loaded, the inputs are not those of the model, or a rank failed.
+    /// No forward-only program was loaded, the inputs are not those of the model, or a rank failed.
     pub fn eval(&mut self, input: StepInput) -> Result<StepOutput, Error> {
         let feeds = self.evaluation.as_ref();
         let feeds = feeds.ok_or_else(|| Error::Input("no program for evaluation was loaded".to_string()))?;
@@ -272,7 +271,7 @@ impl<P: Platform> Executor<P> {
         Ok(gradients.into_iter().map(named).collect())
     }
 
-    /// Sets parameters and states to whole tensors, given by name; the others stay.
+    /// Sets parameters and states to entire tensors, given by name. Other tensors stay.
     ///
     /// # Errors
     /// A name or a size is not the model's, or a rank failed earlier.
@@ -292,15 +291,15 @@ impl<P: Platform> Executor<P> {
         &self.platform
     }
 
-    /// Ends the executor, once all of its processes have done what they have to do. An executor of one of several processes that is
-    /// dropped without has failed.
+    /// Ends the executor after all processes have finished. Dropping a multi-process executor without calling `finish` reports a failure
+    /// to the others.
     pub fn finish(mut self) {
         // The ranks end first, and with them their recordings, which use what joins them.
         self.ranks.clear();
         self.platform.finish();
     }
 
-    /// Gives bytes to the executors of all processes and takes theirs, by process. All call it in the same order.
+    /// Exchanges bytes between processes: sends `own` to all, and returns those of each process. All call it in the same order.
     ///
     /// # Errors
     /// A rank failed.
@@ -311,12 +310,12 @@ impl<P: Platform> Executor<P> {
         }
     }
 
-    /// Sets the word that this process gives to all with the next step or evaluation, and whether it is busy with something else.
+    /// Sets the number that this process shares with all in the next step or evaluation, and whether it is busy with other work.
     pub fn give_word(&mut self, word: u8, is_busy: bool) {
         (self.words[0], self.busy[0]) = (word, is_busy);
     }
 
-    /// The largest word that a process has given with the last step or evaluation.
+    /// The largest number that a process has shared in the last step or evaluation.
     pub fn word(&self) -> u8 {
         self.words[1]
     }
@@ -326,13 +325,12 @@ impl<P: Platform> Executor<P> {
         self.busy[1]
     }
 
-    /// Seconds of the last step or evaluation in which each rank did not wait for others, of all processes and by rank.
+    /// Seconds of the last step or evaluation in which each rank did not wait for others, by rank and over all processes.
     pub fn own_seconds(&self) -> impl Iterator<Item = (usize, f64)> {
         self.seconds.iter().map(|&(rank, seconds)| (rank as usize, f64::from(seconds)))
     }
 
-    /// Lets every rank of this process do the same with its persistent tensors, all at a time, and gives what came of it, in the order of
-    /// ranks.
+    /// Runs a function on the persistent tensors of each rank of this process, on all ranks at a time. Returns the results by rank.
     ///
     /// # Errors
     /// A rank failed earlier, or panicked.
@@ -351,8 +349,7 @@ impl<P: Platform> Executor<P> {
         self.views.iter().map(|view| view.arena_bytes as u64).collect()
     }
 
-    /// Says whether the events of the coming steps are recorded, if they can be ([`Options::record`]). Results are identical to the
-    /// bit.
+    /// Sets whether the events of the next steps are recorded, if [`Options::record`] is set. Results are identical to the bit.
     pub fn set_recording(&mut self, is_recording: bool) {
         self.is_recording = is_recording;
     }
@@ -363,7 +360,8 @@ impl<P: Platform> Executor<P> {
         Trace { note: self.platform.trace_note().to_string(), ..trace }
     }
 
-    /// The same on the ranks of all processes, by the clock of the first one, which alone gets it. All processes call it.
+    /// Trace of the last training step on the ranks of all processes, by the clock of the first process, which alone gets it. All
+    /// processes call it.
     ///
     /// # Errors
     /// A rank failed.
@@ -391,7 +389,7 @@ impl<P: Platform> Executor<P> {
         Ok(Some(Trace { processes, note: self.platform.trace_note().to_string(), ..merge(align(all)) }))
     }
 
-    /// Lets all processes wait for each other some times. Gives the times at which this one entered, and at which all had.
+    /// Meets all processes in several rounds. Returns, for each, the time at which this process entered and that at which all had.
     fn meet(&mut self) -> Result<Vec<[Instant; 2]>, Error> {
         let round = |_| {
             let entered = Instant::now();
@@ -401,8 +399,8 @@ impl<P: Platform> Executor<P> {
         (0..ROUNDS).map(round).collect()
     }
 
-    /// Runs a training step with poison wherever nothing lives from step to step, so that who reads what the step has not
-    /// written gets numbers that are none. Gives also, for each rank, the bytes of its arena up to the last that was written.
+    /// Runs a training step whose arena is filled with NaN except for resident tensors, so that reads before a write show. Returns
+    /// for each rank the bytes of its arena up to the last byte that was written.
     ///
     /// # Errors
     /// As [`step`](Executor::step).
@@ -488,7 +486,7 @@ impl<P: Platform> Executor<P> {
         Status { choices: [choices(0), choices(1)], word, is_busy, outs, seconds }
     }
 
-    /// Tells all ranks the same and waits for all answers.
+    /// Sends a command to all ranks and waits for all answers.
     fn ask(&mut self, command: &Command) -> Result<Vec<Answer>, RankFailure> {
         if let Some(failure) = &self.failed {
             return Err(failure.clone());
@@ -521,7 +519,7 @@ impl<P: Platform> Executor<P> {
         answers
     }
 
-    /// Ends the run, since a rank is stuck. Threads of ranks are left to themselves. Returns the first failure.
+    /// Ends the run, since a rank is stuck, and abandons the threads of ranks. Returns the first failure.
     fn give_up(&mut self, stuck: &Stuck) -> RankFailure {
         self.ranks.iter_mut().for_each(RankThread::abandon);
         let view = &self.views[stuck.place];
