@@ -3,6 +3,8 @@
 
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/dialect.rs"]
+mod dialect;
 #[path = "tidy/prose.rs"]
 mod prose;
 #[path = "tidy/unsafe_code.rs"]
@@ -177,7 +179,7 @@ impl Source {
 
 fn sources() -> Vec<Source> {
     let mut paths = Vec::new();
-    walk(root(), &mut paths);
+    walk(root(), ".rs", &mut paths);
     paths.sort();
     let read = |path: PathBuf| {
         let inside = path.strip_prefix(root()).expect("walked from the root");
@@ -187,14 +189,14 @@ fn sources() -> Vec<Source> {
     paths.into_iter().map(read).collect()
 }
 
-/// All `.rs` files below a folder, except in hidden folders and `target`.
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+/// All files below a folder whose name ends so, except in hidden folders and `target`.
+fn walk(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a readable folder").flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = entry.path();
         if path.is_dir() && !name.starts_with('.') && name != "target" {
-            walk(&path, found);
-        } else if name.ends_with(".rs") {
+            walk(&path, ending, found);
+        } else if name.ends_with(ending) {
             found.push(path);
         }
     }
