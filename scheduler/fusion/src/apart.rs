@@ -46,7 +46,7 @@ pub fn neighbours(target: Target<'_>, given: HashSet<Value>, units: &[Unit]) -> 
             let is_new = pair[0] != at && !all.iter().any(|known| known.units == pair);
             if is_new && are_kernels(pair.map(|at| &units[at])) {
                 let bytes = local_type(&target.scope.values[value].ty, target.scope.mesh).bytes();
-                let reason = reason(&graph, &stmts, |stmt| pair.contains(&unit_of[stmt]));
+                let reason = reason(&graph, |stmt| pair.contains(&unit_of[stmt]));
                 all.push(Neighbours { value, bytes, units: pair, reason });
             }
         }
@@ -58,23 +58,25 @@ pub fn neighbours(target: Target<'_>, given: HashSet<Value>, units: &[Unit]) -> 
 
 /// True if both are kernels, one of which at least is neither a product nor attention.
 fn are_kernels(units: [&Unit; 2]) -> bool {
-    let is_kernel = |unit: &&Unit| unit.stmts().iter().all(|stmt| stmt.op.kernel().is_some());
-    units.iter().all(is_kernel) && units.iter().any(|unit| unit.stmts().iter().any(is_memory_bound))
+    let mut stmts = units.iter().flat_map(|unit| unit.stmts());
+    stmts.all(|stmt| stmt.op.kernel().is_some()) && units.iter().any(|unit| unit.stmts().iter().any(is_memory_bound))
 }
 
 /// Why statements are not one group.
-fn reason(graph: &Graph<'_>, stmts: &[Stmt], within: impl Fn(usize) -> bool) -> String {
+fn reason(graph: &Graph<'_>, within: impl Fn(usize) -> bool) -> String {
     let closed = graph.closure(&within);
-    let name = |at: usize| stmts[at].op.name();
+
     let between = closed.iter().find(|&&at| !within(at) && !graph.groups(at));
     if let Some(&at) = between {
-        return format!("`{}` is between", name(at));
+        return format!("`{}` is between", graph.op_name(at));
     }
     match graph.misfit(&closed) {
-        Some(Misfit::NoRows(at)) => format!("`{}` does not go row by row", name(at)),
-        Some(Misfit::ReadsWhole(at)) => format!("`{}` reads all rows at once", name(at)),
+        Some(Misfit::NoRows(at)) => format!("`{}` does not go row by row", graph.op_name(at)),
+        Some(Misfit::ReadsWhole(at)) => format!("`{}` reads all rows at once", graph.op_name(at)),
         Some(Misfit::TwoProducts) => "a group begins with one product".to_string(),
-        Some(Misfit::AfterProduct(at)) => format!("`{}` does not work on single elements of the product", name(at)),
+        Some(Misfit::AfterProduct(at)) => {
+            format!("`{}` does not work on single elements of the product", graph.op_name(at))
+        }
         Some(Misfit::OtherRows) => "the rows of the two differ".to_string(),
         Some(Misfit::RowBytes(bytes)) => {
             format!("a row has {bytes} bytes, more than {}", ir::fused::ROW_BYTES)

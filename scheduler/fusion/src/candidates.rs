@@ -18,23 +18,20 @@ pub(super) struct Candidate {
 ///
 /// All small groups are among them, up to a number of sets. From each statement a larger one grows by the neighbour that saves most.
 pub(super) fn candidates(graph: &Graph<'_>) -> Vec<Candidate> {
-    let mut sets = Sets { graph, seconds: HashMap::new(), order: Vec::new() };
-    let singles: Vec<f64> = (0..graph.len()).map(|at| sets.seconds(&[at])).collect();
-    let groups = |at: &usize| graph.groups(*at);
+    let mut sets = Sets { graph, singles: Vec::new(), seconds: HashMap::new(), order: Vec::new() };
+    sets.singles = (0..graph.len()).map(|at| sets.seconds(&[at])).collect();
     let mut at = 0;
     while at < sets.order.len() && sets.order.len() < SETS {
         let set = sets.order[at].clone();
-        if set.iter().all(groups) {
+        if set.iter().all(|&at| graph.groups(at)) {
             sets.grown(&set);
         }
         at += 1;
     }
-    let apart = |members: &[usize]| members.iter().map(|&at| singles[at]).sum::<f64>();
-    (0..graph.len()).filter(groups).for_each(|at| sets.grow(vec![at], apart));
-    let Sets { seconds, order, .. } = sets;
-    let all = order.into_iter().map(|members| {
-        let seconds = seconds[&members];
-        Candidate { saved: apart(&members) - seconds, members, seconds }
+    (0..graph.len()).filter(|&at| graph.groups(at)).for_each(|at| sets.grow(vec![at]));
+    let all = std::mem::take(&mut sets.order).into_iter().map(|members| {
+        let seconds = sets.seconds[&members];
+        Candidate { saved: sets.apart(&members) - seconds, members, seconds }
     });
     all.filter(|set| set.members.len() == 1 || set.saved > 0.0).collect()
 }
@@ -42,6 +39,8 @@ pub(super) fn candidates(graph: &Graph<'_>) -> Vec<Candidate> {
 /// The sets so far.
 struct Sets<'a> {
     graph: &'a Graph<'a>,
+    /// Seconds of each statement by itself.
+    singles: Vec<f64>,
     seconds: HashMap<Vec<usize>, f64>,
     order: Vec<Vec<usize>>,
 }
@@ -57,6 +56,11 @@ impl Sets<'_> {
         seconds
     }
 
+    /// Seconds of statements one by one.
+    fn apart(&self, members: &[usize]) -> f64 {
+        members.iter().map(|&at| self.singles[at]).sum()
+    }
+
     /// The groups of a set and one neighbour, with their seconds.
     fn grown(&mut self, set: &[usize]) -> Vec<(f64, Vec<usize>)> {
         let graph = self.graph;
@@ -66,10 +70,10 @@ impl Sets<'_> {
     }
 
     /// Grows a set as long as that saves time, next to the seconds of its statements apart.
-    fn grow(&mut self, mut set: Vec<usize>, apart: impl Fn(&[usize]) -> f64) {
+    fn grow(&mut self, mut set: Vec<usize>) {
         let mut most = 0.0;
         loop {
-            let larger = self.grown(&set).into_iter().map(|(seconds, set)| (apart(&set) - seconds, set));
+            let larger = self.grown(&set).into_iter().map(|(seconds, set)| (self.apart(&set) - seconds, set));
             // `max_by` gives the last of equals; the first one is taken.
             match larger.rev().max_by(|(a, _), (b, _)| a.total_cmp(b)) {
                 Some((saving, larger)) if saving > most => (most, set) = (saving, larger),

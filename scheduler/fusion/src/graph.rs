@@ -5,6 +5,7 @@ use crate::unit::{Target, Unit, Uses};
 use ir::fused::{Fused, ROW_BYTES, follows_product};
 use ir::graph::Stmt;
 use ir::ids::Value;
+use ir::mesh::Axes;
 use ir::ops::{Op, Rows};
 use ir::types::{DType, Type};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -74,8 +75,8 @@ impl<'a> Graph<'a> {
     /// The statements that share a tensor's rows with a group and are not in it.
     pub(super) fn neighbours(&self, group: &[usize]) -> BTreeSet<usize> {
         let tensors: HashSet<Value> = group.iter().flat_map(|&at| self.in_rows(at)).collect();
-        let touches = |at: &usize| !group.contains(at) && self.in_rows(*at).any(|value| tensors.contains(&value));
-        (0..self.len()).filter(|&at| self.groups(at)).filter(touches).collect()
+        let others = (0..self.len()).filter(|at| self.groups(*at) && !group.contains(at));
+        others.filter(|&at| self.in_rows(at).any(|value| tensors.contains(&value))).collect()
     }
 
     fn in_rows(&self, at: usize) -> impl Iterator<Item = Value> + '_ {
@@ -91,11 +92,13 @@ impl<'a> Graph<'a> {
     /// The least set with some statements in it that nothing else separates, in order.
     pub(super) fn closure(&self, within: impl Fn(usize) -> bool) -> Vec<usize> {
         let members: Vec<usize> = (0..self.len()).filter(|&at| within(at)).collect();
-        let between = |at: usize| {
-            let after = members.iter().any(|&member| self.leads[member][at]);
-            after && members.iter().any(|&member| self.leads[at][member])
-        };
-        (0..self.len()).filter(|&at| within(at) || between(at)).collect()
+        (0..self.len()).filter(|&at| within(at) || self.is_between(at, &members)).collect()
+    }
+
+    /// True if a statement must follow one of some members and precede another.
+    fn is_between(&self, at: usize, members: &[usize]) -> bool {
+        let after = members.iter().any(|&member| self.leads[member][at]);
+        after && members.iter().any(|&member| self.leads[at][member])
     }
 
     /// Why statements are no group; `None` if they have the same rows, read no result of theirs but by rows, and have few bytes in a row.
@@ -137,22 +140,20 @@ impl<'a> Graph<'a> {
         if products.len() > 1 {
             return Some(Misfit::TwoProducts);
         }
-        let works =
-            |at: usize, rows: &Rows| follows_product(&self.stmts[at].op) && rows.dims.is_none_or(|own| own <= dims);
-        others.iter().find(|(at, rows)| !works(**at, rows)).map(|(at, _)| Misfit::AfterProduct(**at))
+        let mut others = others.into_iter();
+        let misfit =
+            others.find(|(at, rows)| !follows_product(&self.stmts[**at].op) || rows.dims.is_some_and(|own| own > dims));
+        misfit.map(|(at, _)| Misfit::AfterProduct(*at))
     }
 
     /// True if all tensors are divided into rows as the first of them is.
     fn alike(&self, tensors: &[Value], dims: Option<usize>) -> bool {
         let Some(one) = tensors.first().map(|&value| self.ty(value)) else { return false };
-        let lead = |ty: &Type, count: usize| {
-            ty.dims.iter().take(count).map(|dim| (dim.size, dim.axes.clone())).collect::<Vec<_>>()
-        };
         tensors.iter().map(|&value| self.ty(value)).all(|other| match dims {
-            None => lead(one, one.rank()) == lead(other, other.rank()) && one.storage == other.storage,
+            None => leading_dims(one, one.rank()).eq(leading_dims(other, other.rank())) && one.storage == other.storage,
             Some(count) => {
-                let is_whole = |ty: &Type| ty.storage.is_empty() && ty.rank() >= count;
-                is_whole(one) && is_whole(other) && lead(one, count) == lead(other, count)
+                let are_whole = [one, other].iter().all(|ty| ty.storage.is_empty() && ty.rank() >= count);
+                are_whole && leading_dims(one, count).eq(leading_dims(other, count))
             }
         })
     }
@@ -167,28 +168,36 @@ impl<'a> Graph<'a> {
 
     /// The unit that runs the statements of a group, which are in order. A product, which needs none of them, is the first.
     pub(super) fn unit(&self, group: &[usize]) -> Unit {
-        let is_product = |at: &&usize| self.rows[**at].as_ref().is_some_and(|rows| rows.product.is_some());
-        let others = group.iter().filter(|at| !is_product(at));
-        let stmts: Vec<Stmt> =
-            group.iter().filter(is_product).chain(others).map(|&at| self.stmts[at].clone()).collect();
+        let products = group.iter().filter(|&&at| self.is_product(at));
+        let others = group.iter().filter(|&&at| !self.is_product(at));
+        let stmts: Vec<Stmt> = products.chain(others).map(|&at| self.stmts[at].clone()).collect();
         if let [stmt] = stmts.as_slice() {
             return Unit::Stmt(stmt.clone());
         }
-        let is_read = |value: &Value| self.readers.get(value).is_some_and(|by| by.iter().any(|at| !group.contains(at)));
         let results = stmts.iter().flat_map(|stmt| &stmt.results).copied();
-        let outs = results.filter(|value| self.given.contains(value) || is_read(value)).collect();
+        let outs = results.filter(|value| {
+            let readers = self.readers.get(value).into_iter().flatten();
+            self.given.contains(value) || readers.into_iter().any(|at| !group.contains(at))
+        });
+        let outs = outs.collect();
         Unit::Group(Fused { stmts, outs })
+    }
+
+    fn is_product(&self, at: usize) -> bool {
+        self.rows[at].as_ref().is_some_and(|rows| rows.product.is_some())
+    }
+
+    /// The name of a statement's op.
+    pub(super) fn op_name(&self, at: usize) -> &'static str {
+        self.stmts[at].op.name()
     }
 
     /// Seconds of a group, and the seconds by which it may delay or uncover transfers.
     pub(super) fn seconds(&self, group: &[usize]) -> f64 {
         let own = self.own_seconds(group);
         let delays = self.transfers.iter().map(|&(transfer, seconds)| {
-            let part = |wanted: &dyn Fn(usize) -> bool| -> Vec<usize> {
-                group.iter().copied().filter(|&at| wanted(at)).collect()
-            };
-            let before = part(&|at| self.leads[at][transfer]);
-            let others = part(&|at| !self.leads[transfer][at]);
+            let before: Vec<usize> = group.iter().copied().filter(|&at| self.leads[at][transfer]).collect();
+            let others: Vec<usize> = group.iter().copied().filter(|&at| !self.leads[transfer][at]).collect();
             // The transfer starts when the whole group is over.
             let late = if before.is_empty() { 0.0 } else { own - self.own_seconds(&before) };
             // The group waits for the transfer, and no longer hides it.
@@ -205,6 +214,11 @@ impl<'a> Graph<'a> {
     fn ty(&self, value: Value) -> &Type {
         &self.target.scope.values[value].ty
     }
+}
+
+/// Sizes and axes of the first dims of a type.
+fn leading_dims(ty: &Type, count: usize) -> impl Iterator<Item = (u64, &Axes)> {
+    ty.dims.iter().take(count).map(|dim| (dim.size, &dim.axes))
 }
 
 /// The operands and results that have rows.

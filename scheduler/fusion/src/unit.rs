@@ -51,6 +51,11 @@ impl Unit {
         }
     }
 
+    /// True if it is a group.
+    pub fn is_group(&self) -> bool {
+        matches!(self, Unit::Group(_))
+    }
+
     /// Its statement, if that is a collective.
     pub fn collective(&self) -> Option<&Stmt> {
         match self {

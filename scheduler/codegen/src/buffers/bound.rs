@@ -21,15 +21,13 @@ impl LiveBytes {
 
     /// When a body needs most of what it makes.
     pub(super) fn within(rows: &[Piece], slots: &[Piece], scratch: &[Piece]) -> LiveBytes {
-        let at = |time: usize| {
-            let used = |pieces: &[Piece]| {
-                let used = pieces.iter().filter(|piece| piece.from <= time && time < piece.to);
-                used.map(|piece| piece.size).sum::<u64>()
-            };
-            LiveBytes { stage_io: used(rows), activations: used(slots), scratch: used(scratch) }
-        };
         let begin = rows.iter().chain(slots).chain(scratch).map(|piece| piece.from);
-        begin.map(at).max_by_key(LiveBytes::bytes).unwrap_or_default()
+        let live_bytes = begin.map(|time| LiveBytes {
+            stage_io: bytes_at(rows, time),
+            activations: bytes_at(slots, time),
+            scratch: bytes_at(scratch, time),
+        });
+        live_bytes.max_by_key(LiveBytes::bytes).unwrap_or_default()
     }
 
     fn of(&mut self, usage: BufferUse) -> &mut u64 {
@@ -47,6 +45,11 @@ impl LiveBytes {
             scratch: self.scratch + other.scratch,
         }
     }
+}
+
+/// Bytes of the pieces that are in use at a time.
+fn bytes_at(pieces: &[Piece], time: usize) -> u64 {
+    pieces.iter().filter(|piece| piece.from <= time && time < piece.to).map(|piece| piece.size).sum()
 }
 
 /// Live bytes at each instruction of a row; for a body, at its own peak.

@@ -52,13 +52,12 @@ impl FrameLayout {
         let body = &program.bodies[id];
         let lives = Lives::new(body);
         let classes = classes(model, body, &lives);
-        let bytes = |value: Value| aligned(body.values[value].ty.local_bytes(&model.mesh));
-        let interval = |value: Value, life: &Life| Interval { size: bytes(value), from: life.from, to: life.to };
+
         let mut laid = Laid::default();
         let mut kept: Vec<Kept> = Vec::new();
         let mut inner: Vec<(Value, Interval)> = Vec::new();
         for (&first, class) in &classes {
-            let interval = interval(first, &class.life);
+            let interval = interval(model, body, first, class.life);
             match (class.arg, class.result) {
                 (Some(arg), _) => {
                     let place = body.args.iter().position(|given| given.value == arg);
@@ -75,15 +74,20 @@ impl FrameLayout {
                 }
             }
         }
-        inner.extend(lives.staged.iter().map(|(value, life)| (*value, interval(*value, life))));
+        inner.extend(lives.staged.iter().map(|&(value, life)| (value, interval(model, body, value, life))));
         let slots = laid.keep(kept, &read_by_w(program, body));
         let scratch = laid.scratch(inner);
-        let given = |values: &[Value]| values.iter().map(|value| laid.given[value]).collect();
-        let (results, keeps) = (given(&body.results), given(&body.keeps));
+        let (results, keeps) = (laid.given_to(&body.results), laid.given_to(&body.keeps));
         let frame = Frame { slots, scratch, places: laid.places };
         let fullest = LiveBytes::within(&laid.rows, &laid.slots.concat(), &laid.inner);
         FrameLayout { frame, results, keeps, rows: laid.rows, slots: laid.slots, scratch: laid.inner, fullest }
     }
+}
+
+/// Bytes of a value during its life.
+fn interval(model: &Model, body: &Body, value: Value, life: Life) -> Interval {
+    let size = aligned(body.values[value].ty.local_bytes(&model.mesh));
+    Interval { size, from: life.from, to: life.to }
 }
 
 /// The saved values of F or I that W reads, where W is a body of its own. They live longer than those that I reads last.
@@ -91,8 +95,8 @@ fn read_by_w(program: &Program, body: &Body) -> HashSet<Value> {
     if !matches!(body.kind, BodyKind::F | BodyKind::I) {
         return HashSet::new();
     }
-    let its_w = |other: &&Body| other.block == body.block && other.kind == BodyKind::W;
-    let args = program.bodies.values().filter(its_w).flat_map(|w| &w.args);
+    let its_w = program.bodies.values().filter(|other| other.block == body.block && other.kind == BodyKind::W);
+    let args = its_w.flat_map(|w| &w.args);
     args.filter(|arg| arg.source == Source::Saved).map(|arg| arg.value).collect()
 }
 
@@ -139,6 +143,11 @@ impl Laid {
         }
     }
 
+    /// Places of results or saved values.
+    fn given_to(&self, values: &[Value]) -> Vec<Given> {
+        values.iter().map(|value| self.given[value]).collect()
+    }
+
     fn give(&mut self, class: &Class, result: Value, Interval { size, from, .. }: Interval) {
         self.together(class, result, Some(Given::Row(self.rows.len())));
         self.places.insert(result, Place::Row);
@@ -149,8 +158,8 @@ impl Laid {
     /// in slots of their own, those that wait for W in others. Gives the bytes of the slots.
     fn keep(&mut self, mut kept: Vec<Kept>, waiting: &HashSet<Value>) -> Vec<u64> {
         kept.sort_by_key(|(.., interval)| interval.from);
-        let waits = |class: &Class| class.members.iter().any(|member| waiting.contains(member));
-        let (late, early): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(_, class, _)| waits(class));
+        let (late, early): (Vec<_>, Vec<_>) =
+            kept.into_iter().partition(|(_, class, _)| class.members.iter().any(|member| waiting.contains(member)));
         let most = if waiting.is_empty() { 1 } else { SLOTS };
         [early, late].into_iter().flat_map(|kept| in_slots(kept, most)).map(|slot| self.slot(slot)).collect()
     }

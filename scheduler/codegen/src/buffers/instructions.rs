@@ -1,6 +1,6 @@
 //! Walk of an instruction stream from first to last: the values that each instruction creates, and their holders.
 
-use super::frame::{FrameLayout, Given, Piece};
+use super::frame::{FrameLayout, Given};
 use super::interval::{Interval, aligned};
 use super::needs::{At, BufferUse, Needs};
 use ir::arena::SavedLayout;
@@ -40,6 +40,23 @@ struct Request {
 /// Source of an argument: the index of a bundle of the run, and the index of a value there; `None` for other sources.
 type InBundle = Option<(usize, usize)>;
 
+/// Parts of a run: those of its arguments, and those that it makes.
+struct RunParts {
+    given: Vec<Option<usize>>,
+    rows: Vec<usize>,
+    slots: Vec<Range<usize>>,
+}
+
+impl RunParts {
+    fn part(&self, by: Given) -> Option<usize> {
+        match by {
+            Given::Row(place) => Some(self.rows[place]),
+            Given::Arg(arg) => self.given[arg],
+            Given::Slot(slot, place) => Some(self.slots[slot].start + place),
+        }
+    }
+}
+
 struct Walk<'a> {
     model: &'a Model,
     program: &'a Program,
@@ -72,8 +89,11 @@ pub(super) fn needs(model: &Model, program: &Program, layouts: &FrameLayouts, cl
         walk.needs.at.push(at);
     }
     let all = class.instrs.len();
-    let updates = |instr: &Instr| matches!(instr, Instr::Run { body, .. } if program.bodies[*body].kind == BodyKind::U);
-    walk.needs.update = class.instrs.iter().position(updates).unwrap_or(all);
+    let update = class.instrs.iter().position(|instr| match instr {
+        Instr::Run { body, .. } => program.bodies[*body].kind == BodyKind::U,
+        _ => false,
+    });
+    walk.needs.update = update.unwrap_or(all);
     walk.needs.parts.iter_mut().for_each(|part| part.end = part.end.min(all));
     walk.needs
 }
@@ -240,26 +260,18 @@ impl Walk<'_> {
         let (layouts, within) = (self.layouts, token.is_none());
         let layout = &layouts[*body];
         let given = self.arguments(*body, args, bundles);
-        let mut made = |usage, pieces: &[_]| self.needs.block(usage, self.now, within, pieces);
-        let rows: Vec<usize> = layout.rows.iter().map(|row| made(BufferUse::StageIo, &[(0, row.size)]).start).collect();
-        let pieces = |slot: &Vec<Piece>| slot.iter().map(|piece| (piece.offset, piece.size)).collect::<Vec<_>>();
-        let slots: Vec<Range<usize>> =
-            layout.slots.iter().map(|slot| made(BufferUse::Activations, &pieces(slot))).collect();
-        let part = |by: &Given| match *by {
-            Given::Row(place) => Some(rows[place]),
-            Given::Arg(arg) => given[arg],
-            Given::Slot(slot, place) => Some(slots[slot].start + place),
-        };
-        let kept: Vec<Option<usize>> = layout.keeps.iter().map(part).collect();
+        let parts = self.parts_of_run(layout, given, within);
+        let kept: Vec<Option<usize>> = layout.keeps.iter().map(|&by| parts.part(by)).collect();
         let mut at = Vec::new();
-        for (&reg, part) in results.iter().zip(layout.results.iter().map(part)) {
+        for (&reg, &by) in results.iter().zip(&layout.results) {
+            let part = parts.part(by);
             self.put(reg, part);
             at.push(part.map_or(At::Nowhere, At::BufferPart));
         }
         if let Some(reg) = *keep {
             kept.iter().flatten().for_each(|&part| self.needs.hold(part));
             self.registers[reg] = Some(Holding::Bundle(*body, kept));
-            at.extend(slots.iter().map(|slot| At::Buffer(self.needs.parts[slot.start].block)));
+            at.extend(parts.slots.iter().map(|slot| At::Buffer(self.needs.parts[slot.start].block)));
         }
         let mut request = Request::default();
         if layout.frame.scratch > 0 {
@@ -271,10 +283,24 @@ impl Walk<'_> {
                 *place = At::BufferPart(scratch);
                 request.holds.push(scratch);
             }
+            let RunParts { given, rows, slots } = parts;
             request.holds.extend(given.into_iter().flatten().chain(rows).chain(slots.into_iter().flatten()));
             self.fly(token, request);
         }
         at
+    }
+
+    /// Makes the results and the slots of a run.
+    fn parts_of_run(&mut self, layout: &FrameLayout, given: Vec<Option<usize>>, within: bool) -> RunParts {
+        let mut parts = RunParts { given, rows: Vec::new(), slots: Vec::new() };
+        for row in &layout.rows {
+            parts.rows.push(self.needs.block(BufferUse::StageIo, self.now, within, &[(0, row.size)]).start);
+        }
+        for slot in &layout.slots {
+            let pieces: Vec<(u64, u64)> = slot.iter().map(|piece| (piece.offset, piece.size)).collect();
+            parts.slots.push(self.needs.block(BufferUse::Activations, self.now, within, &pieces));
+        }
+        parts
     }
 
     /// Per argument of a body, the part that contains it.
@@ -289,22 +315,29 @@ impl Walk<'_> {
             }
         }
         let program = self.program;
-        let places = self.kept.entry((body, makers)).or_insert_with_key(|(_, makers)| {
-            let keeps = || makers.iter().map(|&maker| &program.bodies[maker].keeps).enumerate();
-            let find = |value| {
-                keeps().find_map(|(bundle, keeps)| Some((bundle, keeps.iter().position(|&other| other == value)?)))
-            };
-            let reads = |arg: &BodyArg| matches!(arg.source, Source::Saved | Source::State);
-            args_of.iter().map(|arg| find(arg.value).filter(|_| reads(arg))).collect()
-        });
+        let places = self
+            .kept
+            .entry((body, makers))
+            .or_insert_with_key(|(_, makers)| args_of.iter().map(|arg| in_bundles(program, makers, arg)).collect());
         let mut rows = args.iter();
-        let mut part = |(arg, place): (&BodyArg, &InBundle)| match arg.source {
+        let parts = args_of.iter().zip(places.iter()).map(|(arg, place)| match arg.source {
             Source::Row => rows.next().and_then(|&reg| self.registers[reg].as_ref()).and_then(|held| match held {
                 Holding::Tensor(part) => *part,
                 Holding::Bundle(..) | Holding::Host(..) => None,
             }),
             _ => place.and_then(|(bundle, place)| kept[bundle][place]),
-        };
-        args_of.iter().zip(places.iter()).map(&mut part).collect()
+        });
+        parts.collect()
     }
+}
+
+/// Source of an argument in the bundles of bodies.
+fn in_bundles(program: &Program, makers: &[BodyId], arg: &BodyArg) -> InBundle {
+    if !matches!(arg.source, Source::Saved | Source::State) {
+        return None;
+    }
+    makers.iter().enumerate().find_map(|(bundle, &maker)| {
+        let keeps = &program.bodies[maker].keeps;
+        Some((bundle, keeps.iter().position(|&kept| kept == arg.value)?))
+    })
 }

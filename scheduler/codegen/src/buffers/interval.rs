@@ -48,8 +48,10 @@ pub(super) fn pack(intervals: &[Interval]) -> (u64, Vec<u64>) {
 
 /// No packing can be smaller.
 pub(super) fn most_at_once(intervals: &[Interval]) -> u64 {
-    let at = |time: usize| intervals.iter().filter(|it| it.from <= time && time < it.to).map(|it| it.size).sum();
-    intervals.iter().map(|it| at(it.from)).max().unwrap_or(0)
+    let begins = intervals.iter().map(|it| it.from);
+    let bytes =
+        begins.map(|time| intervals.iter().filter(|it| it.from <= time && time < it.to).map(|it| it.size).sum());
+    bytes.max().unwrap_or(0)
 }
 
 /// Places each in turn at the lowest offset without overlap.

@@ -30,7 +30,7 @@ impl Lives {
     pub(super) fn new(body: &Body) -> Lives {
         let given = Life { from: 0, read: 0, to: FOREVER };
         let mut of: BTreeMap<Value, Life> = body.args.iter().map(|arg| (arg.value, given)).collect();
-        let is_sum = |value: Value| body.args.iter().any(|arg| arg.value == value && arg.source == Source::Gradient);
+
         let mut staged = Vec::new();
         let mut started: HashMap<Token, (usize, &[Value])> = HashMap::new();
         let end = body.instrs.len();
@@ -51,7 +51,7 @@ impl Lives {
                     read(&mut of, operands, at);
                     for &value in results {
                         let life = Life { from, read: at, to: end };
-                        if is_sum(value) {
+                        if body.args.iter().any(|arg| arg.value == value && arg.source == Source::Gradient) {
                             staged.push((value, Life { to: at + 1, ..life }));
                         }
                         of.entry(value).or_insert(life);

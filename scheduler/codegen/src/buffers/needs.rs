@@ -76,8 +76,9 @@ impl Needs {
         pieces: &[(u64, u64)],
     ) -> Range<usize> {
         let (block, first) = (self.blocks.len(), self.parts.len());
-        let part = |&(offset, size): &(u64, u64)| BufferPart { block, offset, size, end: usize::MAX, holders: 0 };
-        self.parts.extend(pieces.iter().map(part));
+        for &(offset, size) in pieces {
+            self.parts.push(BufferPart { block, offset, size, end: usize::MAX, holders: 0 });
+        }
         let size = pieces.iter().map(|(offset, size)| offset + size).max().unwrap_or(0);
         let parts = first..self.parts.len();
         self.blocks.push(Buffer { usage, start, within, size, parts: parts.clone() });

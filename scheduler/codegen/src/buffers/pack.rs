@@ -15,7 +15,7 @@
 use super::bound::{LiveBytes, live_bytes};
 use super::instructions::FrameLayouts;
 use super::interval;
-use super::needs::{At, Buffer, Needs};
+use super::needs::{At, Needs};
 use super::resident::ResidentEnds;
 use super::scratch::Scratches;
 use super::walk::{Placed, Walk, merged};
@@ -60,6 +60,21 @@ enum Within {
     Death,
 }
 
+impl Within {
+    /// Start and end of a life as the order sees it. In the order of death, time runs backward from the last end.
+    fn turned_life(self, start: usize, end: usize, last: usize) -> (usize, usize) {
+        match self {
+            Within::Birth | Within::Ends => (start, end),
+            Within::Death => (last - end, last - start),
+        }
+    }
+
+    fn turned(self, part: Placed, last: usize) -> Placed {
+        let (start, end) = self.turned_life(part.start, part.end, last);
+        Placed { start, end, ..part }
+    }
+}
+
 const ORDERS: [(Tier, Within); 8] = [
     (LIFE, Within::Birth),
     (CONCURRENT, Within::Ends),
@@ -83,7 +98,7 @@ pub(super) fn pack(needs: &Needs, layouts: &FrameLayouts, class: &Class, residen
     let facts = facts(needs, &live_bytes);
     let mut best: Option<(u64, Vec<u64>, Scratches)> = None;
     for (tier, within) in ORDERS {
-        let (places, parts) = place(needs, facts.iter().map(tier).collect(), (within, bound));
+        let (places, parts) = place(needs, facts.iter().map(tier).collect(), within, bound);
         let scratches = Scratches::find(needs, layouts, class, &places, &parts);
         if best.as_ref().is_none_or(|(bytes, ..)| scratches.bytes < *bytes) {
             best = Some((scratches.bytes, places, scratches));
@@ -94,29 +109,27 @@ pub(super) fn pack(needs: &Needs, layouts: &FrameLayouts, class: &Class, residen
     }
     let (bytes, places, scratches) = best.unwrap_or_default();
     let (host, in_host) = interval::pack(&needs.host);
-    let place = |now: usize, at: &At| match *at {
-        At::BufferPart(part) => held + places[needs.parts[part].block] + needs.parts[part].offset,
-        At::Buffer(block) => held + places[block],
-        At::Host(bundle) => residents.host + in_host[bundle],
-        At::Scratch => held + scratches.at[now],
-        At::Nowhere => held,
-    };
-    let row = needs.at.iter().enumerate();
-    Packed {
-        bytes: held + bytes,
-        host: residents.host + host,
-        at: row.map(|(now, at)| at.iter().map(|at| place(now, at)).collect()).collect(),
-    }
+    let row = needs.at.iter().enumerate().map(|(now, at)| {
+        let offsets = at.iter().map(|at| match *at {
+            At::BufferPart(part) => held + places[needs.parts[part].block] + needs.parts[part].offset,
+            At::Buffer(block) => held + places[block],
+            At::Host(bundle) => residents.host + in_host[bundle],
+            At::Scratch => held + scratches.at[now],
+            At::Nowhere => held,
+        });
+        offsets.collect()
+    });
+    Packed { bytes: held + bytes, host: residents.host + host, at: row.collect() }
 }
 
 fn facts(needs: &Needs, live_bytes: &[u64]) -> Vec<BlockFacts> {
     let most = Most::of(live_bytes);
-    let facts_of = |block: &Buffer| {
+    let facts = needs.blocks.iter().map(|block| {
         let end = needs.end(block);
         let life = (end - block.start).max(1) as u64;
         BlockFacts { size: block.size, life, concurrent: most.within(block.start, end) }
-    };
-    needs.blocks.iter().map(facts_of).collect()
+    });
+    facts.collect()
 }
 
 /// The greatest number of any range, from those of all ranges whose length is a power of two.
@@ -142,19 +155,10 @@ impl Most {
 }
 
 /// Per block its place, and all parts in the order of their starts.
-fn place(needs: &Needs, tiers: Vec<u64>, (within, bound): (Within, u64)) -> (Vec<u64>, Vec<Placed>) {
+fn place(needs: &Needs, tiers: Vec<u64>, within: Within, bound: u64) -> (Vec<u64>, Vec<Placed>) {
     let lives = needs.blocks.iter().map(|block| (block.start, needs.end(block).max(block.start)));
     let last = lives.clone().map(|(_, end)| end).max().unwrap_or(0);
-    // In the order of death, time runs backward.
-    let seen = |start: usize, end: usize| match within {
-        Within::Birth | Within::Ends => (start, end),
-        Within::Death => (last - end, last - start),
-    };
-    let turned = |part: Placed| {
-        let (start, end) = seen(part.start, part.end);
-        Placed { start, end, ..part }
-    };
-    let lives: Vec<(usize, usize)> = lives.map(|(start, end)| seen(start, end)).collect();
+    let lives: Vec<(usize, usize)> = lives.map(|(start, end)| within.turned_life(start, end, last)).collect();
     let mut blocks: Vec<usize> = (0..needs.blocks.len()).collect();
     // The sort is stable: what begins at once stays as the row has it.
     blocks.sort_by_key(|&block| (Reverse(tiers[block]), lives[block].0));
@@ -170,7 +174,8 @@ fn place(needs: &Needs, tiers: Vec<u64>, (within, bound): (Within, u64)) -> (Vec
             let at_top = within == Within::Ends && needs.waits_for_update(block);
             let highest = if at_top { walk.highest(block.size, bound) } else { None };
             places[index] = highest.unwrap_or_else(|| walk.lowest(block.size));
-            for part in merged(needs, index, places[index]).into_iter().map(turned) {
+            for part in merged(needs, index, places[index]) {
+                let part = within.turned(part, last);
                 walk.enter(part);
                 fresh.push(part);
             }
@@ -179,7 +184,7 @@ fn place(needs: &Needs, tiers: Vec<u64>, (within, bound): (Within, u64)) -> (Vec
         placed.sort_by_key(|part| part.start);
     }
     if within == Within::Death {
-        placed = placed.into_iter().map(turned).collect();
+        placed = placed.into_iter().map(|part| within.turned(part, last)).collect();
         placed.sort_by_key(|part| part.start);
     }
     (places, placed)

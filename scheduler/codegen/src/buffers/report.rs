@@ -48,10 +48,9 @@ fn class_report(model: &Model, program: &Program, layouts: &FrameLayouts, class:
     let needs = instructions::needs(model, program, layouts, class);
     let fullest = live_bytes(&needs, layouts, class).into_iter().max_by_key(LiveBytes::bytes);
     let LiveBytes { activations, stage_io, scratch } = fullest.unwrap_or_default();
-    let bytes_of = |wanted: fn(&Role) -> bool| held_bytes(&catalogue, wanted);
-    let parameters = bytes_of(|role| *role == Role::Param);
-    let gradients = bytes_of(|role| *role == Role::Gradient);
-    let states = bytes_of(|role| matches!(role, Role::State(_)));
+    let parameters = held_bytes(&catalogue, |role| *role == Role::Param);
+    let gradients = held_bytes(&catalogue, |role| *role == Role::Gradient);
+    let states = held_bytes(&catalogue, |role| matches!(role, Role::State(_)));
     let arena = class.arena.as_ref();
     let stage_io = stage_io + arena.map_or(0, |arena| arena.scalars.len() as u64 * ALIGNMENT);
     let bound = parameters + gradients + states + activations + stage_io + scratch;
@@ -74,7 +73,7 @@ fn class_report(model: &Model, program: &Program, layouts: &FrameLayouts, class:
     }
 }
 
-fn held_bytes(catalogue: &ResidentTensors, wanted: fn(&Role) -> bool) -> u64 {
+fn held_bytes(catalogue: &ResidentTensors, wanted: impl Fn(&Role) -> bool) -> u64 {
     let on_device = catalogue.iter().filter(|((role, _), tensor)| wanted(role) && !tensor.host);
     on_device.map(|(_, tensor)| tensor.bytes).sum()
 }

@@ -18,16 +18,20 @@ pub(super) struct ResidentTensor {
     pub(super) host: bool,
 }
 
+impl ResidentTensor {
+    /// Makes it at least so large that it holds one of some bytes.
+    fn hold(&mut self, bytes: u64, host: bool) {
+        self.bytes = aligned(bytes).max(self.bytes);
+        self.host |= host;
+    }
+}
+
 /// All that a class holds from step to step.
 pub(super) fn resident_tensors(model: &Model, program: &Program, class: &Class) -> ResidentTensors {
     let mut residents = ResidentTensors::new();
-    let mut hold = |role: Role, owner: ParamInstance, bytes: u64, host: bool| {
-        let tensor = residents.entry((role, owner)).or_default();
-        tensor.bytes = aligned(bytes).max(tensor.bytes);
-        tensor.host |= host;
-    };
     for &owner in &class.params {
-        hold(Role::Param, owner, model.params[owner.0].ty.local_bytes(&model.mesh), false);
+        let bytes = model.params[owner.0].ty.local_bytes(&model.mesh);
+        residents.entry((Role::Param, owner)).or_default().hold(bytes, false);
     }
     for (body, call, instance) in runs(class) {
         let body = &program.bodies[body];
@@ -38,7 +42,9 @@ pub(super) fn resident_tensors(model: &Model, program: &Program, class: &Class) 
         for (place, role, value) in bindings(model, body) {
             let bytes = body.values[value].ty.local_bytes(&model.mesh);
             let host = body.is_on_host(value);
-            bound.get(place).into_iter().for_each(|&owner| hold(role.clone(), owner, bytes, host));
+            if let Some(&owner) = bound.get(place) {
+                residents.entry((role, owner)).or_default().hold(bytes, host);
+            }
         }
     }
     residents
@@ -46,28 +52,30 @@ pub(super) fn resident_tensors(model: &Model, program: &Program, class: &Class) 
 
 /// The bodies that a row runs, each with its call and instance, once.
 fn runs(class: &Class) -> BTreeSet<(BodyId, usize, u32)> {
-    let bodies_of = |instr: &Instr| match instr {
+    let runs = class.instrs.iter().filter_map(|instr| match instr {
         Instr::Run { body, call, instance, .. } => Some((*body, *call, *instance)),
         _ => None,
-    };
-    class.instrs.iter().filter_map(bodies_of).collect()
+    });
+    runs.collect()
 }
 
 /// Parameter arguments of a body: the index of the parameter among those of the block, the role, and the value.
 fn bindings(model: &Model, body: &Body) -> Vec<(usize, Role, Value)> {
     let Some(block) = body.block.map(|id| &model.blocks[id]) else { return Vec::new() };
     let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
-    let binding = |arg: &ir::program::BodyArg| {
-        let suffix = || block.value_name(arg.value).rsplit_once('.').map_or("", |(_, suffix)| suffix).to_string();
+    let bindings = body.args.iter().filter_map(|arg| {
         let (owner, role) = match arg.source {
             Source::Param => (arg.value, Role::Param),
             Source::Gradient => (block.owner_of(arg.value)?, Role::Gradient),
-            Source::State => (block.owner_of(arg.value)?, Role::State(suffix())),
+            Source::State => {
+                let suffix = block.value_name(arg.value).rsplit_once('.').map_or("", |(_, suffix)| suffix);
+                (block.owner_of(arg.value)?, Role::State(suffix.to_string()))
+            }
             Source::Row | Source::Saved | Source::Scalar => return None,
         };
         Some((params.iter().position(|&param| param == owner)?, role, arg.value))
-    };
-    body.args.iter().filter_map(binding).collect()
+    });
+    bindings.collect()
 }
 
 /// The bytes of the device and of host memory up to which there are residents.
@@ -115,10 +123,11 @@ pub(super) fn scalars(model: &Model, program: &Program, class: &Class, from: u64
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for (body, ..) in runs(class) {
         let body = &program.bodies[body];
-        let name = |value: Value| body.values[value].name.as_str();
-        names.extend(body.args.iter().filter(|arg| arg.source == Source::Scalar).map(|arg| name(arg.value)));
+        let scalars = body.args.iter().filter(|arg| arg.source == Source::Scalar);
+        names.extend(scalars.map(|arg| body.values[arg.value].name.as_str()));
         if body.kind == BodyKind::N {
-            names.extend(body.results.iter().map(|&value| name(value)).filter(|name| returned.contains(name)));
+            let results = body.results.iter().map(|&value| body.values[value].name.as_str());
+            names.extend(results.filter(|name| returned.contains(name)));
         }
     }
     let places = names.iter().zip(0..).map(|(name, place)| (name.to_string(), from + place * ALIGNMENT)).collect();

@@ -1,7 +1,7 @@
 //! Offsets for the scratch of body calls. Scratch may overlap the call's results and its slots, as long as no two overlapping
 //! values are live at the same instruction of the body.
 
-use super::frame::{FrameLayout, Piece};
+use super::frame::FrameLayout;
 use super::instructions::FrameLayouts;
 use super::needs::Needs;
 use super::walk::{Placed, Walk};
@@ -63,9 +63,8 @@ impl Scratches {
             let base = own.iter().flatten().min().copied().unwrap_or(0);
             let relative = own.iter().map(|at| at.map_or(-1, |at| (at - base) as i64)).collect();
             let own = known.entry((*body, relative)).or_insert_with_key(|(_, own)| forbidden(layout, own)).clone();
-            let others = || walk.living.iter().filter(|part| !(part.start == now && needs.blocks[part.block].within));
-            let lowest = lowest(others(), size, &own, base);
-            let free = others().next_back().map_or(0, |part| part.to);
+            let lowest = lowest(others(&walk, needs, now), size, &own, base);
+            let free = others(&walk, needs, now).next_back().map_or(0, |part| part.to);
             choices.push(Choice { instr: now, size, lowest, free, own, base });
         }
         let extent = parts.iter().map(|part| part.to).max().unwrap_or(0);
@@ -86,6 +85,11 @@ impl Choice {
     }
 }
 
+/// Live parts but for those that the run of an instruction makes, by offset.
+fn others<'a>(walk: &'a Walk<'_>, needs: &'a Needs, now: usize) -> impl DoubleEndedIterator<Item = &'a Placed> {
+    walk.living.iter().filter(move |part| !(part.start == now && needs.blocks[part.block].within))
+}
+
 /// Places of the results of a run, in order, and then of its slots.
 fn own_places(needs: &Needs, now: usize, places: &[u64]) -> Vec<Option<u64>> {
     let mut own = Vec::new();
@@ -100,14 +104,12 @@ fn own_places(needs: &Needs, now: usize, places: &[u64]) -> Vec<Option<u64>> {
 /// Offsets at which the scratch must not begin, relative to the origin of `own`.
 fn forbidden(layout: &FrameLayout, own: &[i64]) -> Rc<[Forbidden]> {
     let rows = layout.rows.iter().zip(own).map(|(row, &at)| (*row, at));
-    let at_slot = |(slot, &at): (&Vec<Piece>, &i64)| {
-        slot.iter().map(|piece| (*piece, at + piece.offset as i64)).collect::<Vec<_>>()
-    };
-    let slots = layout.slots.iter().zip(&own[layout.rows.len()..]).flat_map(at_slot);
+    let slots = layout.slots.iter().zip(&own[layout.rows.len()..]);
+    let in_slots = slots.flat_map(|(slot, at)| slot.iter().map(move |piece| (*piece, at + piece.offset as i64)));
     let mut found = Vec::new();
-    for (theirs, at) in rows.chain(slots) {
-        let meets = |piece: &&Piece| piece.from < theirs.to && theirs.from < piece.to;
-        found.extend(layout.scratch.iter().filter(meets).map(|piece| Forbidden {
+    for (theirs, at) in rows.chain(in_slots) {
+        let met = layout.scratch.iter().filter(|piece| piece.from < theirs.to && theirs.from < piece.to);
+        found.extend(met.map(|piece| Forbidden {
             above: at - (piece.offset + piece.size) as i64,
             below: at + theirs.size as i64 - piece.offset as i64,
         }));

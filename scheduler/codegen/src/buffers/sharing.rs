@@ -80,8 +80,9 @@ impl Sharing<'_> {
         let whole = stmts.iter().filter(|_| stmts.len() > 1).flat_map(|stmt| {
             let types: Vec<&Type> = stmt.operands.iter().map(|&value| &self.body.values[value].ty).collect();
             let rows = stmt.op.def().and_then(|def| def.rows(&types));
-            let has_rows = move |place: usize| rows.as_ref().is_some_and(|rows| rows.operands[place]);
-            stmt.operands.iter().enumerate().filter(move |(place, _)| !has_rows(*place)).map(|(_, &value)| value)
+            let operands = stmt.operands.iter().enumerate();
+            let whole = operands.filter(move |(place, _)| rows.as_ref().is_none_or(|rows| !rows.operands[*place]));
+            whole.map(|(_, &value)| value)
         });
         later.chain(whole).filter_map(|value| self.of[value]).collect()
     }
@@ -108,8 +109,11 @@ impl Sharing<'_> {
     }
 
     fn fits(&self, result: Value, operand: Value) -> bool {
-        let bytes = |value: Value| self.body.values[value].ty.local_bytes(&self.model.mesh);
-        self.sources[result].is_none() && result != operand && bytes(result) == bytes(operand)
+        self.sources[result].is_none() && result != operand && self.bytes(result) == self.bytes(operand)
+    }
+
+    fn bytes(&self, value: Value) -> u64 {
+        self.body.values[value].ty.local_bytes(&self.model.mesh)
     }
 
     /// A view of an argument may be saved. A result needs a place of its own, and so does each of two results.

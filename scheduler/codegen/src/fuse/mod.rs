@@ -21,15 +21,14 @@ pub fn fuse(model: &Model, program: &mut Program, platform: &Platform<'_>) {
 
 /// The instructions of a body with groups; `None` if it stays as it is.
 fn grouped(platform: &Platform<'_>, model: &Model, body: &Body) -> Option<Vec<BodyInstr>> {
-    let is_group = |unit: &Unit| matches!(unit, Unit::Group(_));
     let before = units_of(body);
-    if before.iter().any(is_group) {
+    if before.iter().any(Unit::is_group) {
         return None;
     }
     let stmts: Vec<Stmt> = before.iter().flat_map(|unit| unit.stmts().iter().cloned()).collect();
     let (target, given) = (Target { platform, scope: Scope::of(model, &body.values) }, given(body));
     let units = units(target, given.clone(), &stmts);
-    units.iter().any(is_group).then(|| instructions(target, &units, |value| !given.contains(&value)))
+    units.iter().any(Unit::is_group).then(|| instructions(target, &units, |value| !given.contains(&value)))
 }
 
 /// Pairs of kernels of a body with a tensor in common, and why they are no group ([`fusion::neighbours`]).
@@ -51,7 +50,7 @@ pub fn units_of(body: &Body) -> Vec<Unit> {
             results.insert(*token, waited);
         }
     }
-    let unit = |instr: &BodyInstr| match instr {
+    let units = body.instrs.iter().filter_map(|instr| match instr {
         BodyInstr::Compute(stmt) => Some(Unit::Stmt(stmt.clone())),
         BodyInstr::Fused(fused) => Some(Unit::Group(fused.clone())),
         BodyInstr::Start { token, collective, operands } => {
@@ -61,8 +60,8 @@ pub fn units_of(body: &Body) -> Vec<Unit> {
             Some(Unit::Stmt(Stmt { results, accumulate: false, op, operands, comments, span: Span::default() }))
         }
         BodyInstr::Wait { .. } | BodyInstr::Free(_) => None,
-    };
-    body.instrs.iter().filter_map(unit).collect()
+    });
+    units.collect()
 }
 
 #[cfg(test)]

@@ -43,6 +43,21 @@ struct SectionPart<'a> {
     keeps: Vec<Value>,
 }
 
+impl<'a> SectionPart<'a> {
+    fn new(kind: BodyKind, stmts: Vec<&'a Stmt>) -> SectionPart<'a> {
+        SectionPart { kind, stmts, args: Vec::new(), results: Vec::new(), keeps: Vec::new() }
+    }
+
+    /// Takes arguments from the row, and gives results to it.
+    fn with_row(self, args: &[Value], results: &[Value]) -> SectionPart<'a> {
+        SectionPart { args: args.to_vec(), results: results.to_vec(), ..self }
+    }
+
+    fn saving(self, keeps: Vec<Value>) -> SectionPart<'a> {
+        SectionPart { keeps, ..self }
+    }
+}
+
 /// How the rows of a schedule run I and W.
 #[derive(Clone, Copy)]
 pub(super) struct Backward {
@@ -54,9 +69,13 @@ pub(super) struct Backward {
 
 impl Backward {
     pub(super) fn of(rows: &[Vec<Action>]) -> Backward {
-        let has = |kinds: &[Kind]| rows.iter().flatten().flat_map(Action::items).any(|item| kinds.contains(&item.kind));
-        Backward { in_one: has(&[Kind::B]), alone: has(&[Kind::I, Kind::W]) }
+        Backward { in_one: run(rows, Kind::B), alone: run(rows, Kind::I) || run(rows, Kind::W) }
     }
+}
+
+/// True if rows run some item of a kind.
+fn run(rows: &[Vec<Action>], kind: Kind) -> bool {
+    rows.iter().flatten().flat_map(Action::items).any(|item| item.kind == kind)
 }
 
 /// Context for which bodies are made.
@@ -169,21 +188,16 @@ fn parts<'a>(model: &Model, block: &'a Block) -> Result<Vec<SectionPart<'a>>, Co
     let made_early: HashSet<Value> = results(early.iter().copied()).collect();
     let carried = reads(late.iter().copied(), &[]).into_iter().filter(|v| made_early.contains(v)).collect();
     let on_host = if model.offload_states { states_of_update(block, &early, &late) } else { Vec::new() };
-    let part = |kind, stmts, args: &[Value], results: &[Value], keeps| SectionPart {
-        kind,
-        stmts,
-        args: args.to_vec(),
-        results: results.to_vec(),
-        keeps,
-    };
+    let (args, results) = (&input.args, &input.ret);
+    let both = input.stmts.iter().chain(&weight.stmts).collect();
     Ok(vec![
         gather_part(block),
         forward_part(block, saved.forward),
-        part(BodyKind::I, input.stmts.iter().collect(), &input.args, &input.ret, saved.input),
-        part(BodyKind::W, weight.stmts.iter().collect(), &[], &[], Vec::new()),
-        part(BodyKind::B, input.stmts.iter().chain(&weight.stmts).collect(), &input.args, &input.ret, Vec::new()),
-        part(BodyKind::R, early, &[], &block[SectionKind::U].ret, carried),
-        part(BodyKind::U, late, &[], &[], on_host),
+        SectionPart::new(BodyKind::I, input.stmts.iter().collect()).with_row(args, results).saving(saved.input),
+        SectionPart::new(BodyKind::W, weight.stmts.iter().collect()),
+        SectionPart::new(BodyKind::B, both).with_row(args, results),
+        SectionPart::new(BodyKind::R, early).with_row(&[], &block[SectionKind::U].ret).saving(carried),
+        SectionPart::new(BodyKind::U, late).saving(on_host),
     ])
 }
 
@@ -202,25 +216,25 @@ type Split<'a> = (Vec<&'a Stmt>, Vec<&'a Stmt>);
 /// reads are sliced there, one after the other: here all of them would be live until then.
 fn split_update<'a>(model: &Model, block: &'a Block) -> Result<Split<'a>, CodegenError> {
     let section = &block[SectionKind::U];
-    let begins = |value: &Value| STEP_SCALARS.contains(&block.value_name(*value));
-    let mut late: HashSet<Value> = block.args_of(ArgKind::Const).filter(|value| !begins(value)).collect();
-    let is_early = |stmt: &&Stmt| {
+    let mut late: HashSet<Value> = block.args_of(ArgKind::Const).collect();
+    late.retain(|&value| !STEP_SCALARS.contains(&block.value_name(value)));
+    let mut early: Vec<&Stmt> = Vec::new();
+    for stmt in &section.stmts {
         let waits = stmt.operands.iter().any(|value| late.contains(value));
         let stores = stmt.results.iter().any(|&value| block.arg_kind(value).is_some());
         if waits || stores {
             late.extend(&stmt.results);
+        } else {
+            early.push(stmt);
         }
-        !(waits || stores)
-    };
-    let early: Vec<&Stmt> = section.stmts.iter().filter(is_early).collect();
+    }
     let read_early = reads(early.iter().copied(), &section.ret);
-    let is_part = |stmt: &Stmt| {
-        matches!(&stmt.op, Op::Collective(change) if !change.communicates())
+    let split: Split<'_> = section.stmts.iter().partition(|stmt| {
+        let is_part = matches!(&stmt.op, Op::Collective(change) if !change.communicates())
             && stmt.operands.iter().all(|&value| block.arg_kind(value).is_some())
-            && !stmt.results.iter().any(|value| read_early.contains(value))
-    };
-    let stays = |stmt: &&Stmt| early.iter().any(|other| std::ptr::eq(*other, *stmt)) && !is_part(stmt);
-    let split: Split<'_> = section.stmts.iter().partition(stays);
+            && !stmt.results.iter().any(|value| read_early.contains(value));
+        early.iter().any(|other| std::ptr::eq(*other, *stmt)) && !is_part
+    });
     if section.ret.iter().any(|value| late.contains(value)) {
         return Err(CodegenError::Circular { block: block.name.clone() });
     }
@@ -228,7 +242,7 @@ fn split_update<'a>(model: &Model, block: &'a Block) -> Result<Split<'a>, Codege
         let name = block.value_name(scalar);
         let step = model.step.as_ref().map(|step| &step.graph);
         let returned = step.is_some_and(|g| g[SectionKind::F].ret.iter().any(|&v| g.value_name(v) == name));
-        if !(returned || begins(&scalar)) {
+        if !(returned || STEP_SCALARS.contains(&name)) {
             return Err(CodegenError::Scalar { block: block.name.clone(), name: name.to_string() });
         }
     }
@@ -261,13 +275,6 @@ fn body(
 fn arguments(block: &Block, part: &SectionPart<'_>) -> Vec<BodyArg> {
     let gradients: HashSet<Value> =
         block[SectionKind::W].stmts.iter().filter(|s| s.accumulate).flat_map(|s| s.results.iter().copied()).collect();
-    let source = |value| match block.arg_kind(value) {
-        Some(ArgKind::Param) => Source::Param,
-        Some(ArgKind::State) => Source::State,
-        Some(ArgKind::Const) => Source::Scalar,
-        _ if gradients.contains(&value) => Source::Gradient,
-        _ => Source::Saved,
-    };
     let made: HashSet<Value> = results(part.stmts.iter().copied()).collect();
     let own: HashSet<Value> = part.args.iter().copied().collect();
     let touched = part.stmts.iter().flat_map(|stmt| stmt.operands.iter().chain(&stmt.results)).copied();
@@ -277,12 +284,22 @@ fn arguments(block: &Block, part: &SectionPart<'_>) -> Vec<BodyArg> {
         !own.contains(v) && (stored || !made.contains(v))
     });
     let from_row = part.args.iter().map(|&value| BodyArg { value, source: Source::Row });
-    from_row.chain(outside.map(|value| BodyArg { value, source: source(value) })).collect()
+    let from_elsewhere = outside.map(|value| {
+        let source = match block.arg_kind(value) {
+            Some(ArgKind::Param) => Source::Param,
+            Some(ArgKind::State) => Source::State,
+            Some(ArgKind::Const) => Source::Scalar,
+            _ if gradients.contains(&value) => Source::Gradient,
+            _ => Source::Saved,
+        };
+        BodyArg { value, source }
+    });
+    from_row.chain(from_elsewhere).collect()
 }
 
 fn instructions(context: Context<'_>, block: &Block, part: &SectionPart<'_>) -> Result<Vec<BodyInstr>, CodegenError> {
-    let is_left = |stmt: &&&Stmt| matches!(stmt.op, Op::Reshard) || stmt.op.is_composite();
-    if let Some(stmt) = part.stmts.iter().find(is_left) {
+    let left = part.stmts.iter().find(|stmt| matches!(stmt.op, Op::Reshard) || stmt.op.is_composite());
+    if let Some(stmt) = left {
         return Err(CodegenError::NotPlanned { block: block.name.clone(), op: stmt.op.name() });
     }
     let given_away: HashSet<Value> = part.results.iter().chain(&part.keeps).copied().collect();

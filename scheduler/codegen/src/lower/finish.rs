@@ -54,8 +54,8 @@ impl StreamBuilder<'_> {
 
     /// The runs whose parameters this rank updates, each with its `U`.
     pub(super) fn updates(&self, bodies: &Bodies) -> Vec<(usize, BodyId)> {
-        let body = |index: usize| Some((index, bodies.get(self.flow.runs[index].block, BodyKind::U)?));
-        self.own_runs().into_iter().filter_map(body).collect()
+        let runs = self.own_runs().into_iter();
+        runs.filter_map(|run| Some((run, bodies.get(self.flow.runs[run].block, BodyKind::U)?))).collect()
     }
 
     /// U: every block updates what it owns; then owners give shared parameters to the other holders.

@@ -76,6 +76,11 @@ pub(super) fn runs_of(model: &Model) -> impl Iterator<Item = (usize, u32)> + '_ 
     model.calls.iter().enumerate().flat_map(|(index, call)| (0..call.instances()).map(move |i| (index, i)))
 }
 
+/// End of a run's name: the index of its instance, if the call repeats.
+fn index_in_name(call: &Call, instance: u32) -> String {
+    if call.repeat.is_some() { format!(".{}", call.index(instance)) } else { String::new() }
+}
+
 impl<'a> Flow<'a> {
     /// All runs of a model for `microbatches` micro-batches.
     ///
@@ -86,18 +91,15 @@ impl<'a> Flow<'a> {
         let placed = flow.place(model)?;
         let mut env: HashMap<ModelValue, Origin> =
             model.inputs.iter().map(|input| (input.value, Origin::Input(input.value))).collect();
-        let named = |call: &Call, instance: u32| {
-            let index = if call.repeat.is_some() { format!(".{}", call.index(instance)) } else { String::new() };
-            (call.block, index)
-        };
         let mut runs_named: HashMap<(BlockId, String), usize> = HashMap::new();
         for ((call, instance), _) in &placed {
-            *runs_named.entry(named(&model.calls[*call], *instance)).or_default() += 1;
+            let call = &model.calls[*call];
+            *runs_named.entry((call.block, index_in_name(call, *instance))).or_default() += 1;
         }
         for ((call_index, instance), stage) in placed {
             let call = &model.calls[call_index];
             let block = &model.blocks[call.block];
-            let (_, index) = named(call, instance);
+            let index = index_in_name(call, instance);
             let own = runs_named[&(call.block, index.clone())] == 1;
             let name = if own { String::new() } else { format!(".call{call_index}") };
             let name = format!("{}{name}{index}", block.name);
@@ -105,11 +107,11 @@ impl<'a> Flow<'a> {
                 0 => Vec::new(),
                 _ => flow.runs.last().map(|run| run.results.iter().flatten().copied().collect()).unwrap_or_default(),
             };
-            let origin = |place: usize| match carried.get(place) {
+            let origins = (0..forward_args(block).count()).map(|place| match carried.get(place) {
                 Some(&made) => Some(Origin::Made(made)),
                 None => call.args.get(place).and_then(|value| env.get(value)).copied(),
-            };
-            let args: Option<Vec<Origin>> = (0..forward_args(block).count()).map(origin).collect();
+            });
+            let args: Option<Vec<Origin>> = origins.collect();
             let args = args.ok_or_else(|| CodegenError::Boundary { run: name.clone(), what: "an argument" })?;
             let params = model.call_params(call, instance);
             let ranks = staged.stages[stage].ranks.clone();
@@ -196,15 +198,15 @@ impl<'a> Flow<'a> {
     pub(super) fn slots(&self, model: &Model, run: usize) -> Vec<DifferentiableArg> {
         let block = &model.blocks[self.runs[run].block];
         let args: Vec<Value> = forward_args(block).collect();
-        let slot = |(place, value)| {
+        let slots = block.differentiable_args().enumerate().filter_map(|(place, value)| {
             let origin = self.runs[run].args[args.iter().position(|&arg| arg == value)?];
             let index = match origin {
                 Origin::Input(_) => 0,
                 Origin::Made(made) => self.made[made].cotangents.iter().position(|&c| c == (run, place))?,
             };
             Some(DifferentiableArg { origin, index })
-        };
-        block.differentiable_args().enumerate().filter_map(slot).collect()
+        });
+        slots.collect()
     }
 
     /// The rank of a stage for a micro-batch; `None` where there is no such stage.

@@ -274,9 +274,10 @@ impl StreamBuilder<'_> {
         if bodies.get(block, maker).is_none_or(|body| bodies.all[body].keeps.is_empty()) {
             return Ok(None);
         }
-        let name = &self.model.blocks[block].name;
-        let early = || CodegenError::Early { block: name.clone(), needs: maker.letter() };
-        self.held.remove(&key).map(Some).ok_or_else(early)
+        let bundle = self.held.remove(&key);
+        bundle
+            .map(Some)
+            .ok_or_else(|| CodegenError::Early { block: self.model.blocks[block].name.clone(), needs: maker.letter() })
     }
 }
 

@@ -255,7 +255,7 @@ struct ProgramContext<'a> {
 
 impl ProgramContext<'_> {
     fn class(&self, rank: u32, actions: &[Action], bodies: &mut Bodies) -> Result<Class, CodegenError> {
-        let reductions = Reductions::new(self.model, self.flow, self.holders, bodies, (rank, actions));
+        let reductions = Reductions::new(self.model, self.flow, self.holders, bodies, rank, actions);
         let copies = HostCopies::new(self.model, self.flow, bodies, actions);
         let mut stream = StreamBuilder::new(self.model, self.flow, self.holders, self.messages, rank, reductions);
         stream.copies = copies;

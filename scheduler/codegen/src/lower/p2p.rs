@@ -107,24 +107,26 @@ fn needed_by(flow: &Flow, rank: u32, item: &Item) -> Vec<Message> {
     let Some(mb) = item.microbatch else { return Vec::new() };
     let runs = flow.runs_of(item).into_iter();
     let mut messages = Vec::new();
-    let mut need = |from, what| messages.extend((from != rank).then_some(Message { from, to: rank, what }));
+
     match item.kind {
         Kind::F => {
             for origin in runs.flat_map(|run| &flow.runs[run].args) {
                 if let Origin::Made(made) = *origin {
-                    need(flow.maker(made, mb), ValueKey::Value(made, mb));
+                    messages.push(Message { from: flow.maker(made, mb), to: rank, what: ValueKey::Value(made, mb) });
                 }
             }
         }
         Kind::I | Kind::B => {
             for &made in runs.flat_map(|run| flow.runs[run].results.iter().flatten()) {
                 for (index, &(reader, _)) in flow.made[made].cotangents.iter().enumerate() {
-                    need(flow.rank(reader, mb), ValueKey::Cotangent(made, index, mb));
+                    let what = ValueKey::Cotangent(made, index, mb);
+                    messages.push(Message { from: flow.rank(reader, mb), to: rank, what });
                 }
             }
         }
         _ => {}
     }
+    messages.retain(|message| message.from != rank);
     messages
 }
 
@@ -143,11 +145,11 @@ fn rounds(sends: &[Vec<Vec<Message>>], needs: &[Vec<Vec<Message>>]) -> Vec<Vec<u
     let mut rounds: Vec<Vec<usize>> = vec![Vec::new(); sends.len()];
     let mut there: HashSet<Message> = HashSet::new();
     for round in 0.. {
-        let ready = |rank: &usize| {
-            let next = needs[*rank].get(rounds[*rank].len());
+        let mut ready: Vec<usize> = (0..sends.len()).collect();
+        ready.retain(|&rank| {
+            let next = needs[rank].get(rounds[rank].len());
             next.is_some_and(|needs| needs.iter().all(|need| there.contains(need)))
-        };
-        let ready: Vec<usize> = (0..sends.len()).filter(ready).collect();
+        });
         if ready.is_empty() {
             break;
         }

@@ -32,7 +32,8 @@ impl Reductions {
         flow: &Flow<'_>,
         holders: &Holders,
         bodies: &Bodies,
-        (rank, actions): (u32, &[Action]),
+        rank: u32,
+        actions: &[Action],
     ) -> Reductions {
         let mut reductions = Reductions::default();
         for item in actions.iter().flat_map(Action::items).filter(|item| matches!(item.kind, Kind::B | Kind::W)) {
@@ -135,9 +136,10 @@ impl StreamBuilder<'_> {
 
     /// Starts R of all runs whose gradients are whole, the last run first, but for those that read any of these.
     fn start_reductions(&mut self, bodies: &Bodies, but: &[ParamInstance]) {
-        let left = &self.reductions.left;
-        let starts = |params: &[ParamInstance]| params.iter().all(|p| self.reductions.is_whole(p) && !but.contains(p));
-        let runs: Vec<usize> = left.iter().rev().filter(|(_, params)| starts(params)).map(|(&run, _)| run).collect();
+        let left = self.reductions.left.iter().rev();
+        let starting = left
+            .filter(|(_, params)| params.iter().all(|param| self.reductions.is_whole(param) && !but.contains(param)));
+        let runs: Vec<usize> = starting.map(|(&run, _)| run).collect();
         for run in runs {
             self.reductions.left.remove(&run);
             self.start_reduction(bodies, run);

@@ -297,8 +297,8 @@ impl<'a> StreamBuilder<'a> {
 
     /// Adds up a loss of a micro-batch. Values of other types have totals of their own until they are reduced.
     pub(super) fn total(&mut self, name: &str, reg: Reg) {
-        let same = |&&(ref n, r): &&(String, Reg)| n == name && self.regs[r].ty == self.regs[reg].ty;
-        match self.totals.iter().find(same) {
+        let same = self.totals.iter().find(|(n, total)| n == name && self.regs[*total].ty == self.regs[reg].ty);
+        match same {
             Some(&(_, into)) => self.add(into, reg),
             None => self.totals.push((name.to_string(), reg)),
         }
