@@ -55,16 +55,16 @@ pub fn lower_bound(costs: &StageCosts, pipeline: &Pipeline, fused: bool) -> Boun
 /// still valid.
 pub fn lower_bound_within(costs: &StageCosts, pipeline: &Pipeline, fused: bool, deadline: Option<Instant>) -> Bound {
     let shares: Vec<PairShares> = (0..pipeline.ranks).map(|rank| PairShares::of(costs, pipeline, rank)).collect();
-    let route = |(first, units)| CriticalRoute::of(costs, pipeline, fused, &shares, first, units);
-    let routes: Vec<CriticalRoute> = directions(pipeline).map(route).collect();
+    let routes: Vec<CriticalRoute> = directions(pipeline)
+        .map(|(first, units)| CriticalRoute::of(costs, pipeline, fused, &shares, first, units))
+        .collect();
     let mut bound = Bound { makespan: 0.0, span: 0.0 };
     for (nth, rank) in looked_at(costs, pipeline).into_iter().enumerate() {
         if nth >= LEAST_RANKS && is_over(deadline) {
             break;
         }
-        let least = |whole| least_end(routes.iter().flat_map(|route| jobs(route, rank, whole)).collect());
-        bound.makespan = bound.makespan.max(least(true));
-        bound.span = bound.span.max(least(false));
+        bound.makespan = bound.makespan.max(least_seconds(&routes, rank, true));
+        bound.span = bound.span.max(least_seconds(&routes, rank, false));
     }
     // Sums are rounded: the bound is reduced so that no order's rounded sum is below it.
     let known = 1.0 - rounding(costs, pipeline);
@@ -86,12 +86,12 @@ fn looked_at(costs: &StageCosts, pipeline: &Pipeline) -> Vec<u32> {
     let own = pipeline.chunks as usize;
     let steps = own.saturating_mul(costs.f.len()).saturating_mul(4).max(1);
     let most = (MOST_STEPS / steps).max(LEAST_RANKS);
-    let last = pipeline.microbatches.saturating_sub(1); // of two chains, this one runs from the last rank to the first
-    let work = |rank: u32| {
-        let stages = [0, last].into_iter().flat_map(|microbatch| pipeline.stages_of(rank, microbatch));
-        stages.map(|stage| stage as usize).map(|s| costs.f[s] + costs.i[s] + costs.w[s]).sum::<f64>()
-    };
-    let mut all: Vec<(f64, u32)> = (0..ranks).map(|rank| (work(rank), rank)).collect();
+    let mut all: Vec<(f64, u32)> = (0..ranks)
+        .map(|rank| {
+            let stages = pipeline.stages_in_both_directions(rank);
+            (stages.map(|s| costs.f[s] + costs.i[s] + costs.w[s]).sum(), rank)
+        })
+        .collect();
     all.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut chosen: Vec<u32> = all.into_iter().map(|(_, rank)| rank).collect();
     if chosen.len() > most {
@@ -100,6 +100,11 @@ fn looked_at(costs: &StageCosts, pipeline: &Pipeline) -> Vec<u32> {
         chosen.extend((0..apart).map(|n| (n * u64::from(ranks - 1) / apart.saturating_sub(1).max(1)) as u32));
     }
     chosen
+}
+
+/// Returns the least seconds of a rank for its jobs in all directions.
+fn least_seconds(routes: &[CriticalRoute], rank: u32, whole: bool) -> f64 {
+    least_end(routes.iter().flat_map(|route| jobs(route, rank, whole)).collect())
 }
 
 /// Returns the jobs of a rank for one direction. With `whole`, heads and tails cover the whole route, else only the part
@@ -119,8 +124,11 @@ fn jobs(route: &CriticalRoute, rank: u32, whole: bool) -> Vec<Job> {
         }));
         if let Some(weights) = step.weights {
             let heads = if weights.in_pair { heads } else { part.before_end(at) };
-            let job = |done| Job { head: heads.at(done + 1), seconds: weights.share, tail: 0.0 };
-            jobs.extend((0..route.units).map(job));
+            jobs.extend((0..route.units).map(|done| Job {
+                head: heads.at(done + 1),
+                seconds: weights.share,
+                tail: 0.0,
+            }));
         }
     }
     jobs

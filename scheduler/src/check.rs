@@ -49,6 +49,12 @@ pub enum Invariant {
     StepEnd,
 }
 
+impl Violation {
+    fn at(rank: usize, position: usize, invariant: Invariant, text: String) -> Violation {
+        Violation { invariant, rank, position: Some(position), text }
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {}", self.rank)?;
@@ -101,8 +107,9 @@ fn violations(
     for stage in 0..costs.stages() {
         for microbatch in 0..microbatches {
             for &slice in &slices {
-                let item = |kind| Item { kind, stage: Some(stage), microbatch: Some(microbatch), slice };
-                complete(item, owner(stage, microbatch) as usize, &standing, &mut found);
+                let forward = Item { kind: Kind::F, stage: Some(stage), microbatch: Some(microbatch), slice };
+                let unit = Unit { forward, owner: owner(stage, microbatch) as usize, standing: &standing };
+                unit.check(&mut found);
             }
         }
     }
@@ -141,41 +148,68 @@ fn standing(
         } else {
             let slices = last_slice.map_or(String::new(), |last| format!(" of {} slices", last + 1));
             let text = format!("{item} is none of {stages} stages x {microbatches} micro-batches{slices}");
-            found.push(Violation { invariant: Invariant::Range, rank, position: Some(at), text });
+            found.push(Violation::at(rank, at, Invariant::Range, text));
         }
     }
     standing
 }
 
-/// Checks invariants 1 and 2 for one stage, micro-batch and slice.
-fn complete(of: impl Fn(Kind) -> Item, owner: usize, standing: &Standing, found: &mut Vec<Violation>) {
-    let missing = |text| Violation { invariant: Invariant::Missing, rank: owner, position: None, text };
-    let places = |kind| standing.get(&of(kind)).map_or(&[][..], Vec::as_slice);
-    let has = |kind| !places(kind).is_empty();
-    if !has(Kind::F) {
-        found.push(missing(format!("{} does not run", of(Kind::F))));
+/// The items of one stage, micro-batch and slice.
+struct Unit<'a> {
+    forward: Item,
+    /// The rank of the stage.
+    owner: usize,
+    standing: &'a Standing,
+}
+
+impl Unit<'_> {
+    fn item(&self, kind: Kind) -> Item {
+        Item { kind, ..self.forward }
     }
-    match (has(Kind::B), has(Kind::I), has(Kind::W)) {
-        (false, false, false) => found.push(missing(format!("neither {} nor {} runs", of(Kind::B), of(Kind::I)))),
-        (false, true, false) => found.push(missing(format!("{} runs, but {} does not", of(Kind::I), of(Kind::W)))),
-        (false, false, true) => found.push(missing(format!("{} runs, but {} does not", of(Kind::W), of(Kind::I)))),
-        _ => {}
+
+    fn positions(&self, item: Item) -> &[At] {
+        self.standing.get(&item).map_or(&[], Vec::as_slice)
     }
-    for kind in [Kind::F, Kind::B, Kind::I, Kind::W] {
-        for (nth, &(rank, at)) in places(kind).iter().enumerate() {
-            let mut push = |invariant, text| found.push(Violation { invariant, rank, position: Some(at), text });
+
+    fn runs(&self, item: Item) -> bool {
+        !self.positions(item).is_empty()
+    }
+
+    /// Checks invariants 1 and 2.
+    fn check(&self, found: &mut Vec<Violation>) {
+        let [f, b, i, w] = [Kind::F, Kind::B, Kind::I, Kind::W].map(|kind| self.item(kind));
+        let no_forward = (!self.runs(f)).then(|| format!("{f} does not run"));
+        let no_backward = match (self.runs(b), self.runs(i), self.runs(w)) {
+            (false, false, false) => Some(format!("neither {b} nor {i} runs")),
+            (false, true, false) => Some(format!("{i} runs, but {w} does not")),
+            (false, false, true) => Some(format!("{w} runs, but {i} does not")),
+            _ => None,
+        };
+        for text in no_forward.into_iter().chain(no_backward) {
+            found.push(Violation { invariant: Invariant::Missing, rank: self.owner, position: None, text });
+        }
+        for item in [f, b, i, w] {
+            self.check_positions(item, found);
+        }
+    }
+
+    /// Checks that each position of an item is the only one, and on the rank of its stage.
+    fn check_positions(&self, item: Item, found: &mut Vec<Violation>) {
+        let positions = self.positions(item);
+        for (nth, &(rank, at)) in positions.iter().enumerate() {
             if nth > 0 {
-                let (first_rank, first_at) = places(kind)[0];
-                push(
-                    Invariant::Duplicate,
-                    format!("{} ran already on rank {first_rank}, position {first_at}", of(kind)),
-                );
+                let (first_rank, first_at) = positions[0];
+                let text = format!("{item} ran already on rank {first_rank}, position {first_at}");
+                found.push(Violation::at(rank, at, Invariant::Duplicate, text));
             }
-            if rank != owner {
-                push(Invariant::Rank, format!("{} runs here, but its stage is on rank {owner}", of(kind)));
+            if rank != self.owner {
+                let text = format!("{item} runs here, but its stage is on rank {}", self.owner);
+                found.push(Violation::at(rank, at, Invariant::Rank, text));
             }
-            if has(Kind::B) && matches!(kind, Kind::I | Kind::W) {
-                push(Invariant::Duplicate, format!("{} is part of {}, which runs too", of(kind), of(Kind::B)));
+            let b = self.item(Kind::B);
+            if self.runs(b) && matches!(item.kind, Kind::I | Kind::W) {
+                let text = format!("{item} is part of {b}, which runs too");
+                found.push(Violation::at(rank, at, Invariant::Duplicate, text));
             }
         }
     }
@@ -207,25 +241,25 @@ fn order(schedule: &Schedule, standing: &Standing, found: &mut Vec<Violation>) {
 
 /// Returns the inputs of an item and their positions.
 fn inputs(item: Item, standing: &Standing) -> Vec<(Item, At)> {
-    let backward = [Kind::I, Kind::B];
-    let step = |number: Option<u32>, by: i32| number.and_then(|n| n.checked_add_signed(by));
-    let on = |stage: Option<u32>, slice: Option<u32>, kind: Kind| Item { kind, stage, slice, ..item };
-    let (stage, slice) = (item.stage, item.slice);
     let mut needs = Vec::with_capacity(5);
     match item.kind {
-        Kind::F => {
-            needs.extend(step(stage, -1).map(|before| on(Some(before), slice, Kind::F)));
-            needs.extend(step(slice, -1).map(|before| on(stage, Some(before), Kind::F)));
-        }
+        Kind::F => needs.extend(neighbours(item, -1)),
         Kind::I | Kind::B => {
-            needs.push(on(stage, slice, Kind::F));
-            needs.extend(backward.map(|kind| on(step(stage, 1), slice, kind)));
-            needs.extend(step(slice, 1).into_iter().flat_map(|after| backward.map(|k| on(stage, Some(after), k))));
+            needs.push(Item { kind: Kind::F, ..item });
+            needs.extend(neighbours(item, 1).flat_map(|after| [Kind::I, Kind::B].map(|kind| Item { kind, ..after })));
         }
-        Kind::W => needs.push(on(stage, slice, Kind::I)),
+        Kind::W => needs.push(Item { kind: Kind::I, ..item }),
         _ => {}
     }
     needs.into_iter().filter_map(|need| Some((need, *standing.get(&need)?.first()?))).collect()
+}
+
+/// Returns the same item of the stage before or after, then that of the slice before or after.
+fn neighbours(item: Item, by: i32) -> impl Iterator<Item = Item> {
+    let stage = item.stage.and_then(|stage| stage.checked_add_signed(by));
+    let slice = item.slice.and_then(|slice| slice.checked_add_signed(by));
+    let in_stage = stage.map(|stage| Item { stage: Some(stage), ..item });
+    in_stage.into_iter().chain(slice.map(|slice| Item { slice: Some(slice), ..item }))
 }
 
 /// Reports a violation for the first action of each rank in a cycle, which waits for another action of the cycle.
@@ -243,7 +277,7 @@ fn stuck(schedule: &Schedule, standing: &Standing, mut cycle: Vec<At>, found: &m
                 None => format!("of rank {from}"),
             };
             let text = format!("deadlock: {action} waits for {need} {since}");
-            found.push(Violation { invariant: Invariant::Order, rank, position: Some(at), text });
+            found.push(Violation::at(rank, at, Invariant::Order, text));
         }
     }
 }
@@ -251,25 +285,37 @@ fn stuck(schedule: &Schedule, standing: &Standing, mut cycle: Vec<At>, found: &m
 /// Checks invariant 4, and reports the first position that exceeds the limit.
 fn memory(rank: usize, row: &[Action], costs: &StageCosts, found: &mut Vec<Violation>) {
     let Some(&limit) = costs.limit.as_ref().and_then(|limit| limit.get(rank)) else { return };
-    let kept = |item: &Item, takes: bool| match (item.kind, item.stage.map(|stage| stage as usize)) {
-        (_, Some(stage)) if stage >= costs.mem_f.len() => 0.0,
-        (Kind::F, Some(stage)) if takes => costs.mem_f[stage],
-        (Kind::I, Some(stage)) if !takes => -costs.mem_i[stage],
-        (Kind::W, Some(stage)) if !takes => -costs.mem_w[stage],
-        (Kind::B, Some(stage)) if !takes => -costs.mem_f[stage],
-        _ => 0.0,
-    };
     let mut held = 0.0;
     for (at, action) in row.iter().enumerate() {
-        held += action.items().map(|item| kept(&item, true)).sum::<f64>();
+        held += action.items().map(|item| taken(item, costs)).sum::<f64>();
         if held > limit + 1e-9 * limit {
             let (held, limit) = (precise(held), precise(limit));
             let text = format!("{action} brings the memory in use to {held}, over the limit of {limit}");
-            found.push(Violation { invariant: Invariant::Memory, rank, position: Some(at), text });
+            found.push(Violation::at(rank, at, Invariant::Memory, text));
             return;
         }
-        held += action.items().map(|item| kept(&item, false)).sum::<f64>();
+        held -= action.items().map(|item| freed(item, costs)).sum::<f64>();
     }
+}
+
+/// Returns the memory that an item takes at its start.
+fn taken(item: Item, costs: &StageCosts) -> f64 {
+    if item.kind == Kind::F { of_stage(&costs.mem_f, item) } else { 0.0 }
+}
+
+/// Returns the memory that an item frees at its end.
+fn freed(item: Item, costs: &StageCosts) -> f64 {
+    match item.kind {
+        Kind::I => of_stage(&costs.mem_i, item),
+        Kind::W => of_stage(&costs.mem_w, item),
+        Kind::B => of_stage(&costs.mem_f, item),
+        _ => 0.0,
+    }
+}
+
+/// Returns the number of the item's stage; 0 if there is no such stage.
+fn of_stage(costs: &[f64], item: Item) -> f64 {
+    item.stage.and_then(|stage| costs.get(stage as usize)).copied().unwrap_or(0.0)
 }
 
 /// Checks invariant 5.
@@ -283,7 +329,7 @@ fn step_end(rank: usize, row: &[Action], found: &mut Vec<Violation>) {
     for (at, action) in work.iter().enumerate() {
         if action.items().any(|item| matches!(item.kind, Kind::R | Kind::N | Kind::U)) {
             let text = format!("{action} precedes the end of the row");
-            found.push(Violation { invariant: Invariant::StepEnd, rank, position: Some(at), text });
+            found.push(Violation::at(rank, at, Invariant::StepEnd, text));
         }
     }
 }

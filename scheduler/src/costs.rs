@@ -35,10 +35,24 @@ pub struct StageCosts {
 impl StageCosts {
     /// Builds equal costs for all stages. One forward saves one unit of memory; I and W free half of it each.
     pub fn uniform(stages: u32, f: f64, i: f64, w: f64, comm: f64) -> StageCosts {
-        let all = |x: f64| vec![x; stages as usize];
-        let (f, i, w, mem_f, half) = (all(f), all(i), all(w), all(1.0), all(0.5));
-        let comm = vec![comm; stages.saturating_sub(1) as usize];
-        StageCosts { unit: seconds(), f, i, w, comm, fb: None, mem_f, mem_i: half.clone(), mem_w: half, limit: None }
+        let n = stages as usize;
+        StageCosts {
+            unit: seconds(),
+            f: vec![f; n],
+            i: vec![i; n],
+            w: vec![w; n],
+            comm: vec![comm; n.saturating_sub(1)],
+            fb: None,
+            mem_f: vec![1.0; n],
+            mem_i: vec![0.5; n],
+            mem_w: vec![0.5; n],
+            limit: None,
+        }
+    }
+
+    /// Returns the seconds of one B of a stage, its I and its W in one action.
+    pub fn b(&self, stage: usize) -> f64 {
+        self.i[stage] + self.w[stage]
     }
 
     /// Returns the number of stages.
@@ -83,7 +97,7 @@ impl StageCosts {
             Kind::F => self.f[stage],
             Kind::I => self.i[stage],
             Kind::W => self.w[stage],
-            Kind::B => self.i[stage] + self.w[stage],
+            Kind::B => self.b(stage),
             _ => 0.0,
         }
     }
@@ -121,13 +135,11 @@ pub struct CostsFile {
 impl Default for CostsFile {
     /// F, I and W take 1 each, a hop 0.
     fn default() -> CostsFile {
-        let one = || PerStage::All(1.0);
-        let (unit, f, i, w) = (seconds(), one(), one(), one());
         CostsFile {
-            unit,
-            f,
-            i,
-            w,
+            unit: seconds(),
+            f: PerStage::All(1.0),
+            i: PerStage::All(1.0),
+            w: PerStage::All(1.0),
             fb: None,
             comm: PerStage::All(0.0),
             mem_f: None,
@@ -197,19 +209,15 @@ impl CostsFile {
     ///
     /// Returns an error if a list has the wrong length, a number is out of range, or the memory fields disagree.
     pub fn resolve(&self, stages: u32, ranks: u32) -> Result<StageCosts, CostsError> {
-        let per_stage = |field, values: &PerStage| values.spread(field, "stage", stages);
-        let optional = |field, values: &Option<PerStage>| values.as_ref().map(|v| per_stage(field, v)).transpose();
-        let (mem_f, mem_i, mem_w) = complete_memory(
-            stages,
-            optional("mem_f", &self.mem_f)?,
-            optional("mem_i", &self.mem_i)?,
-            optional("mem_w", &self.mem_w)?,
-        )?;
+        let mem_f = self.mem_f.as_ref().map(|values| values.of_stages("mem_f", stages)).transpose()?;
+        let mem_i = self.mem_i.as_ref().map(|values| values.of_stages("mem_i", stages)).transpose()?;
+        let mem_w = self.mem_w.as_ref().map(|values| values.of_stages("mem_w", stages)).transpose()?;
+        let (mem_f, mem_i, mem_w) = complete_memory(stages, mem_f, mem_i, mem_w)?;
         Ok(StageCosts {
             unit: self.unit.clone(),
-            f: per_stage("f", &self.f)?,
-            i: per_stage("i", &self.i)?,
-            w: per_stage("w", &self.w)?,
+            f: self.f.of_stages("f", stages)?,
+            i: self.i.of_stages("i", stages)?,
+            w: self.w.of_stages("w", stages)?,
             comm: self.comm.spread("comm", "hop", stages.saturating_sub(1))?,
             fb: self.fb.map(|fb| checked("fb", fb)).transpose()?,
             mem_f,
@@ -239,6 +247,10 @@ impl PerStage {
         }
     }
 
+    fn of_stages(&self, field: &'static str, stages: u32) -> Result<Vec<f64>, CostsError> {
+        self.spread(field, "stage", stages)
+    }
+
     fn spread(&self, field: &'static str, places: &'static str, expected: u32) -> Result<Vec<f64>, CostsError> {
         match self {
             PerStage::All(value) => Ok(vec![checked(field, *value)?; expected as usize]),
@@ -262,9 +274,6 @@ fn complete_memory(
     i: Option<Vec<f64>>,
     w: Option<Vec<f64>>,
 ) -> Result<Memory, CostsError> {
-    let zip = |a: &[f64], b: &[f64], op: fn(f64, f64) -> f64| -> Vec<f64> {
-        a.iter().zip(b).map(|(&a, &b)| op(a, b)).collect()
-    };
     let f = match (f, &i, &w) {
         (Some(f), _, _) => f,
         (None, Some(i), Some(w)) => zip(i, w, |i, w| i + w),
@@ -283,6 +292,10 @@ fn complete_memory(
         }
     }
     Ok((f, i, w))
+}
+
+fn zip(a: &[f64], b: &[f64], op: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    a.iter().zip(b).map(|(&a, &b)| op(a, b)).collect()
 }
 
 #[cfg(test)]

@@ -10,11 +10,14 @@ use crate::placement::Pipeline;
 /// chains, over those of the direction that needs more. Running one micro-batch at a time needs exactly that on every rank.
 pub fn least_limit(costs: &StageCosts, pipeline: &Pipeline) -> Vec<f64> {
     let last = pipeline.microbatches.saturating_sub(1); // of two chains, this one runs from the last rank to the first
-    let held = |rank, microbatch| {
-        let stages = pipeline.stages_of(rank, microbatch);
-        f64::from(pipeline.slices) * stages.map(|stage| costs.mem_f[stage as usize]).sum::<f64>()
-    };
-    (0..pipeline.ranks).map(|rank| f64::max(held(rank, 0), held(rank, last))).collect()
+    let least = (0..pipeline.ranks).map(|rank| {
+        let [down, up] = [0, last].map(|microbatch| {
+            let stages = pipeline.stages_of(rank, microbatch);
+            f64::from(pipeline.slices) * stages.map(|stage| costs.mem_f[stage as usize]).sum::<f64>()
+        });
+        down.max(up)
+    });
+    least.collect()
 }
 
 /// Returns the first rank whose limit is below `least`, the result of [`least_limit`].

@@ -80,8 +80,8 @@ struct List<const N: usize> {
 
 impl<const N: usize> List<N> {
     fn new(costs: &StageCosts, pipeline: &Pipeline, limit: &[f64], order: PriorityRule) -> List<N> {
-        let rank = |rank: u32| Rank::new(costs, pipeline, limit[rank as usize], order, rank);
-        let mut ranks: Vec<Rank<N>> = (0..pipeline.ranks).map(rank).collect();
+        let mut ranks: Vec<Rank<N>> =
+            (0..pipeline.ranks).map(|rank| Rank::new(costs, pipeline, limit[rank as usize], order, rank)).collect();
         let messages = Messages::new(costs, pipeline, &rank::sorts(order));
         ranks.iter_mut().enumerate().for_each(|(at, rank)| rank.arrives = messages.first(at));
         List { patient: order.patient, ranks, messages, wakes: Wakes::new(pipeline.ranks as usize) }
@@ -109,8 +109,10 @@ impl<const N: usize> List<N> {
         if let Some(sort) = here.arrived_by(time) {
             return self.start(rank, sort, time);
         }
-        let held_up = |seconds: f64| self.patient && here.arrived_by((time + seconds).next_down()).is_some();
-        if here.next_weight().is_none_or(held_up) {
+        let waits = here
+            .next_weight()
+            .is_none_or(|seconds| self.patient && here.arrived_by((time + seconds).next_down()).is_some());
+        if waits {
             return self.wakes.set(rank, here.next_arrival());
         }
         here.start_weight(time);

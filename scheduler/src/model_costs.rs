@@ -6,7 +6,7 @@ use cost::{Platform, Scope};
 use ir::costs::{BlockCosts, CallCosts, ModelCosts, ModelStates, SharedCosts};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, ParamInstance, ResultKind, SectionKind, Stmt};
-use ir::ids::{ModelValue, Value};
+use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::ops::{Collective, Op};
 use ir::saved::{forward_args, gathered_values, reads, results, saved_values};
@@ -20,13 +20,13 @@ pub fn model_costs(model: &Model, platform: &Platform<'_>, microbatches: u32, fu
     let calls = model.calls.iter();
     let mut shared = shared(model);
     shared.values_mut().for_each(|shared| shared.copy = copy(model, platform, &shared.model_states));
-    let alone = |param: &ParamInstance| !shared.contains_key(param);
+
     let norm = model.step.as_ref().map(|step| timer.forward(&step.graph).total());
     let mut blocks: Vec<BlockCosts> = model.blocks.values().map(|block| block_costs(model, block, timer)).collect();
     for (call, instance) in runs_of(model).filter(|(_, instance)| *instance == 0) {
         let bound: Vec<ModelStates> = states_of(model, call, instance)
             .into_iter()
-            .filter(|(param, _)| alone(param))
+            .filter(|(param, _)| !shared.contains_key(param))
             .map(|(_, states)| states)
             .collect();
         let costs = &mut blocks[model.calls[call].block.index()];
@@ -53,11 +53,10 @@ fn copy(model: &Model, platform: &Platform<'_>, states: &ModelStates) -> f64 {
 }
 
 fn block_costs(model: &Model, block: &Block, timer: SectionTimer<'_>) -> BlockCosts {
-    let bytes = |values: &[Value]| values.iter().map(|&v| block.ty(v).local_bytes(&model.mesh)).sum::<u64>();
     let [i, w] = timer.backward(block);
     let update = timer.update(block);
-    let is_gather = |stmt: &&Stmt| matches!(stmt.op, Op::Collective(Collective::AllGather { .. }));
-    let gathers = block[SectionKind::U].stmts.iter().filter(is_gather);
+    let updates = block[SectionKind::U].stmts.iter();
+    let gathers = updates.filter(|stmt| matches!(stmt.op, Op::Collective(Collective::AllGather { .. })));
     let gather = gathers.map(|stmt| timer.platform.stmt(Scope::of(model, &block.values), stmt)).sum::<f64>();
     let passed: Vec<Value> = block
         .results
@@ -66,7 +65,7 @@ fn block_costs(model: &Model, block: &Block, timer: SectionTimer<'_>) -> BlockCo
         .filter(|(k, _)| **k == ResultKind::Value)
         .map(|r| *r.1)
         .collect();
-    let output = bytes(&passed);
+    let output = local_bytes(block, &model.mesh, passed);
     let hops = model.mesh.pipeline().is_some() && output > 0;
     let saved = saved_values(block);
     BlockCosts {
@@ -77,11 +76,12 @@ fn block_costs(model: &Model, block: &Block, timer: SectionTimer<'_>) -> BlockCo
         gather,
         reduce: update.collectives - gather,
         update: update.compute,
-        saved: bytes(&saved.forward) - bytes(&saved_earlier(model, block, &saved.forward)),
-        saved_for_w: bytes(&saved.input),
+        saved: local_bytes(block, &model.mesh, saved.forward.iter().copied())
+            - local_bytes(block, &model.mesh, saved_earlier(model, block, &saved.forward)),
+        saved_for_w: local_bytes(block, &model.mesh, saved.input),
         transient: transient(block, &model.mesh),
         gather_once: timer.gather(block).total(),
-        gathered: bytes(&gathered_values(block)),
+        gathered: local_bytes(block, &model.mesh, gathered_values(block)),
         model_states: ModelStates::default(),
         copy: 0.0,
         output,
@@ -91,14 +91,16 @@ fn block_costs(model: &Model, block: &Block, timer: SectionTimer<'_>) -> BlockCo
 
 /// Returns those saved values of a block that earlier slices pass on to it. The earlier slices account for their memory.
 fn saved_earlier(model: &Model, block: &Block, saved: &[Value]) -> Vec<Value> {
-    let maker = |value: &ModelValue| model.calls.iter().find(|call| call.results.contains(value));
     let Some(call) =
         model.calls.iter().find(|call| call.slice.is_some() && model.blocks[call.block].name == block.name)
     else {
         return Vec::new();
     };
     let args = forward_args(block).zip(&call.args);
-    let earlier = args.filter(|(_, value)| maker(value).is_some_and(|maker| maker.slice != call.slice));
+    let earlier = args.filter(|(_, value)| {
+        let maker = model.calls.iter().find(|call| call.results.contains(value));
+        maker.is_some_and(|maker| maker.slice != call.slice)
+    });
     earlier.map(|(arg, _)| arg).filter(|arg| saved.contains(arg)).collect()
 }
 
@@ -107,32 +109,36 @@ fn transient(block: &Block, mesh: &Mesh) -> u64 {
     let saved = saved_values(block);
     let backward = block[SectionKind::I].stmts.iter().chain(&block[SectionKind::W].stmts).collect();
     let forward = block[SectionKind::F].stmts.iter().collect();
-    let peak = |stmts: Vec<&Stmt>, given: &mut dyn Iterator<Item = Value>| {
-        let given: HashSet<Value> = given.collect();
-        let inner: HashSet<Value> = (stmts.iter().filter(|stmt| !stmt.accumulate))
-            .flat_map(|stmt| results([*stmt]))
-            .filter(|value| !given.contains(value))
-            .collect();
-        most_live(block, mesh, &stmts, &inner)
-    };
-    let forward = peak(forward, &mut block[SectionKind::F].ret.iter().chain(&saved.forward).copied());
-    forward.max(peak(backward, &mut block[SectionKind::I].ret.iter().copied()))
+    let forward = most_live(block, mesh, forward, block[SectionKind::F].ret.iter().chain(&saved.forward));
+    forward.max(most_live(block, mesh, backward, block[SectionKind::I].ret.iter()))
 }
 
-fn most_live(block: &Block, mesh: &Mesh, stmts: &[&Stmt], inner: &HashSet<Value>) -> u64 {
-    let touched = |stmt: &Stmt| reads([stmt], &stmt.results).into_iter().filter(|value| inner.contains(value));
+/// Returns the peak bytes of the values that statements make, but for those that they give away.
+fn most_live<'a>(block: &Block, mesh: &Mesh, stmts: Vec<&Stmt>, given_away: impl Iterator<Item = &'a Value>) -> u64 {
+    let given_away: HashSet<Value> = given_away.copied().collect();
+    let made = stmts.iter().filter(|stmt| !stmt.accumulate).flat_map(|stmt| results([*stmt]));
+    let inner: HashSet<Value> = made.filter(|value| !given_away.contains(value)).collect();
     let mut last: BTreeMap<Value, usize> = BTreeMap::new();
     for (at, stmt) in stmts.iter().enumerate() {
-        last.extend(touched(stmt).map(|value| (value, at)));
+        last.extend(touched(stmt, &inner).map(|value| (value, at)));
     }
-    let bytes = |value: Value| block.ty(value).local_bytes(mesh);
     let (mut live, mut most) = (0, 0);
     for (at, stmt) in stmts.iter().enumerate() {
-        live += results([*stmt]).filter(|value| inner.contains(value)).map(bytes).sum::<u64>();
+        live += local_bytes(block, mesh, results([*stmt]).filter(|value| inner.contains(value)));
         most = most.max(live);
-        live -= touched(stmt).filter(|value| last[value] == at).map(bytes).sum::<u64>();
+        live -= local_bytes(block, mesh, touched(stmt, &inner).filter(|value| last[value] == at));
     }
     most
+}
+
+/// Returns the values of a set that a statement reads or makes.
+fn touched(stmt: &Stmt, inner: &HashSet<Value>) -> impl Iterator<Item = Value> {
+    reads([stmt], &stmt.results).into_iter().filter(|value| inner.contains(value))
+}
+
+/// Returns the bytes of values on one rank.
+fn local_bytes(block: &Block, mesh: &Mesh, values: impl IntoIterator<Item = Value>) -> u64 {
+    values.into_iter().map(|value| block.ty(value).local_bytes(mesh)).sum()
 }
 
 fn sum(a: ModelStates, b: ModelStates) -> ModelStates {
@@ -149,12 +155,11 @@ fn states_of(model: &Model, call: usize, instance: u32) -> BTreeMap<ParamInstanc
     let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
     let mut all: BTreeMap<ParamInstance, ModelStates> = BTreeMap::new();
     for (&param, id) in params.iter().zip(model.call_params(&model.calls[call], instance)) {
-        let bytes = |value: Value| block.ty(value).local_bytes(&model.mesh);
         let states = block.args_of(ArgKind::State).filter(|&state| block.owner_of(state) == Some(param));
         let own = ModelStates {
-            parameters: bytes(param),
-            gradients: block.gradient_of(param).map_or(0, bytes),
-            states: states.map(bytes).sum(),
+            parameters: local_bytes(block, &model.mesh, [param]),
+            gradients: local_bytes(block, &model.mesh, block.gradient_of(param)),
+            states: local_bytes(block, &model.mesh, states),
         };
         let most = all.entry(id).or_default();
         *most = larger(*most, own);

@@ -2,7 +2,7 @@
 
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
-use ir::costs::{BlockCosts, ModelCosts};
+use ir::costs::ModelCosts;
 use ir::graph::Model;
 use ir::staged::{Stage, StageCost, StagePart, Staged};
 use std::ops::Range;
@@ -98,9 +98,10 @@ pub fn regular(
     runs: &[RunSeconds],
     layers: &Range<usize>,
     pipeline: &Pipeline,
-    (own, most): (&[usize], f64),
+    own: &[usize],
+    most: f64,
 ) -> Vec<Vec<usize>> {
-    regular::regular(runs, layers, pipeline, (own, most))
+    regular::regular(runs, layers, pipeline, own, most)
 }
 
 /// Converts the starts of a configuration (all stages but the first) to block instances. A configuration counts all slices of
@@ -138,14 +139,13 @@ pub fn stage_runs(starts: &[usize], runs: usize) -> Vec<Range<usize>> {
 /// Converts the costs of stages to those of a schedule, in seconds and bytes, with the hops between the stages.
 pub fn stage_costs<'a>(stages: impl IntoIterator<Item = &'a StageCost>, hops: Vec<f64>) -> StageCosts {
     let stages: Vec<&StageCost> = stages.into_iter().collect();
-    let each = |of: fn(&StageCost) -> f64| stages.iter().map(|cost| of(cost)).collect::<Vec<f64>>();
-    let mem_w = each(|cost| cost.saved_for_w as f64);
+    let mem_w: Vec<f64> = stages.iter().map(|cost| cost.saved_for_w as f64).collect();
     // Negative if I leaves more memory for W than it frees, as with recomputed layers.
-    let mem_i = each(|cost| cost.saved as f64 - cost.saved_for_w as f64);
+    let mem_i: Vec<f64> = stages.iter().map(|cost| cost.saved as f64 - cost.saved_for_w as f64).collect();
     StageCosts {
-        f: each(|cost| cost.f),
-        i: each(|cost| cost.i),
-        w: each(|cost| cost.w),
+        f: stages.iter().map(|cost| cost.f).collect(),
+        i: stages.iter().map(|cost| cost.i).collect(),
+        w: stages.iter().map(|cost| cost.w).collect(),
         comm: hops,
         mem_f: mem_i.iter().zip(&mem_w).map(|(i, w)| i + w).collect(),
         mem_i,
@@ -216,10 +216,9 @@ fn to_picosecond(seconds: f64) -> f64 {
 /// Returns the seconds of the block instances in picoseconds, or in a larger unit in which the sum stays below 2^60, so that
 /// its square fits. Integers give equal blocks equal weights, so that ties are exact.
 fn weights(costs: &ModelCosts) -> Vec<u128> {
-    let seconds = |block: &BlockCosts| block.f.total() + block.i.total() + block.w.total();
-    let all: f64 = costs.runs().map(seconds).sum();
-    let scale = (2f64.powi(60) / all).min(1e12);
-    costs.runs().map(|block| (seconds(block) * scale).round() as u128).collect()
+    let seconds: Vec<f64> = costs.runs().map(|block| block.f.total() + block.i.total() + block.w.total()).collect();
+    let scale = (2f64.powi(60) / seconds.iter().sum::<f64>()).min(1e12);
+    seconds.into_iter().map(|seconds| (seconds * scale).round() as u128).collect()
 }
 
 /// Yields the block instances of a model in call order: (call, instance).
@@ -229,7 +228,7 @@ pub(crate) fn runs_of(model: &Model) -> impl Iterator<Item = (usize, u32)> + '_ 
 
 fn staged(model: &Model, starts: &[usize], pipeline: &Pipeline, costs: &ModelCosts) -> Staged {
     let runs: Vec<(usize, u32)> = runs_of(model).collect();
-    let stage = |(ranks, range): (Vec<u32>, Range<usize>)| {
+    let stages = pipeline.owners().into_iter().zip(stage_runs(starts, runs.len())).map(|(ranks, range)| {
         let mut parts: Vec<StagePart> = Vec::new();
         for &(call, instance) in &runs[range.clone()] {
             match parts.last_mut() {
@@ -238,7 +237,6 @@ fn staged(model: &Model, starts: &[usize], pipeline: &Pipeline, costs: &ModelCos
             }
         }
         Stage { ranks, parts, cost: stage_cost(costs, &range) }
-    };
-    let stages = pipeline.owners().into_iter().zip(stage_runs(starts, runs.len())).map(stage);
+    });
     Staged { name: model.name.clone(), stages: stages.collect() }
 }

@@ -90,12 +90,12 @@ impl Pipeline {
     /// Returns the ranks that hold each stage. With two chains these are the rank for the first half of the micro-batches and,
     /// if different, the rank for the second half.
     pub fn owners(&self) -> Vec<Vec<u32>> {
-        let owners = |stage| {
+        let owners = (0..self.stages()).map(|stage| {
             let (first, mirrored) = (self.rank(stage, 0), self.ranks - 1 - stage % self.ranks);
             let copied = self.placement == Placement::Bidirectional && mirrored != first;
             if copied { vec![first, mirrored] } else { vec![first] }
-        };
-        (0..self.stages()).map(owners).collect()
+        });
+        owners.collect()
     }
 
     /// Returns the stages of a rank in model order; with two chains those of the micro-batch's direction.
@@ -106,6 +106,15 @@ impl Pipeline {
             let back = pipeline.rank(first, microbatch) != 0;
             first + if back { pipeline.ranks - 1 - rank } else { rank }
         })
+    }
+
+    /// Returns the stages of a rank for the first micro-batch, then those for the last. With two chains they are of both.
+    pub fn stages_in_both_directions(&self, rank: u32) -> impl Iterator<Item = usize> + use<> {
+        let (pipeline, last) = (*self, self.microbatches.saturating_sub(1));
+        [0, last]
+            .into_iter()
+            .flat_map(move |microbatch| pipeline.stages_of(rank, microbatch))
+            .map(|stage| stage as usize)
     }
 
     /// Returns whether a micro-batch enters at the last rank. With two chains the first `ceil(m/2)` enter at rank 0.

@@ -116,7 +116,7 @@ impl Relaxation<'_> {
         let ScheduledPipeline { kind, ref pipeline } = *schedule;
         let runs = self.run_seconds();
         if pipeline.placement != Placement::Chain {
-            return regular(&runs, &self.fast.outline.layers, pipeline, (own, WORTH_STATING));
+            return regular(&runs, &self.fast.outline.layers, pipeline, own, WORTH_STATING);
         }
         let chain = Chain::new(&runs, pipeline, |rank| ahead(kind, rank, pipeline), kind.splits_backward, 0.0);
         let fastest = chain.fastest().map(|(_, last)| (chain.longest_path(&last), last));

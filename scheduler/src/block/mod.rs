@@ -11,6 +11,7 @@ mod squeeze;
 pub(crate) use reorder::reordered;
 pub(crate) use squeeze::{ends, squeeze};
 
+use crate::actions::with_step_end;
 use ir::schedule::{Action, Item, Kind, Schedule};
 
 /// Slots from one micro-batch to the next: two each of F, I and W.
@@ -105,34 +106,39 @@ impl Pass {
 /// period) and comes after the passes that it depends on.
 pub(crate) fn first_slots(pattern: &[[usize; PERIOD]]) -> Vec<[usize; PERIOD]> {
     let ranks = pattern.len();
-    let next = |from: usize, place: usize| from + (place + PERIOD - from % PERIOD) % PERIOD;
+
     let mut slots = vec![[0; PERIOD]; ranks];
     let mut now = PERIOD;
     for pass in [F0, F1, I1, I0] {
         for step in 0..ranks {
             let rank = if pass.ascends() { step } else { ranks - 1 - step };
-            let slot = next(now, pattern[rank][pass as usize]);
+            let slot = next_at(pattern[rank][pass as usize], now);
             slots[rank][pass as usize] = slot;
             now = slot + 1;
             if let Some(w) = pass.weight() {
-                slots[rank][w as usize] = next(now, pattern[rank][w as usize]);
+                slots[rank][w as usize] = next_at(pattern[rank][w as usize], now);
             }
         }
     }
     slots
 }
 
+/// Returns the first slot from `from` on that has a place in the period.
+fn next_at(place: usize, from: usize) -> usize {
+    from + (place + PERIOD - from % PERIOD) % PERIOD
+}
+
 /// Repeats the block for every micro-batch, given the first slots of each rank's passes.
 pub(crate) fn repeat(first: &[impl AsRef<[usize]>], microbatches: usize) -> Vec<BlockRow> {
     let last = first.iter().flat_map(|slots| slots.as_ref()).max().map_or(0, |slot| slot + PERIOD * microbatches);
-    let row = |slots: &[usize]| {
+    let rows = first.iter().map(|slots| {
         let mut row = vec![None; last + 1];
-        for (pass, slot) in Pass::ALL.into_iter().zip(slots) {
+        for (pass, slot) in Pass::ALL.into_iter().zip(slots.as_ref()) {
             (0..microbatches).for_each(|microbatch| row[slot + PERIOD * microbatch] = Some(pass));
         }
         row
-    };
-    first.iter().map(|slots| row(slots.as_ref())).collect()
+    });
+    rows.collect()
 }
 
 /// Returns the largest number of chunk activations that a row saves at a time, each from its F to its W.
@@ -154,19 +160,22 @@ pub(crate) fn relabel_weights(row: &mut BlockRow) {
 /// Converts rows to a schedule. With `fused`, each I becomes a B and W are left out.
 pub(crate) fn schedule(name: &str, rows: &[BlockRow], fused: bool) -> Schedule {
     let ranks = rows.len();
-    let actions = |(rank, row): (usize, &BlockRow)| {
-        let mut count = [0; PERIOD];
-        let mut action = |pass: &Pass| {
-            let microbatch = count[*pass as usize];
-            count[*pass as usize] += 1;
-            let kind = match pass.kind() {
-                Kind::I if fused => Kind::B,
-                Kind::W if fused => return None,
-                kind => kind,
-            };
-            Some(Action::One(Item::new(kind, pass.stage(rank, ranks) as u32, microbatch)))
+    let rows = rows.iter().enumerate().map(|(rank, row)| actions(row, rank, ranks, fused));
+    Schedule { name: name.into(), rows: rows.collect() }
+}
+
+fn actions(row: &BlockRow, rank: usize, ranks: usize, fused: bool) -> Vec<Action> {
+    let mut count = [0; PERIOD];
+    let mut actions = Vec::with_capacity(row.len());
+    for &pass in row.iter().flatten() {
+        let microbatch = count[pass as usize];
+        count[pass as usize] += 1;
+        let kind = match pass.kind() {
+            Kind::I if fused => Kind::B,
+            Kind::W if fused => continue,
+            kind => kind,
         };
-        crate::actions::with_step_end(row.iter().flatten().filter_map(&mut action).collect::<Vec<_>>())
-    };
-    Schedule { name: name.into(), rows: rows.iter().enumerate().map(actions).collect() }
+        actions.push(Action::One(Item::new(kind, pass.stage(rank, ranks) as u32, microbatch)));
+    }
+    with_step_end(actions)
 }

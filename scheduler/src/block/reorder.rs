@@ -115,11 +115,20 @@ impl Phase {
     }
 }
 
+/// State of a row after a slot.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct SlotState {
+    /// Number of saved chunk activations.
+    held: i32,
+    /// Number of W that wait for a slot; 0 if the row has its W.
+    waiting: i32,
+}
+
 /// A row whose passes move.
 struct Moving {
     row: BlockRow,
-    /// State after each slot: number of saved chunk activations, and number of W that wait for a slot (0 if the row has its W).
-    states: Vec<(i32, i32)>,
+    /// State after each slot.
+    states: Vec<SlotState>,
     peak: i32,
     weights: bool,
     /// Slots of the passes placed so far, by pass.
@@ -141,22 +150,23 @@ impl Moving {
             gradients: Vec::new(),
             weight_slots: Vec::new(),
         };
-        let mut state = (0, 0);
+        let mut state = SlotState::default();
         for slot in 0..length {
             state = moving.after(state, moving.row[slot]);
             moving.states.push(state);
-            moving.peak = moving.peak.max(state.0);
+            moving.peak = moving.peak.max(state.held);
         }
         moving
     }
 
     /// Returns the state after a slot.
-    fn after(&self, (held, waiting): (i32, i32), slot: Option<Pass>) -> (i32, i32) {
+    fn after(&self, before: SlotState, slot: Option<Pass>) -> SlotState {
+        let SlotState { held, waiting } = before;
         match slot {
-            Some(pass) if self.weights => (held + pass.held(), 0),
-            Some(pass) => (held + pass.held(), waiting + i32::from(pass.weight().is_some())),
-            None if waiting > 0 => (held - 1, waiting - 1),
-            None => (held, waiting),
+            Some(pass) if self.weights => SlotState { held: held + pass.held(), waiting: 0 },
+            Some(pass) => SlotState { held: held + pass.held(), waiting: waiting + i32::from(pass.weight().is_some()) },
+            None if waiting > 0 => SlotState { held: held - 1, waiting: waiting - 1 },
+            None => before,
         }
     }
 
@@ -176,7 +186,7 @@ impl Moving {
 
     /// Returns whether the pass may move to the earlier slot `to`. If so, `states` has the move applied.
     fn fits(&mut self, pass: Pass, from: usize, to: usize, limit: i32) -> bool {
-        let mut state = to.checked_sub(1).map_or((0, 0), |slot| self.states[slot]);
+        let mut state = to.checked_sub(1).map_or(SlotState::default(), |slot| self.states[slot]);
         let mut states = Vec::with_capacity(from - to);
         for slot in to..self.row.len() {
             state = match slot {
@@ -187,7 +197,7 @@ impl Moving {
             if slot >= from && state == self.states[slot] {
                 break;
             }
-            if state.0 > limit {
+            if state.held > limit {
                 return false;
             }
             states.push(state);

@@ -52,10 +52,10 @@ fn arrival(done: &[[Vec<f64>; PERIOD]], rank: usize, pass: Pass, hop: impl Fn(us
 pub(crate) fn squeeze(rows: &[BlockRow]) -> Option<Vec<BlockRow>> {
     let ends = ends(rows, |_, _| 1.0, |_| 0.0)?;
     let length = ends.iter().filter_map(|row| row.last()).fold(0.0_f64, |length, &end| length.max(end)) as usize;
-    let row = |(row, ends): (&BlockRow, Vec<f64>)| {
+    let squeezed = rows.iter().zip(ends).map(|(row, ends)| {
         let mut squeezed = vec![None; length];
         row.iter().flatten().zip(ends).for_each(|(&pass, end)| squeezed[end as usize - 1] = Some(pass));
         squeezed
-    };
-    Some(rows.iter().zip(ends).map(row).collect())
+    });
+    Some(squeezed.collect())
 }

@@ -46,7 +46,8 @@ pub(super) fn of(problem: &Problem) -> f64 {
             heads[rank] = heads[rank].min(start);
         }
     }
-    let span = |rank: usize| {
+    let limited = (0..limits.len()).filter(|&rank| limits[rank] > 0.0 && limits[rank].is_finite());
+    let bounds = limited.map(|rank| {
         let limit = limits[rank];
         let [start, end] = ramps(problem, rank as u32, limit);
         let least = held[rank] / limit;
@@ -54,8 +55,8 @@ pub(super) fn of(problem: &Problem) -> f64 {
         let is_long = least >= start.seconds + end.seconds;
         let span = if is_long { least + (start.lacks + end.lacks) / limit } else { least };
         if problem.objective == Objective::Makespan { heads[rank] + span } else { span }
-    };
-    (0..limits.len()).filter(|&rank| limits[rank] > 0.0 && limits[rank].is_finite()).map(span).fold(0.0, f64::max)
+    });
+    most(bounds)
 }
 
 /// The ramps at the start and at the end of a rank's span. Where pairs have a time of their own there are none.
@@ -64,14 +65,23 @@ fn ramps(problem: &Problem, rank: u32, limit: f64) -> [Ramp; 2] {
     if costs.fb.is_some() {
         return [Ramp::default(); 2];
     }
-    let last = pipeline.microbatches.saturating_sub(1);
-    let stages = || [0, last].into_iter().flat_map(|mb| pipeline.stages_of(rank, mb)).map(|stage| stage as usize);
-    let least = |of: &dyn Fn(usize) -> f64| stages().map(of).fold(f64::INFINITY, f64::min);
-    let most = |of: &dyn Fn(usize) -> f64| stages().map(of).fold(0.0, f64::max);
-    let start = Ramp::of(limit, most(&|s| costs.mem_f[s]), least(&|s| costs.f[s]));
+    let stages: Vec<usize> = pipeline.stages_in_both_directions(rank).collect();
+    let taken = most(stages.iter().map(|&s| costs.mem_f[s]));
+    let start = Ramp::of(limit, taken, least(stages.iter().map(|&s| costs.f[s])));
     let end = match problem.backward {
-        Backward::Fused => Ramp::of(limit, most(&|s| costs.mem_f[s]), least(&|s| costs.i[s] + costs.w[s])),
-        _ => Ramp::of(limit, most(&|s| costs.mem_i[s].max(costs.mem_w[s])), least(&|s| costs.i[s].min(costs.w[s]))),
+        Backward::Fused => Ramp::of(limit, taken, least(stages.iter().map(|&s| costs.b(s)))),
+        _ => {
+            let freed = most(stages.iter().map(|&s| costs.mem_i[s].max(costs.mem_w[s])));
+            Ramp::of(limit, freed, least(stages.iter().map(|&s| costs.i[s].min(costs.w[s]))))
+        }
     };
     [start, end]
+}
+
+fn most(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.fold(0.0, f64::max)
+}
+
+fn least(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.fold(f64::INFINITY, f64::min)
 }

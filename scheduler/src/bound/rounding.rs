@@ -8,15 +8,18 @@ use crate::placement::Pipeline;
 /// A sum of n nonnegative numbers is off by at most n units in the last place. Sums are exact if all costs are multiples of one
 /// power of two and their total over all actions is less than 2^53 times that power.
 pub fn rounding(costs: &StageCosts, pipeline: &Pipeline) -> f64 {
-    let times = || costs.f.iter().chain(&costs.i).chain(&costs.w).chain(&costs.comm).chain(&costs.fb).copied();
     let units = f64::from(pipeline.microbatches) * f64::from(pipeline.slices);
-    let all = times().sum::<f64>() * 2.0 * (units + 1.0);
-    let unit = times().filter(|&time| time != 0.0).map(lowest_bit).fold(f64::INFINITY, f64::min);
+    let all = times(costs).sum::<f64>() * 2.0 * (units + 1.0);
+    let unit = times(costs).filter(|&time| time != 0.0).map(lowest_bit).fold(f64::INFINITY, f64::min);
     if all == 0.0 || all / unit < 2f64.powi(53) {
         return 0.0;
     }
     let summands = 8.0 * costs.f.len() as f64 + 6.0 * f64::from(pipeline.chunks) * units + 64.0;
     summands * f64::EPSILON
+}
+
+fn times(costs: &StageCosts) -> impl Iterator<Item = f64> {
+    costs.f.iter().chain(&costs.i).chain(&costs.w).chain(&costs.comm).chain(&costs.fb).copied()
 }
 
 /// Returns whether a value equals a bound up to rounding.

@@ -2,6 +2,7 @@
 
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
+use ir::schedule::Kind;
 use std::ops::Range;
 
 /// Steps of each micro-batch of one direction: F of every stage in order, then I of every stage in reverse.
@@ -46,14 +47,16 @@ impl PairShares {
     /// Splits the seconds of a pair so that the actions of the rank have the most work.
     pub(super) fn of(costs: &StageCosts, pipeline: &Pipeline, rank: u32) -> PairShares {
         let Some(fb) = costs.fb else { return PairShares { f: f64::INFINITY, b: f64::INFINITY } };
-        let last = pipeline.microbatches.saturating_sub(1);
-        let stages: Vec<usize> =
-            [0, last].iter().flat_map(|&mb| pipeline.stages_of(rank, mb)).map(|s| s as usize).collect();
-        let b = |s: usize| costs.i[s] + costs.w[s];
-        let work = |f: f64| stages.iter().map(|&s| costs.f[s].min(f) + b(s).min(fb - f)).sum::<f64>();
-        let corners = stages.iter().flat_map(|&s| [costs.f[s], fb - b(s)]).map(|f| f.clamp(0.0, fb));
-        let f = corners.max_by(|x, y| work(*x).total_cmp(&work(*y))).unwrap_or(fb / 2.0);
-        PairShares { f, b: fb - f }
+        let stages: Vec<usize> = pipeline.stages_in_both_directions(rank).collect();
+        let corners = stages.iter().flat_map(|&s| [costs.f[s], fb - costs.b(s)]).map(|f| f.clamp(0.0, fb));
+        let shares = corners.map(|f| PairShares { f, b: fb - f });
+        let most = shares.max_by(|x, y| x.work(costs, &stages).total_cmp(&y.work(costs, &stages)));
+        most.unwrap_or(PairShares { f: fb / 2.0, b: fb - fb / 2.0 })
+    }
+
+    /// Returns the seconds of one F and one B of each stage that count for the actions.
+    fn work(&self, costs: &StageCosts, stages: &[usize]) -> f64 {
+        stages.iter().map(|&s| costs.f[s].min(self.f) + costs.b(s).min(self.b)).sum()
     }
 }
 
@@ -68,27 +71,31 @@ impl CriticalRoute {
         units: u32,
     ) -> CriticalRoute {
         let pair = costs.fb.unwrap_or(f64::INFINITY);
-        let rank = |stage: usize| pipeline.rank(stage as u32, first) as usize;
-        let forward = |s: usize| {
-            let share = costs.f[s].min(shares[rank(s)].f);
-            (s, costs.f[s].min(pair), share, None)
-        };
-        let backward = |s: usize| {
-            let seconds = if fused { costs.i[s] + costs.w[s] } else { costs.i[s] };
-            let share = seconds.min(shares[rank(s)].b);
-            let weights = Weights { share: costs.w[s].min(shares[rank(s)].b - share), in_pair: costs.fb.is_some() };
-            (s, seconds.min(pair), share, Some(weights).filter(|_| !fused))
-        };
         let stages = costs.f.len();
         let mut route =
             CriticalRoute { steps: Vec::with_capacity(2 * stages), units, by_rank: vec![Vec::new(); shares.len()] };
-        let mut before: Option<(usize, f64)> = None;
-        for (stage, seconds, share, weights) in (0..stages).map(forward).chain((0..stages).rev().map(backward)) {
-            let hop = |from: usize| if rank(from) == rank(stage) { 0.0 } else { costs.comm[from.min(stage)] };
-            let start = before.map_or(0.0, |(from, end)| end + hop(from));
-            route.by_rank[rank(stage)].push(route.steps.len());
-            route.steps.push(RouteStep { start, end: start + seconds, share, weights });
-            before = Some((stage, start + seconds));
+        let forwards = (0..stages).map(|stage| (Kind::F, stage));
+        let backwards = (0..stages).rev().map(|stage| (Kind::I, stage));
+        let mut arrival = 0.0;
+        let mut before = (0, pipeline.rank(0, first));
+        for (kind, stage) in forwards.chain(backwards) {
+            let rank = pipeline.rank(stage as u32, first);
+            let of_pair = shares[rank as usize];
+            let (seconds, most) = match kind {
+                Kind::F => (costs.f[stage], of_pair.f),
+                _ if fused => (costs.b(stage), of_pair.b),
+                _ => (costs.i[stage], of_pair.b),
+            };
+            let share = seconds.min(most);
+            let weights = (kind == Kind::I && !fused)
+                .then(|| Weights { share: costs.w[stage].min(most - share), in_pair: costs.fb.is_some() });
+            let (from, from_rank) = before;
+            let hop = if from_rank == rank { 0.0 } else { costs.comm[from.min(stage)] };
+            let start = arrival + hop;
+            arrival = start + seconds.min(pair);
+            before = (stage, rank);
+            route.by_rank[rank as usize].push(route.steps.len());
+            route.steps.push(RouteStep { start, end: arrival, share, weights });
         }
         route
     }
@@ -129,11 +136,12 @@ impl Subroute<'_> {
 
     /// Returns the steps of each rank within a range.
     fn groups(&self, range: Range<usize>) -> impl Iterator<Item = &[usize]> {
-        let inside = move |steps: &'_ Vec<usize>| {
+        let inside = self.route.by_rank.iter().map(move |steps| {
             let first = steps.partition_point(|&at| at < range.start);
-            first..steps.partition_point(|&at| at < range.end)
-        };
-        self.route.by_rank.iter().map(move |steps| &steps[inside(steps)]).filter(|steps| !steps.is_empty())
+            let end = steps.partition_point(|&at| at < range.end);
+            &steps[first..end]
+        });
+        inside.filter(|steps| !steps.is_empty())
     }
 
     /// Returns the seconds before the n-th start of a step.

@@ -28,16 +28,11 @@ impl<const N: usize> Messages<N> {
     pub(super) fn new(costs: &StageCosts, pipeline: &Pipeline, sorts: &[(Kind, usize); N]) -> Messages<N> {
         let (stages, ranks) = (pipeline.stages() as usize, pipeline.ranks as usize);
         let rank_of: Vec<usize> = (0..pipeline.stages()).map(|stage| pipeline.rank(stage, 0) as usize).collect();
-        // An I needs its own F too. The message of the next stage depends on that F already.
-        let taker = |kind: Kind, stage: usize| match kind {
-            Kind::F if stage + 1 < stages => Some((Kind::F, stage + 1)),
-            Kind::F => Some((Kind::I, stage)),
-            _ => Some((Kind::I, stage.checked_sub(1)?)),
-        };
+
         let mut channels = vec![[None; N]; ranks];
         for stage in 0..stages {
             for (sort, &(kind, _)) in sorts.iter().enumerate().filter(|(_, sort)| sort.1 == stage / ranks) {
-                let channel = taker(kind, stage).and_then(|(kind, other)| {
+                let channel = taker(kind, stage, stages).and_then(|(kind, other)| {
                     let (rank, chunk) = (rank_of[other], other / ranks);
                     let hop = if rank == rank_of[stage] { 0.0 } else { costs.comm[stage.min(other)] };
                     Some(Channel { rank, sort: sorts.iter().position(|sort| *sort == (kind, chunk))?, hop })
@@ -70,5 +65,15 @@ impl<const N: usize> Messages<N> {
         let Channel { rank, sort, hop } = self.channels[rank][sort]?;
         self.arrivals[(rank * N + sort) * self.length + nth] = end + hop;
         Some((rank, sort, end + hop))
+    }
+}
+
+/// Returns the kind and stage of the work that a result is sent to. An I needs its own F too, but the message of the next stage
+/// depends on that F already.
+fn taker(kind: Kind, stage: usize, stages: usize) -> Option<(Kind, usize)> {
+    match kind {
+        Kind::F if stage + 1 < stages => Some((Kind::F, stage + 1)),
+        Kind::F => Some((Kind::I, stage)),
+        _ => Some((Kind::I, stage.checked_sub(1)?)),
     }
 }

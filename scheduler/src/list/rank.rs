@@ -58,19 +58,17 @@ impl<const N: usize> Rank<N> {
         let own: Vec<usize> = pipeline.stages_of(rank, 0).map(|stage| stage as usize).collect();
         let microbatches = pipeline.microbatches as usize;
         let sorts = sorts::<N>(order);
-        let each = |f: &[f64], i: &[f64], sign: f64| {
-            sorts.map(|(kind, chunk)| if kind == Kind::F { f[own[chunk]] } else { sign * i[own[chunk]] })
-        };
-        let of_f = |value: &dyn Fn(usize) -> f64, otherwise: f64| {
-            sorts.map(|(kind, chunk)| if kind == Kind::F { value(chunk) } else { otherwise })
-        };
-        let forward = |chunk: usize| costs.mem_f[own[chunk]];
-        let first = |chunk: usize| chunk == 0 && own.len() == 2;
-        // Memory that an F of the first of two chunks needs in addition, if its eagerness is `eager`.
-        let paired = |eager: bool, of: usize, otherwise: f64| {
-            let of_first = |chunk| if first(chunk) && order.eager == eager { forward(of) } else { otherwise };
-            of_f(&of_first, otherwise)
-        };
+        let (mut next_chunk, mut unpaired, mut second) = ([0.0; N], [0.0; N], [f64::NEG_INFINITY; N]);
+        // Of two chunks, an F of the first has a condition on the F of the second.
+        if let [first, last] = own[..]
+            && let Some(sort) = sorts.iter().position(|sort| *sort == (Kind::F, 0))
+        {
+            if order.eager {
+                (unpaired[sort], second[sort]) = (costs.mem_f[first], costs.mem_f[last]);
+            } else {
+                next_chunk[sort] = costs.mem_f[last];
+            }
+        }
         let seconds = own.iter().map(|&stage| costs.f[stage] + costs.i[stage] + costs.w[stage]).sum::<f64>();
         let mut rank = Rank {
             arrives: [f64::INFINITY; N],
@@ -86,13 +84,13 @@ impl<const N: usize> Rank<N> {
             weights: 0,
             row: Vec::with_capacity(3 * N / 2 * microbatches),
             sorts,
-            seconds: each(&costs.f, &costs.i, 1.0),
-            memory: each(&costs.mem_f, &costs.mem_i, -1.0),
-            own: of_f(&forward, f64::NEG_INFINITY),
-            next_chunk: paired(false, N / 2 - 1, 0.0),
-            unpaired: paired(true, 0, 0.0),
-            second: paired(true, N / 2 - 1, f64::NEG_INFINITY),
-            lonely: of_f(&|chunk| if chunk == 0 { 1.0 } else { -1.0 }, 0.0),
+            seconds: by_kind(&sorts, |chunk| costs.f[own[chunk]], |chunk| costs.i[own[chunk]]),
+            memory: by_kind(&sorts, |chunk| costs.mem_f[own[chunk]], |chunk| -costs.mem_i[own[chunk]]),
+            own: by_kind(&sorts, |chunk| costs.mem_f[own[chunk]], |_| f64::NEG_INFINITY),
+            next_chunk,
+            unpaired,
+            second,
+            lonely: by_kind(&sorts, |chunk| if chunk == 0 { 1.0 } else { -1.0 }, |_| 0.0),
             weight: sorts.map(|(_, chunk)| Work { seconds: costs.w[own[chunk]], memory: -costs.mem_w[own[chunk]] }),
         };
         rank.fit = rank.fitting();
@@ -102,12 +100,14 @@ impl<const N: usize> Rank<N> {
     /// Returns the sorts of work that fit, one bit each.
     #[inline]
     fn fitting(&self) -> u32 {
-        let fits = |sort: usize| {
-            let held = self.held + self.own[sort] + self.next_chunk[sort];
-            let pairs = (self.alone + 1.0) * self.unpaired[sort] + self.second[sort];
-            (held <= self.limit) & (pairs <= self.limit)
-        };
-        (0..N).map(|sort| u32::from(fits(sort)) << sort).sum()
+        (0..N).map(|sort| u32::from(self.fits(sort)) << sort).sum()
+    }
+
+    #[inline]
+    fn fits(&self, sort: usize) -> bool {
+        let held = self.held + self.own[sort] + self.next_chunk[sort];
+        let pairs = (self.alone + 1.0) * self.unpaired[sort] + self.second[sort];
+        (held <= self.limit) & (pairs <= self.limit)
     }
 
     /// Returns the preferred sort among those that fit and have arrived at `time`.
@@ -169,12 +169,21 @@ impl<const N: usize> Rank<N> {
 
     /// Returns the actions that have run.
     pub(super) fn row(&self) -> Row {
-        let action = |&what: &u8| {
+        let actions = self.row.iter().map(|&what| {
             let (kind, chunk) = self.sorts[what as usize % N];
             (if (what as usize) < N { kind } else { Kind::W }, chunk as u8)
-        };
-        self.row.iter().map(action).collect()
+        });
+        actions.collect()
     }
+}
+
+/// Returns a number of each sort of work, which for an F and for an I depends on the chunk.
+fn by_kind<const N: usize>(
+    sorts: &[(Kind, usize); N],
+    forward: impl Fn(usize) -> f64,
+    backward: impl Fn(usize) -> f64,
+) -> [f64; N] {
+    sorts.map(|(kind, chunk)| if kind == Kind::F { forward(chunk) } else { backward(chunk) })
 }
 
 /// Returns the kind and chunk of each sort of work.

@@ -12,7 +12,7 @@
 use super::shop::{Origin, Shop};
 use super::windows::Windows;
 use super::{Engine, Found, Incumbent, Instance, Task};
-use ir::schedule::{Item, Kind, Schedule};
+use ir::schedule::{Action, Item, Kind, Schedule};
 use solver::{Limits, Program, Relation, Status, Var};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -41,9 +41,7 @@ impl Engine for Ilp {
 
     fn search(&self, task: &Task) -> Found {
         let nothing = Found { better: None, bound: f64::NEG_INFINITY };
-        let serial =
-            || task.instance.operations.iter().map(|of| of.seconds + of.after.iter().map(|n| n.1).sum::<f64>());
-        let value = task.best.map_or_else(|| serial().sum(), |best| best.value);
+        let value = task.best.map_or_else(|| task.instance.sequential_seconds(), |best| best.value);
         let shop = Shop::new(task.problem, task.instance, value);
         let target = (value / shop.unit - 1e-6).ceil() as i64;
         let Ok(windows) = Windows::within(&shop, target, task.budget.deadline) else { return nothing };
@@ -61,8 +59,8 @@ impl Engine for Ilp {
             return nothing;
         }
         let bound = answer.bound.map_or(f64::NEG_INFINITY, |bound| model.bound(bound));
-        let read = |_| Incumbent::of(task.instance.schedule(&model.read(&answer.values)), task.problem, "ilp");
-        let found = (!answer.values.is_empty()).then_some(()).and_then(read);
+        let orders = (!answer.values.is_empty()).then(|| model.read(&answer.values));
+        let found = orders.and_then(|orders| Incumbent::of(task.instance.schedule(&orders), task.problem, "ilp"));
         let better = found.filter(|found| task.best.is_none_or(|best| found.value < best.value));
         Found { better, bound }
     }
@@ -73,12 +71,12 @@ fn orders(schedule: &Schedule, instance: &Instance) -> Option<Vec<Vec<usize>>> {
     let index: HashMap<Item, usize> = (instance.operations.iter().enumerate())
         .map(|(index, of)| (Item::new(of.kind, of.stage as u32, of.microbatch as u32), index))
         .collect();
-    let row = |row: &Vec<_>| {
-        let items = row.iter().flat_map(ir::schedule::Action::items);
+    let orders = schedule.rows.iter().map(|row| {
+        let items = row.iter().flat_map(Action::items);
         let work = items.filter(|item| matches!(item.kind, Kind::F | Kind::I | Kind::W | Kind::B));
-        work.map(|item| index.get(&item).copied()).collect::<Option<Vec<usize>>>()
-    };
-    schedule.rows.iter().map(row).collect()
+        work.map(|item| index.get(&item).copied()).collect()
+    });
+    orders.collect()
 }
 
 struct Model<'a> {
@@ -103,6 +101,17 @@ enum Before {
     If(Var),
     /// If the variable is 0.
     Unless(Var),
+}
+
+impl Before {
+    fn holds(&self, values: &[f64]) -> bool {
+        match self {
+            Before::No => false,
+            Before::Yes => true,
+            Before::If(first) => values[first.index()] > 0.5,
+            Before::Unless(first) => values[first.index()] < 0.5,
+        }
+    }
 }
 
 impl<'a> Model<'a> {
@@ -150,8 +159,8 @@ impl<'a> Model<'a> {
                 if !self.windows.ordered(a, b) {
                     let first = self.program.binary(0.0);
                     self.order.insert((a, b), first);
-                    self.apart(a, b, (first, 1.0));
-                    self.apart(b, a, (first, 0.0));
+                    self.apart(a, b, first, true);
+                    self.apart(b, a, first, false);
                 }
             }
             for &b in rank.iter().filter(|&&b| self.windows.before[b].has(a)).collect::<Vec<_>>() {
@@ -161,10 +170,10 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Constrains `a` to end before `b` starts if the variable has the given value, 0 or 1.
-    fn apart(&mut self, a: usize, b: usize, (first, value): (Var, f64)) {
+    /// Constrains `a` to end before `b` starts if the variable is 1, or if it is 0 where `value` is false.
+    fn apart(&mut self, a: usize, b: usize, first: Var, value: bool) {
         let most = (self.windows.latest[a] - self.windows.earliest[b]) as f64 * self.scale;
-        let (sign, right) = if value > 0.5 { (-most, self.long(a) - most) } else { (most, self.long(a)) };
+        let (sign, right) = if value { (-most, self.long(a) - most) } else { (most, self.long(a)) };
         self.program.constrain([(self.starts[b], 1.0), (self.starts[a], -1.0), (first, sign)], Relation::Ge, right);
     }
 
@@ -201,10 +210,11 @@ impl<'a> Model<'a> {
     fn memory(&mut self, rank: usize) {
         let shop = self.shop;
         let Some(limit) = shop.limit[rank] else { return };
-        let share = |units: i64| units as f64 / (limit as f64).max(1.0);
+        let limit = (limit as f64).max(1.0);
         for &index in shop.of_rank[rank].iter().filter(|&&index| shop.takes[index] > 0) {
-            let (terms, constant) = self.sum(index, false, |other| share(shop.takes[other] - shop.frees[other]));
-            self.program.constrain(terms, Relation::Le, 1.0 - constant - share(shop.takes[index]));
+            let (terms, constant) =
+                self.sum(index, false, |other| (shop.takes[other] - shop.frees[other]) as f64 / limit);
+            self.program.constrain(terms, Relation::Le, 1.0 - constant - shop.takes[index] as f64 / limit);
         }
     }
 
@@ -220,18 +230,17 @@ impl<'a> Model<'a> {
             self.program.constrain(terms, Relation::Ge, earliest as f64 * self.scale + constant);
 
             let (behind, constant) = self.sum(index, true, |other| self.long(other));
-            let behind = || behind.iter().map(|&(var, factor)| (var, -factor));
-            let whole = [(self.end, 1.0), (self.starts[index], -1.0)];
+            let negated = behind.into_iter().map(|(var, factor)| (var, -factor));
+            let terms: Vec<_> = negated.chain([(self.end, 1.0), (self.starts[index], -1.0)]).collect();
             let long = self.long(index) + constant;
             match &shop.origin[rank] {
                 Origin::At(moment) => {
-                    let terms: Vec<_> = behind().chain(whole).collect();
                     self.program.constrain(terms, Relation::Ge, long - *moment as f64 * self.scale);
                 }
                 Origin::FirstOf(firsts) => {
                     for &first in firsts {
-                        let terms: Vec<_> = behind().chain(whole).chain([(self.starts[first], 1.0)]).collect();
-                        self.program.constrain(terms, Relation::Ge, long);
+                        let from_first = terms.iter().copied().chain([(self.starts[first], 1.0)]);
+                        self.program.constrain(from_first.collect::<Vec<_>>(), Relation::Ge, long);
                     }
                 }
             }
@@ -241,9 +250,9 @@ impl<'a> Model<'a> {
     /// Returns the assignment of an order in which every operation runs as early as possible, or `None` if the order deadlocks.
     fn start(&self, orders: &[Vec<usize>]) -> Option<Vec<f64>> {
         let times = earliest(self.shop, orders)?;
-        let end = |index: usize| times[index] + self.shop.long[index];
+
         let spans = self.shop.of_rank.iter().zip(&self.shop.origin).map(|(rank, origin)| {
-            let last = rank.iter().map(|&index| end(index)).max().unwrap_or(0);
+            let last = rank.iter().map(|&index| times[index] + self.shop.long[index]).max().unwrap_or(0);
             last - match origin {
                 Origin::At(moment) => *moment,
                 Origin::FirstOf(firsts) => firsts.iter().map(|&index| times[index]).min().unwrap_or(0),
@@ -262,18 +271,14 @@ impl<'a> Model<'a> {
 
     /// Reads the orders from the 0/1 variables: the position of an operation is the number of operations before it.
     fn read(&self, values: &[f64]) -> Vec<Vec<usize>> {
-        let goes = |a: usize, b: usize| match self.before(a, b) {
-            Before::No => false,
-            Before::Yes => true,
-            Before::If(first) => values[first.index()] > 0.5,
-            Before::Unless(first) => values[first.index()] < 0.5,
-        };
-        let sorted = |rank: &Vec<usize>| {
+        let orders = self.shop.of_rank.iter().map(|rank| {
             let mut order = rank.clone();
-            order.sort_by_cached_key(|&index| rank.iter().filter(|&&other| goes(other, index)).count());
+            order.sort_by_cached_key(|&index| {
+                rank.iter().filter(|&&other| self.before(other, index).holds(values)).count()
+            });
             order
-        };
-        self.shop.of_rank.iter().map(sorted).collect()
+        });
+        orders.collect()
     }
 
     /// Converts a bound of the program to one of the problem, in seconds. If no cost was rounded, the bound is a whole number
@@ -292,8 +297,9 @@ fn earliest(shop: &Shop, orders: &[Vec<usize>]) -> Option<Vec<i64>> {
         let before = place.clone();
         for (rank, order) in orders.iter().enumerate() {
             while let Some(&index) = order.get(place[rank]) {
-                let arrival = |&(from, lag): &(usize, i64)| times[from].map(|time| time + shop.long[from] + lag);
-                let Some(arrivals) = shop.after[index].iter().map(arrival).collect::<Option<Vec<i64>>>() else { break };
+                let inputs = shop.after[index].iter();
+                let arrivals = inputs.map(|&(from, lag)| times[from].map(|time| time + shop.long[from] + lag));
+                let Some(arrivals) = arrivals.collect::<Option<Vec<i64>>>() else { break };
                 let start = arrivals.into_iter().fold(free[rank], i64::max);
                 (times[index], free[rank]) = (Some(start), start + shop.long[index]);
                 place[rank] += 1;

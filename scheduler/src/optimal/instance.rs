@@ -69,19 +69,18 @@ impl Instance {
         let fused = problem.backward == Backward::Fused;
         let mut operations = Vec::with_capacity(stages * microbatches * 3);
         for microbatch in 0..microbatches {
-            let at = |kind, stage| number(kind, stage, microbatch, stages, fused);
             for stage in 0..stages {
                 let before = stage.checked_sub(1).map(|before| (Kind::F, before));
-                operations.push(operation(problem, Kind::F, stage, microbatch, before.as_slice(), &at));
+                operations.push(operation(problem, Kind::F, stage, microbatch, before.as_slice()));
             }
             let backward = if fused { Kind::B } else { Kind::I };
             for stage in (0..stages).rev() {
                 let mut before = vec![(Kind::F, stage)];
                 before.extend((stage + 1 < stages).then_some((backward, stage + 1)));
-                operations.push(operation(problem, backward, stage, microbatch, &before, &at));
+                operations.push(operation(problem, backward, stage, microbatch, &before));
             }
             for stage in (0..stages).rev().filter(|_| !fused) {
-                operations.push(operation(problem, Kind::W, stage, microbatch, &[(Kind::I, stage)], &at));
+                operations.push(operation(problem, Kind::W, stage, microbatch, &[(Kind::I, stage)]));
             }
         }
         let pair = problem.costs.fb.filter(|&pair| problem.backward != Backward::Split && gains(problem, pair));
@@ -108,79 +107,82 @@ impl Instance {
 
     /// Returns the seconds that a pair of an F and a B or I saves over running its two (or three) operations in sequence.
     pub fn gain(&self, forward: usize, backward: usize) -> f64 {
-        let seconds = |index: usize| self.operations[index].seconds;
-        let alone = seconds(forward) + seconds(backward) + self.weights(backward).map_or(0.0, seconds);
+        let weights = self.weights(backward).map_or(0.0, |weights| self.operations[weights].seconds);
+        let alone = self.operations[forward].seconds + self.operations[backward].seconds + weights;
         self.pair.map_or(0.0, |pair| alone - pair)
+    }
+
+    /// Returns the seconds of all operations and hops one after the other.
+    pub(super) fn sequential_seconds(&self) -> f64 {
+        let operations = self.operations.iter();
+        operations.map(|operation| operation.seconds + operation.after.iter().map(|(_, lag)| lag).sum::<f64>()).sum()
     }
 
     /// Returns, for each operation, the F of its stage and micro-batch.
     pub fn forwards(&self) -> Vec<usize> {
         let mut forwards: Vec<usize> = Vec::with_capacity(self.operations.len());
         for (index, operation) in self.operations.iter().enumerate() {
-            let own = |&&(from, _): &&(usize, f64)| {
-                let from = &self.operations[from];
+            let own = operation.after.iter().find(|(from, _)| {
+                let from = &self.operations[*from];
                 (from.stage, from.microbatch) == (operation.stage, operation.microbatch)
-            };
-            forwards.push(operation.after.iter().find(own).map_or(index, |&(from, _)| forwards[from]));
+            });
+            forwards.push(own.map_or(index, |&(from, _)| forwards[from]));
         }
         forwards
     }
 
     /// Builds the schedule whose rows are the given orders.
     pub fn schedule<S: Copy + Into<OrderEntry>>(&self, orders: &[Vec<S>]) -> Schedule {
-        let item = |kind: Option<Kind>, index: usize| {
-            let operation = &self.operations[index];
-            Item::new(kind.unwrap_or(operation.kind), operation.stage as u32, operation.microbatch as u32)
-        };
-        let action = |&step: &S| match step.into() {
-            OrderEntry::One(index) => Action::One(item(None, index)),
-            OrderEntry::Pair(forward, backward) => Action::Pair(item(None, forward), item(Some(Kind::B), backward)),
-        };
-        Schedule {
-            name: "optimal".into(),
-            rows: orders.iter().map(|order| with_step_end(order.iter().map(action))).collect(),
+        let rows = orders.iter().map(|order| with_step_end(order.iter().map(|&entry| self.action(entry.into()))));
+        Schedule { name: "optimal".into(), rows: rows.collect() }
+    }
+
+    fn action(&self, entry: OrderEntry) -> Action {
+        match entry {
+            OrderEntry::One(index) => Action::One(self.item(index)),
+            OrderEntry::Pair(forward, backward) => {
+                Action::Pair(self.item(forward), Item { kind: Kind::B, ..self.item(backward) })
+            }
         }
+    }
+
+    fn item(&self, index: usize) -> Item {
+        let operation = &self.operations[index];
+        Item::new(operation.kind, operation.stage as u32, operation.microbatch as u32)
     }
 }
 
 /// Returns whether a pair of `pair` seconds is shorter than some F and B of a rank in sequence.
 fn gains(problem: &Problem, pair: f64) -> bool {
     let (costs, pipeline) = (problem.costs, problem.pipeline);
-    let last = pipeline.microbatches.saturating_sub(1); // of two chains, this one runs from the last rank to the first
     (0..pipeline.ranks).any(|rank| {
-        let stages = [0, last].into_iter().flat_map(|microbatch| pipeline.stages_of(rank, microbatch));
-        let stages: Vec<usize> = stages.map(|stage| stage as usize).collect();
-        let most = |of: &dyn Fn(usize) -> f64| stages.iter().map(|&stage| of(stage)).fold(0.0, f64::max);
-        most(&|stage| costs.f[stage]) + most(&|stage| costs.i[stage] + costs.w[stage]) > pair * (1.0 + 1e-9)
+        let forward = pipeline.stages_in_both_directions(rank).map(|stage| costs.f[stage]).fold(0.0, f64::max);
+        let backward = pipeline.stages_in_both_directions(rank).map(|stage| costs.b(stage)).fold(0.0, f64::max);
+        forward + backward > pair * (1.0 + 1e-9)
     })
 }
 
 /// Returns the index of an operation. Operations are numbered by micro-batch, and within one F up the stages, I down, W down.
-fn number(kind: Kind, stage: usize, microbatch: usize, stages: usize, fused: bool) -> usize {
+fn number(problem: &Problem, kind: Kind, stage: usize, microbatch: usize) -> usize {
+    let stages = problem.pipeline.stages() as usize;
     let place = match kind {
         Kind::F => stage,
         Kind::W => 3 * stages - 1 - stage,
         _ => 2 * stages - 1 - stage,
     };
-    microbatch * stages * if fused { 2 } else { 3 } + place
+    microbatch * stages * if problem.backward == Backward::Fused { 2 } else { 3 } + place
 }
 
-fn operation(
-    problem: &Problem,
-    kind: Kind,
-    stage: usize,
-    microbatch: usize,
-    before: &[(Kind, usize)],
-    at: &dyn Fn(Kind, usize) -> usize,
-) -> Operation {
-    let rank = |stage: usize| rank_of(problem.pipeline, stage, microbatch);
+fn operation(problem: &Problem, kind: Kind, stage: usize, microbatch: usize, before: &[(Kind, usize)]) -> Operation {
+    let rank = rank_of(problem.pipeline, stage, microbatch);
     let after = before.iter().map(|&(kind, from)| {
-        let hop = if rank(from) == rank(stage) { 0.0 } else { problem.costs.comm[from.min(stage)] };
-        (at(kind, from), hop)
+        let stays = rank_of(problem.pipeline, from, microbatch) == rank;
+        let hop = if stays { 0.0 } else { problem.costs.comm[from.min(stage)] };
+        (number(problem, kind, from, microbatch), hop)
     });
     let action = Action::One(Item::new(kind, stage as u32, microbatch as u32));
     let (takes, frees) = problem.costs.memory(&action);
-    let (rank, seconds) = (rank(stage), problem.costs.seconds(&action));
+    let seconds = problem.costs.seconds(&action);
     Operation { kind, stage, microbatch, rank, seconds, takes, frees, after: after.collect() }
 }
 

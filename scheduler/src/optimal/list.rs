@@ -118,13 +118,15 @@ impl<'a> Listing<'a> {
         })
     }
 
+    fn startable_of(&self, rank: usize, kinds: &'static [Kind]) -> impl Iterator<Item = (usize, f64)> {
+        self.startable(rank).filter(move |&(index, _)| kinds.contains(&self.instance.operations[index].kind))
+    }
+
     /// Returns the pair that can start first if the rank waits for it, given that another action can start at `first`.
     fn pair(&self, rank: usize, first: f64) -> Option<Next> {
         let wait = self.wait?;
-        let first_of = |kinds: &'static [Kind]| {
-            self.startable(rank).filter(move |&(index, _)| kinds.contains(&self.instance.operations[index].kind))
-        };
-        let pairs = first_of(&[Kind::F]).flat_map(|a| first_of(&[Kind::I, Kind::B]).map(move |b| (a, b)));
+        let forwards = self.startable_of(rank, &[Kind::F]);
+        let pairs = forwards.flat_map(|a| self.startable_of(rank, &[Kind::I, Kind::B]).map(move |b| (a, b)));
         let waited_for = pairs.filter_map(|((forward, one), (backward, other))| {
             let (start, gain) = (one.max(other), self.instance.gain(forward, backward));
             let worth = gain > 0.0 && start <= first + wait * gain;

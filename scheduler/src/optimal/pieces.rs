@@ -74,8 +74,9 @@ impl Pieces {
 
     /// Returns the W of the I that are in no possible pair, each once.
     pub(super) fn newly_alone(&mut self, shop: &Shop) -> Vec<usize> {
-        let alone = |&index: &usize| shop.weights[index].is_some() && !self.may[index] && !self.told[index];
-        let found: Vec<usize> = (0..shop.len()).filter(alone).collect();
+        let found: Vec<usize> = (0..shop.len())
+            .filter(|&index| shop.weights[index].is_some() && !self.may[index] && !self.told[index])
+            .collect();
         found.iter().for_each(|&index| self.told[index] = true);
         found.into_iter().filter_map(|index| shop.weights[index]).collect()
     }

@@ -2,7 +2,7 @@
 
 use super::units::Unit;
 use super::{Instance, Operation, OrderEntry};
-use crate::placement::Placement;
+use crate::placement::{Pipeline, Placement};
 use crate::problem::{Objective, Problem};
 use ir::schedule::Kind;
 
@@ -74,9 +74,9 @@ impl Shop {
         let finite = instance.limit.iter().copied().filter(|limit| limit.is_finite());
         let kept: Vec<f64> = kept.chain(finite).collect();
         let memory = Unit::of(&kept, kept.iter().sum::<f64>() / MOST_UNITS);
-        let all = |of: &dyn Fn(&Operation) -> i64| operations.iter().map(of).collect::<Vec<_>>();
+
         let mut shop = Shop {
-            long: all(&|operation| time.floor(operation.seconds)),
+            long: operations.iter().map(|operation| time.floor(operation.seconds)).collect(),
             pair: instance.pair.map(|pair| time.floor(pair)),
             partners: vec![Vec::new(); operations.len()],
             weights: (0..operations.len()).map(|index| instance.weights(index)).collect(),
@@ -85,8 +85,8 @@ impl Shop {
             after: (operations.iter())
                 .map(|operation| operation.after.iter().map(|&(from, lag)| (from, time.floor(lag))).collect())
                 .collect(),
-            takes: all(&|operation| memory.floor(operation.takes)),
-            frees: all(&|operation| memory.ceil(operation.frees)),
+            takes: operations.iter().map(|operation| memory.floor(operation.takes)).collect(),
+            frees: operations.iter().map(|operation| memory.ceil(operation.frees)).collect(),
             forward: instance.forwards(),
             of_rank: instance.of_rank.clone(),
             limit: (instance.limit.iter())
@@ -97,7 +97,7 @@ impl Shop {
             exact: time.exact && memory.exact,
         };
         if instance.pair.is_some() {
-            shop.pair_up(problem, instance);
+            shop.pair_up(problem.pipeline, instance);
         }
         if problem.objective == Objective::Span {
             let heads = shop.heads();
@@ -109,29 +109,23 @@ impl Shop {
     /// Finds the B or I that each F may overlap, and the W that each W follows.
     ///
     /// Within a direction the F is of a later micro-batch, since the B of a micro-batch needs all F before its own.
-    fn pair_up(&mut self, problem: &Problem, instance: &Instance) {
-        let operations = &instance.operations;
-        let up = |index: usize| problem.pipeline.goes_up(operations[index].microbatch as u32);
-        let later = |a: usize, b: usize| operations[a].microbatch > operations[b].microbatch;
+    fn pair_up(&mut self, pipeline: &Pipeline, instance: &Instance) {
         for rank in &self.of_rank {
             for &index in rank {
-                let others = rank.iter().copied();
-                match operations[index].kind {
-                    Kind::F => {
-                        let fits = |&other: &usize| {
-                            let backward = matches!(operations[other].kind, Kind::I | Kind::B);
-                            backward && (up(index) != up(other) || later(index, other)) && self.gains(index, other)
-                        };
-                        self.partners[index] = others.filter(fits).collect();
+                let one = &instance.operations[index];
+                for &other in rank {
+                    let two = &instance.operations[other];
+                    let is_later = one.microbatch > two.microbatch;
+                    let same_way = pipeline.goes_up(one.microbatch as u32) == pipeline.goes_up(two.microbatch as u32);
+                    match (one.kind, two.kind) {
+                        (Kind::F, Kind::I | Kind::B) if (is_later || !same_way) && self.gains(index, other) => {
+                            self.partners[index].push(other);
+                        }
+                        (Kind::W, Kind::W) if is_later && same_way && one.stage == two.stage => {
+                            self.behind[index].push(other);
+                        }
+                        _ => {}
                     }
-                    Kind::W => {
-                        let before = |&other: &usize| {
-                            let (one, two) = (&operations[index], &operations[other]);
-                            (one.kind, one.stage, up(index)) == (two.kind, two.stage, up(other)) && later(index, other)
-                        };
-                        self.behind[index] = others.filter(before).collect();
-                    }
-                    _ => {}
                 }
             }
         }
@@ -157,11 +151,8 @@ impl Shop {
     /// Returns the origin of a rank: with one chain, the F of the first micro-batch on the rank's first stage.
     fn first(&self, rank: usize, heads: &[i64], problem: &Problem, instance: &Instance) -> Origin {
         let operations = &instance.operations;
-        let entry = |index: usize| {
-            let same = |(from, _): &(usize, f64)| operations[*from].stage == operations[index].stage;
-            operations[index].kind == Kind::F && !operations[index].after.iter().any(same)
-        };
-        let mut firsts: Vec<usize> = self.of_rank[rank].iter().copied().filter(|&index| entry(index)).collect();
+        let own = self.of_rank[rank].iter().copied();
+        let mut firsts: Vec<usize> = own.filter(|&index| is_first_forward(operations, index)).collect();
         if problem.pipeline.placement == Placement::Bidirectional && firsts.len() > 1 {
             return Origin::FirstOf(firsts);
         }
@@ -211,4 +202,10 @@ impl Shop {
         });
         spans.collect::<Option<Vec<i64>>>().filter(|_| whole)?.into_iter().max()
     }
+}
+
+/// Returns whether an operation is the F that runs first of its stage and direction.
+fn is_first_forward(operations: &[Operation], index: usize) -> bool {
+    let operation = &operations[index];
+    operation.kind == Kind::F && operation.after.iter().all(|&(from, _)| operations[from].stage != operation.stage)
 }

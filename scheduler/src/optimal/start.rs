@@ -39,13 +39,12 @@ pub(super) fn one_by_one(instance: &Instance) -> Schedule {
     let orders: Vec<Vec<usize>> = (instance.of_rank.iter())
         .map(|rank| {
             let mut order = rank.clone();
-            let key = |&index: &usize| {
+            order.sort_by_key(|&index| {
                 let operation = &operations[index];
                 let back = operation.kind != Kind::F;
                 let stage = operation.stage as i64;
                 (operation.microbatch, back, if back { -stage } else { stage }, operation.kind == Kind::W)
-            };
-            order.sort_by_key(key);
+            });
             order
         })
         .collect();

@@ -76,9 +76,8 @@ impl Windows {
 
     /// Returns the predecessors of an operation on its rank that have no operation of the rank in between.
     pub(super) fn direct<'a>(&'a self, index: usize, rank: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
-        let before = move |&&other: &&usize| self.before[index].has(other);
-        let between = move |other: usize| rank.iter().any(|&x| self.before[x].has(other) && self.before[index].has(x));
-        rank.iter().filter(before).copied().filter(move |&other| !between(other))
+        let before = rank.iter().copied().filter(move |&other| self.before[index].has(other));
+        before.filter(move |&other| !rank.iter().any(|&x| self.before[x].has(other) && self.before[index].has(x)))
     }
 
     /// Returns whether the order of two operations is known.
@@ -181,7 +180,7 @@ impl<'a> Search<'a> {
                 return Err(Empty);
             }
             for &(from, lag) in &self.after[index] {
-                self.latest[from] = self.latest[from].min(self.latest[index] - self.pieces.long[index] - lag);
+                self.latest[from] = self.latest[from].min(self.latest_start(index) - lag);
             }
         }
         Ok(())
@@ -193,8 +192,8 @@ impl<'a> Search<'a> {
         let origin = match &self.shop.origin[rank] {
             Origin::At(moment) => *moment,
             Origin::FirstOf(firsts) => {
-                let start = |&index: &usize| self.latest[index].saturating_sub(self.pieces.long[index]);
-                firsts.iter().map(start).min().unwrap_or(0).min(self.target)
+                let starts = firsts.iter().map(|&index| self.latest[index].saturating_sub(self.pieces.long[index]));
+                starts.min().unwrap_or(0).min(self.target)
             }
         };
         self.target.saturating_add(origin)
@@ -300,7 +299,7 @@ impl<'a> Search<'a> {
         let mut results: Vec<i64> = shop.rank.iter().map(|&rank| self.deadline(rank)).collect();
         for (index, after) in shop.after.iter().enumerate() {
             for &(from, lag) in after.iter().filter(|&&(from, _)| shop.weights[from] != Some(index)) {
-                results[from] = results[from].min(self.latest[index] - self.pieces.long[index] - lag);
+                results[from] = results[from].min(self.latest_start(index) - lag);
             }
         }
         results
@@ -314,12 +313,17 @@ impl<'a> Search<'a> {
         let arrivals =
             shop.after[backward].iter().map(|&(from, lag)| self.earliest[from] + self.pieces.long[from] + lag);
         let start = arrivals.fold(self.earliest[forward].max(self.earliest[backward] - offset), i64::max);
-        let last = |index: usize| self.latest[index] - self.pieces.long[index];
-        let in_time = start <= last(forward)
-            && start + offset <= last(backward)
+        let in_time = start <= self.latest_start(forward)
+            && start + offset <= self.latest_start(backward)
             && start + pair <= results[forward].min(results[backward]);
-        let between = |&index: &usize| self.before[index].has(forward) && self.before[backward].has(index);
-        in_time && !self.before[forward].has(backward) && !shop.of_rank[shop.rank[forward]].iter().any(between)
+        let mut rank = shop.of_rank[shop.rank[forward]].iter();
+        in_time
+            && !self.before[forward].has(backward)
+            && !rank.any(|&index| self.before[index].has(forward) && self.before[backward].has(index))
+    }
+
+    fn latest_start(&self, index: usize) -> i64 {
+        self.latest[index] - self.pieces.long[index]
     }
 }
 

@@ -9,6 +9,8 @@
 //! the best partition by more than the heaviest instance for each of its stages. In small pipelines the search completes,
 //! and the partition is optimal.
 
+use std::ops::Range;
+
 /// Number of steps after which the search returns its best partition.
 const STEPS: usize = 4_000;
 
@@ -93,17 +95,18 @@ impl Search<'_> {
         search
     }
 
-    fn weight(&self, from: usize, to: usize) -> u128 {
-        self.before[to] - self.before[from]
+    fn weight(&self, runs: Range<usize>) -> u128 {
+        self.before[runs.end] - self.before[runs.start]
     }
 
     /// Returns the load that a stage of these block instances adds to each of its ranks.
-    fn part(&self, stage: usize, from: usize, to: usize) -> RankLoad {
+    fn part(&self, stage: usize, runs: Range<usize>) -> RankLoad {
         let bytes = self.budget.map_or(0, |budget| {
-            let sum_bytes = |bytes: &[u64]| bytes[from..to].iter().sum::<u64>();
-            sum_bytes(&budget.model_states) + sum_bytes(&budget.saved) * budget.in_flight[stage]
+            let model_states: u64 = budget.model_states[runs.clone()].iter().sum();
+            let saved: u64 = budget.saved[runs.clone()].iter().sum();
+            model_states + saved * budget.in_flight[stage]
         });
-        RankLoad { bytes, weight: 2 * self.weight(from, to) / self.on[stage].len() as u128 }
+        RankLoad { bytes, weight: 2 * self.weight(runs) / self.on[stage].len() as u128 }
     }
 
     fn put(&self, loads: &mut [RankLoad], stage: usize, part: RankLoad) {
@@ -130,10 +133,10 @@ impl Search<'_> {
         let stages = super::stage_runs(starts, self.before.len() - 1);
         let mut loads = vec![RankLoad::default(); self.ranks];
         for (stage, runs) in stages.iter().enumerate() {
-            self.put(&mut loads, stage, self.part(stage, runs.start, runs.end));
+            self.put(&mut loads, stage, self.part(stage, runs.clone()));
         }
         let ranks = loads.iter().map(|load| load.weight);
-        let stages = stages.iter().map(|runs| self.weight(runs.start, runs.end));
+        let stages = stages.iter().map(|runs| self.weight(runs.clone()));
         let squares = ranks.clone().chain(stages.clone()).map(|weight| weight * weight).sum();
         let above = loads.iter().map(|load| self.above(load)).max().unwrap_or(0);
         (above, ranks.max().unwrap_or(0), stages.max().unwrap_or(0), squares)
@@ -165,19 +168,13 @@ impl Search<'_> {
     }
 
     /// Returns the totals of `others` and of one more stage, whose load `part` has been added to its ranks.
-    fn closed(
-        &self,
-        others: Closed,
-        loads: &[RankLoad],
-        (stage, from, to): (usize, usize, usize),
-        part: RankLoad,
-    ) -> Closed {
+    fn closed(&self, others: Closed, loads: &[RankLoad], stage: usize, runs: Range<usize>, part: RankLoad) -> Closed {
         let on = &self.on[stage];
         let own = on.iter().map(|&rank| loads[rank as usize]);
         Closed {
             above: own.clone().map(|load| self.above(&load)).fold(others.above, u64::max),
             load: own.map(|load| load.weight).fold(others.load, u128::max),
-            stage: others.stage.max(self.weight(from, to)),
+            stage: others.stage.max(self.weight(runs)),
             loads: others.loads + part.weight * on.len() as u128,
         }
     }
@@ -190,9 +187,9 @@ impl Search<'_> {
         let ends = if last { runs..=runs } else { from + 1..=runs - (self.on.len() - stage - 1) };
         for end in ends {
             self.steps += 1;
-            let part = self.part(stage, from, end);
+            let part = self.part(stage, from..end);
             self.put(loads, stage, part);
-            let closed = self.closed(others, loads, (stage, from, end), part);
+            let closed = self.closed(others, loads, stage, from..end, part);
             let worse = (closed.above, closed.load, closed.stage) >= (self.score.0, self.score.1, self.score.2);
             let full = (closed.above, closed.load) > (self.score.0, self.score.1);
             if !worse && last {
@@ -215,7 +212,7 @@ impl Search<'_> {
     /// is slower than in the best partition. A partition with fewer bytes above the limit may be slower.
     fn may_hold(&self, closed: &Closed, end: usize) -> bool {
         let all = self.score.1 * self.ranks as u128;
-        closed.above < self.score.0 || closed.loads + 2 * self.weight(end, self.before.len() - 1) <= all
+        closed.above < self.score.0 || closed.loads + 2 * self.weight(end..self.before.len() - 1) <= all
     }
 }
 
@@ -253,17 +250,20 @@ fn sums(weights: &[u128]) -> Vec<u128> {
 fn least_limit(before: &[u128], weights: &[u128], stages: usize) -> u128 {
     let (runs, total) = (weights.len(), before[weights.len()]);
     let heaviest = weights.iter().max().copied().unwrap_or(0);
-    let reaches = |limit: u128| {
-        let next = |from: usize| before.partition_point(|&sum| sum <= before[from] + limit) - 1;
-        (0..stages).fold(0, |from, _| next(from)) == runs
-    };
+
     // With a split where the sums pass each equal share, no stage has more than a share and one instance.
     let (mut low, mut high) = (heaviest.max(total.div_ceil(stages as u128)), total / stages as u128 + 1 + heaviest);
     while low < high {
         let middle = low + (high - low) / 2;
-        if reaches(middle) { high = middle } else { low = middle + 1 }
+        let end = (0..stages).fold(0, |from, _| last_within(before, from, middle));
+        if end == runs { high = middle } else { low = middle + 1 }
     }
     high
+}
+
+/// Returns the end of the longest stage from an instance whose weight is within the limit.
+fn last_within(before: &[u128], from: usize, limit: u128) -> usize {
+    before.partition_point(|&sum| sum <= before[from] + limit) - 1
 }
 
 /// Returns a table whose entry `[k][i]` is the least sum of squares of the instances from `i` in `k` stages, none above the
@@ -276,9 +276,9 @@ fn squares(before: &[u128], stages: usize, limit: u128) -> Vec<Vec<Option<u128>>
         let least = before.partition_point(|&sum| sum + count as u128 * limit < before[runs]).max(stages - count);
         let most = before.partition_point(|&sum| sum <= (stages - count) as u128 * limit).min(runs + 1 - count);
         for from in least..most {
-            let ends = from + 1..=before.partition_point(|&sum| sum <= before[from] + limit) - 1;
-            let square = |end: usize| (before[end] - before[from]).pow(2);
-            best[count][from] = ends.filter_map(|end| Some(best[count - 1][end]? + square(end))).min();
+            let ends = from + 1..=last_within(before, from, limit);
+            let sums = ends.filter_map(|end| Some(best[count - 1][end]? + (before[end] - before[from]).pow(2)));
+            best[count][from] = sums.min();
         }
     }
     best

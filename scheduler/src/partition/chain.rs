@@ -104,8 +104,7 @@ impl Chain {
         for rank in 0..ranks {
             starts.push(from);
             let most = (runs + 1 + rank).checked_sub(ranks)?;
-            let keeps = |to: usize| self.path_of(rank, from, to) <= seconds;
-            from = last_of(from + 1, most, keeps)?;
+            from = last_of(from + 1, most, |to| self.path_of(rank, from, to) <= seconds)?;
         }
         (from == runs).then_some(starts)
     }
@@ -116,8 +115,7 @@ impl Chain {
         let mut starts = vec![0; ranks];
         let mut to = runs;
         for rank in (0..ranks).rev() {
-            let keeps = |length: usize| self.path_of(rank, to - length, to) <= seconds;
-            to -= last_of(1, to.checked_sub(rank)?, keeps)?;
+            to -= last_of(1, to.checked_sub(rank)?, |length| self.path_of(rank, to - length, to) <= seconds)?;
             starts[rank] = to;
         }
         (to == 0).then_some(starts)
@@ -126,20 +124,30 @@ impl Chain {
     /// Seconds of the longest path through any rank of a partition.
     pub fn longest_path(&self, starts: &[usize]) -> f64 {
         let runs = self.before.len() - 1;
-        let to = |rank: usize| starts.get(rank + 1).copied().unwrap_or(runs);
-        (0..starts.len()).map(|rank| self.path_of(rank, starts[rank], to(rank))).fold(0.0, f64::max)
+        let ends = starts.iter().skip(1).copied().chain([runs]);
+        let paths = starts.iter().zip(ends).enumerate().map(|(rank, (&from, to))| self.path_of(rank, from, to));
+        paths.fold(0.0, f64::max)
+    }
+
+    /// Seconds of block instances backward, up to the message to the rank before.
+    fn backward(&self, of: RunSeconds) -> f64 {
+        if self.splits { of.i } else { of.i + of.w }
+    }
+
+    /// Seconds of a micro-batch forward and back through block instances, with hops in between.
+    fn round_trip(&self, of: RunSeconds, hops: usize) -> f64 {
+        of.f + self.backward(of) + 2.0 * self.hop * hops as f64
     }
 
     /// The longest path through a rank with the block instances `from..to`.
     fn path_of(&self, rank: usize, from: usize, to: usize) -> f64 {
         let m = f64::from(self.microbatches);
         let rest = f64::from(self.microbatches - self.ahead[rank] + 1);
-        let back = |of: RunSeconds| if self.splits { of.i } else { of.i + of.w };
-        let trip = |of: RunSeconds, hops: usize| of.f + back(of) + 2.0 * self.hop * hops as f64;
+
         let (before, all) = (self.before[from], self.before[self.before.len() - 1]);
         let (own, after) = (self.before[to] - before, all - self.before[to]);
-        let (above, below) = (trip(before, rank), trip(after, self.ahead.len() - 1 - rank));
-        let (f, b) = (own.f, back(own));
+        let (above, below) = (self.round_trip(before, rank), self.round_trip(after, self.ahead.len() - 1 - rank));
+        let (f, b) = (own.f, self.backward(own));
         let mut longest = above + m * (f + b);
         if self.splits {
             longest = longest.max(before.f + self.hop * rank as f64 + m * own.total());

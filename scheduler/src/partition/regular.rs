@@ -21,7 +21,8 @@ pub(super) fn regular(
     runs: &[RunSeconds],
     layers: &Range<usize>,
     pipeline: &Pipeline,
-    (own, most): (&[usize], f64),
+    own: &[usize],
+    most: f64,
 ) -> Vec<Vec<usize>> {
     let before: Vec<f64> = sums(runs).into_iter().map(RunSeconds::total).collect();
     let mut seconds = Seconds::new(&before, pipeline);
@@ -31,8 +32,7 @@ pub(super) fn regular(
         return Vec::new();
     }
     // The other seconds of a partition only break ties.
-    let below = |own: f64| ([most * own, 0.0], None);
-    let mut best: [([f64; 2], Option<Lengths>); 2] = own.map(below);
+    let mut best: [([f64; 2], Option<Lengths>); 2] = own.map(|own| ([most * own, 0.0], None));
     let mut starts = Vec::with_capacity(pipeline.stages() as usize);
     for lengths in all(layers.len(), pipeline) {
         if !lengths.fill(&mut starts, runs.len(), layers) {
@@ -61,9 +61,8 @@ const ROUNDING: f64 = 1e-9;
 /// Returns whether seconds are no more than others; the second ones break ties of the first. Of partitions that take as long, the last one
 /// in the order of [`all`] is taken: its longer stages come later, where fewer activations are held.
 fn is_no_more(key: [f64; 2], other: [f64; 2]) -> bool {
-    let is_less = |at: usize| key[at] < other[at] * (1.0 - ROUNDING);
-    let is_alike = |at: usize| key[at] <= other[at] * (1.0 + ROUNDING);
-    is_less(0) || is_alike(0) && is_alike(1)
+    let is_less = key[0] < other[0] * (1.0 - ROUNDING);
+    is_less || key.iter().zip(other).all(|(key, other)| *key <= other * (1.0 + ROUNDING))
 }
 
 /// Lower bound on the seconds of all partitions, in lock-step and on the slowest rank: the layers of each chunk, and of each rank, are whole.
@@ -88,14 +87,13 @@ struct Seconds<'a> {
 impl Seconds<'_> {
     fn new<'a>(before: &'a [f64], pipeline: &Pipeline) -> Seconds<'a> {
         let Pipeline { ranks, placement, .. } = *pipeline;
-        let owners = |stage: u32| {
+        let owners = (0..pipeline.stages()).map(|stage| {
             let own = pipeline.rank(stage, 0);
             // With two chains, half of the micro-batches run a stage on the mirrored rank.
             let other = if placement == Placement::Bidirectional { ranks - 1 - stage % ranks } else { own };
             [own as usize, other as usize]
-        };
-        let owners = (0..pipeline.stages()).map(owners).collect();
-        Seconds { before, owners, by_rank: vec![0.0; ranks as usize] }
+        });
+        Seconds { before, owners: owners.collect(), by_rank: vec![0.0; ranks as usize] }
     }
 
     /// Seconds in lock-step, where each chunk takes as long as its slowest stage, and on the slowest rank.
@@ -186,7 +184,7 @@ mod tests {
         (runs[0], runs[127]) = (RunSeconds::default(), RunSeconds { f: 0.8, i: 0.8, w: 0.8 });
         let pipeline = Pipeline { chunks: 7, ..Pipeline::new(Placement::Loop, 16, 16) };
         let own: Vec<usize> = (0..112).map(|stage| stage * 128 / 112).collect();
-        let best = regular(&runs, &(1..127), &pipeline, (&own, 0.99));
+        let best = regular(&runs, &(1..127), &pipeline, &own, 0.99);
         let lengths = layers_of(&best[0], &(1..127));
         assert_eq!((lengths.len(), lengths.iter().sum::<usize>()), (112, 126), "{lengths:?}");
         let longer: Vec<bool> = lengths.chunks(16).map(|chunk| chunk.contains(&2)).collect();

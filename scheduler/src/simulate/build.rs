@@ -64,10 +64,9 @@ impl<'a> GraphBuilder<'a> {
         let schedule = self.schedule;
         for action in &schedule.rows[rank][self.done[rank]..] {
             let (edges, at) = (self.graph.edges.len(), self.graph.actions.len() as u32);
-            let makes = |item: &Item| Some((self.places.made_by(*item)?, hop(item)));
             let (makes, is_forward) = match action {
-                Action::One(item) => ([makes(item), None], item.kind == Kind::F),
-                Action::Pair(a, b) => ([makes(a), makes(b)], a.kind == Kind::F || b.kind == Kind::F),
+                Action::One(item) => ([self.made_by(item), None], item.kind == Kind::F),
+                Action::Pair(a, b) => ([self.made_by(a), self.made_by(b)], a.kind == Kind::F || b.kind == Kind::F),
             };
             for (made, hop) in makes.into_iter().flatten() {
                 if let Some(need) = self.add_edges(rank as u32, made, hop, is_forward) {
@@ -84,6 +83,11 @@ impl<'a> GraphBuilder<'a> {
             self.done[rank] += 1;
         }
         None
+    }
+
+    /// Returns the result of an item, and the hop of its remote input.
+    fn made_by(&self, item: &Item) -> Option<(Need, u32)> {
+        Some((self.places.made_by(*item)?, hop(item)))
     }
 
     /// Adds edges from the producers of an action's inputs. Stops at the first input that has not been produced, and returns
@@ -107,21 +111,25 @@ impl<'a> GraphBuilder<'a> {
     }
 
     fn deadlock(&self, needs: &[Option<Need>]) -> Deadlock {
-        let next = |rank: usize| self.schedule.rows[rank].get(self.done[rank]).copied();
-        let blocked = |rank: usize| {
-            let need = needs[rank]?;
-            let place = self.places.find(need);
-            let action = place.map(|place| self.schedule.rows[place.rank as usize][place.position as usize]);
-            let makes = |item: &Item| self.places.made_by(*item) == Some(need);
-            let item = action.and_then(|action| action.items().find(makes));
-            let other = place.and_then(|place| Some((place.rank as usize, next(place.rank as usize)?)));
-            Some(Blocked { at: next(rank)?, on: WaitsFor::Result(item.unwrap_or(self.places.maker(need))), other })
-        };
-        let stand = |rank: usize| StalledRank {
+        let ranks = needs.iter().enumerate().map(|(rank, need)| StalledRank {
             done: self.schedule.rows[rank][..self.done[rank]].to_vec(),
-            blocked: blocked(rank),
-        };
-        Deadlock { ranks: (0..self.done.len()).map(stand).collect() }
+            blocked: need.and_then(|need| self.blocked(rank, need)),
+        });
+        Deadlock { ranks: ranks.collect() }
+    }
+
+    /// Returns the wait of a rank for an input.
+    fn blocked(&self, rank: usize, need: Need) -> Option<Blocked> {
+        let place = self.places.find(need);
+        let action = place.map(|place| self.schedule.rows[place.rank as usize][place.position as usize]);
+        let item = action.and_then(|action| action.items().find(|item| self.places.made_by(*item) == Some(need)));
+        let other = place.and_then(|place| Some((place.rank as usize, self.next_action(place.rank as usize)?)));
+        let on = WaitsFor::Result(item.unwrap_or(self.places.maker(need)));
+        Some(Blocked { at: self.next_action(rank)?, on, other })
+    }
+
+    fn next_action(&self, rank: usize) -> Option<Action> {
+        self.schedule.rows[rank].get(self.done[rank]).copied()
     }
 }
 
@@ -143,12 +151,21 @@ impl Sorts {
         Sorts { stages, single: vec![NONE; Kind::ALL.len() * (stages + 1)], pairs: HashMap::new() }
     }
 
+    fn number(&self, item: &Item) -> usize {
+        item.kind as usize * (self.stages + 1) + item.stage.map_or(0, |stage| stage as usize + 1)
+    }
+
     /// Returns the sort of an action, and adds the action to `sorts` if it is the first of its sort.
     fn of(&mut self, action: &Action, sorts: &mut Vec<Action>) -> u32 {
-        let number = |item: &Item| item.kind as usize * (self.stages + 1) + item.stage.map_or(0, |at| at as usize + 1);
         let sort = match action {
-            Action::One(item) => &mut self.single[number(item)],
-            Action::Pair(a, b) => self.pairs.entry((number(a), number(b))).or_insert(NONE),
+            Action::One(item) => {
+                let number = self.number(item);
+                &mut self.single[number]
+            }
+            Action::Pair(a, b) => {
+                let numbers = (self.number(a), self.number(b));
+                self.pairs.entry(numbers).or_insert(NONE)
+            }
         };
         if *sort == NONE {
             *sort = sorts.len() as u32;

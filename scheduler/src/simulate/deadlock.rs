@@ -50,20 +50,23 @@ impl fmt::Display for Deadlock {
         write!(f, "no rank can go on after {done} actions")?;
         let rows: Vec<String> = self.ranks.iter().map(StalledRank::row).collect();
         let waits: Vec<String> = self.ranks.iter().map(StalledRank::wait).collect();
-        let width = |texts: &[String]| texts.iter().map(String::len).max().unwrap_or(0);
-        let (rank_width, row_width) = ((rows.len().max(1) - 1).to_string().len(), width(&rows));
+        let rank_width = (rows.len().max(1) - 1).to_string().len();
+        let (row_width, wait_width) = (widest(&rows), widest(&waits));
         for (rank, stand) in self.ranks.iter().enumerate() {
             let line = format!(
                 "rank {rank:rank_width$}: {:row_width$}  {:wait_width$}  {}",
                 rows[rank],
                 waits[rank],
-                stand.since(rank),
-                wait_width = width(&waits)
+                stand.since(rank)
             );
             write!(f, "\n{}", line.trim_end())?;
         }
         Ok(())
     }
+}
+
+fn widest(texts: &[String]) -> usize {
+    texts.iter().map(String::len).max().unwrap_or(0)
 }
 
 impl StalledRank {

@@ -67,8 +67,8 @@ impl ActionIndex {
             for (position, action) in row.iter().enumerate() {
                 let place = ActionPosition { rank: rank as u32, position: position as u32 };
                 action.items().try_for_each(|item| {
-                    let wrong = |why| SimulateError::Item { rank, position, item, why };
-                    places.add(item, place, stages).map_err(wrong)
+                    let added = places.add(item, place, stages);
+                    added.map_err(|why| SimulateError::Item { rank, position, item, why })
                 })?;
             }
         }
@@ -137,20 +137,19 @@ impl ActionIndex {
     /// Returns the inputs of the item with this result, by the rules of [`super`].
     pub(super) fn needs(&self, Need { pass, cell }: Need) -> [Option<Need>; 3] {
         let (per_stage, slices) = (self.per_stage(), self.slices as u32);
-        let need = |pass: Pass, cell: u32| Some(Need { pass, cell });
         let slice = if slices > 1 { cell % slices } else { 0 };
         match pass {
             Pass::Forward => [
-                if cell >= per_stage { need(pass, cell - per_stage) } else { None },
-                if slice > 0 { need(pass, cell - 1) } else { None },
+                (cell >= per_stage).then(|| Need { pass, cell: cell - per_stage }),
+                (slice > 0).then(|| Need { pass, cell: cell - 1 }),
                 None,
             ],
             Pass::Backward => [
-                need(Pass::Forward, cell),
-                if ((cell + per_stage) as usize) < self.cells { need(pass, cell + per_stage) } else { None },
-                if slice + 1 < slices { need(pass, cell + 1) } else { None },
+                Some(Need { pass: Pass::Forward, cell }),
+                (((cell + per_stage) as usize) < self.cells).then(|| Need { pass, cell: cell + per_stage }),
+                (slice + 1 < slices).then(|| Need { pass, cell: cell + 1 }),
             ],
-            Pass::Weight => [need(Pass::Backward, cell), None, None],
+            Pass::Weight => [Some(Need { pass: Pass::Backward, cell }), None, None],
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::graph::{ActionNode, DependencyGraph, Edge, NONE};
 use super::timeline::{Idle, Reason};
 use crate::costs::StageCosts;
-use ir::schedule::{Action, Item, Kind};
+use ir::schedule::{Action, Kind};
 
 /// Times of a graph's actions under given costs.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl DependencyGraph {
         let (mut times, ends) = self.times(costs, &hops);
         let memory: Vec<(f64, f64)> = self.sorts.iter().map(|sort| costs.memory(sort)).collect();
         if let Some(limits) = &costs.limit {
-            self.blame_memory(&mut times, (&hops, &memory), limits);
+            self.blame_memory(&mut times, &hops, &memory, limits);
         }
         let peak_memory = self.peak_memory(&memory, |_| true);
         let peak_at_end = self.peak_memory(&memory, |sort| self.is_of_end(sort));
@@ -89,8 +89,10 @@ impl DependencyGraph {
 
     /// True if a forward or input gradient of the last stage is in the action.
     fn is_of_end(&self, action: &Action) -> bool {
-        let is_last = |item: &Item| item.stage.is_some_and(|stage| stage as usize + 1 == self.stages);
-        action.items().any(|item| is_last(&item) && matches!(item.kind, Kind::F | Kind::I | Kind::B))
+        action.items().any(|item| {
+            let is_last = item.stage.is_some_and(|stage| stage as usize + 1 == self.stages);
+            is_last && matches!(item.kind, Kind::F | Kind::I | Kind::B)
+        })
     }
 
     /// Calls `tell` with each action, and the memory of its rank while it runs.
@@ -104,7 +106,7 @@ impl DependencyGraph {
     }
 
     /// Marks memory as the reason of a gap if the rank's next F arrived before the end of the gap but did not fit in memory.
-    fn blame_memory(&self, times: &mut [Times], (hops, memory): (&[f64], &[(f64, f64)]), limits: &[f64]) {
+    fn blame_memory(&self, times: &mut [Times], hops: &[f64], memory: &[(f64, f64)], limits: &[f64]) {
         let mut held = Vec::with_capacity(times.len());
         self.hold(memory, |_, with| held.push(with));
         let mut next_f: Vec<Option<(f64, f64)>> = vec![None; self.ranks]; // when it arrived, what it takes

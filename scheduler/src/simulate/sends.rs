@@ -1,10 +1,10 @@
 //! Feasibility of an order if sends block until the receiver is ready.
 
 use super::deadlock::{Blocked, Deadlock, StalledRank, WaitsFor};
-use super::positions::{ActionIndex, Need};
+use super::positions::{ActionIndex, ActionPosition, Need};
 use super::{DependencyGraph, SimulateError};
 use crate::costs::StageCosts;
-use ir::schedule::{Item, Schedule};
+use ir::schedule::{Action, Item, Schedule};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -45,9 +45,13 @@ pub fn can_run(schedule: &Schedule, costs: &StageCosts, sends: Sends) -> Result<
         return Ok(());
     }
     let places = ActionIndex::of(schedule, costs.f.len())?;
-    let scripts = (0..schedule.rows.len()).map(|rank| script(schedule, &places, rank, sends)).collect();
-    let mut run =
-        BlockingRun { schedule, scripts, next: vec![0; schedule.rows.len()], started: vec![[false; 2]; places.len()] };
+    let ranks = (0..schedule.rows.len()).map(|rank| RankMessages { schedule, places: &places, rank });
+    let mut run = BlockingRun {
+        schedule,
+        scripts: ranks.map(|messages| messages.script(sends)).collect(),
+        next: vec![0; schedule.rows.len()],
+        started: vec![Started::default(); places.len()],
+    };
     run.run_on();
     if run.scripts.iter().zip(&run.next).all(|(script, &next)| next == script.len()) {
         Ok(())
@@ -73,29 +77,48 @@ struct End {
 /// Ends of messages that a rank starts together. The rank goes on when all have finished.
 type Batch = Vec<End>;
 
-/// Returns the receives and sends of a rank, in order.
-fn script(schedule: &Schedule, places: &ActionIndex, rank: usize, sends: Sends) -> Vec<Batch> {
-    let mut batches: Vec<Batch> = Vec::new();
-    let mut pending = Batch::new();
-    for (at, action) in schedule.rows[rank].iter().enumerate() {
-        let items = || action.items().filter_map(|item| Some((item, places.made_by(item)?)));
-        let far = |need: Need| places.find(need).filter(|place| place.rank as usize != rank);
-        let received = items().flat_map(|(_, made)| places.needs(made)).flatten().filter_map(|need| {
-            let place = far(need)?;
-            let from = schedule.rows[place.rank as usize][place.position as usize];
-            let item = from.items().find(|&item| places.made_by(item) == Some(need))?;
-            Some(End { message: places.number(need), receives: true, other: place.rank as usize, item, at })
-        });
-        pending.extend(received);
-        batches.extend(batches_of(std::mem::take(&mut pending), sends));
-        let sent = items().filter_map(|(item, made)| {
-            let other = far(places.taker(made)?)?.rank as usize;
-            Some(End { message: places.number(made), receives: false, other, item, at })
-        });
-        pending.extend(sent);
+/// The messages of a rank.
+struct RankMessages<'a> {
+    schedule: &'a Schedule,
+    places: &'a ActionIndex,
+    rank: usize,
+}
+
+impl RankMessages<'_> {
+    /// Returns the receives and sends of the rank, in order.
+    fn script(&self, sends: Sends) -> Vec<Batch> {
+        let mut batches: Vec<Batch> = Vec::new();
+        let mut pending = Batch::new();
+        for (at, action) in self.schedule.rows[self.rank].iter().enumerate() {
+            let made = action.items().filter_map(|item| self.places.made_by(item));
+            let needs = made.flat_map(|made| self.places.needs(made)).flatten();
+            pending.extend(needs.filter_map(|need| self.receive(need, at)));
+            batches.extend(batches_of(std::mem::take(&mut pending), sends));
+            pending.extend(action.items().filter_map(|item| self.send(item, at)));
+        }
+        batches.extend(batches_of(pending, sends));
+        batches
     }
-    batches.extend(batches_of(pending, sends));
-    batches
+
+    /// Returns the receive of an input from another rank.
+    fn receive(&self, need: Need, at: usize) -> Option<End> {
+        let place = self.elsewhere(need)?;
+        let from = self.schedule.rows[place.rank as usize][place.position as usize];
+        let item = from.items().find(|&item| self.places.made_by(item) == Some(need))?;
+        Some(End { message: self.places.number(need), receives: true, other: place.rank as usize, item, at })
+    }
+
+    /// Returns the send of an item's result to another rank.
+    fn send(&self, item: Item, at: usize) -> Option<End> {
+        let made = self.places.made_by(item)?;
+        let other = self.elsewhere(self.places.taker(made)?)?.rank as usize;
+        Some(End { message: self.places.number(made), receives: false, other, item, at })
+    }
+
+    /// Returns the position of a result's producer if it is on another rank.
+    fn elsewhere(&self, need: Need) -> Option<ActionPosition> {
+        self.places.find(need).filter(|place| place.rank as usize != self.rank)
+    }
 }
 
 /// Groups the messages between two actions: in one batch, or in one batch per message.
@@ -107,13 +130,20 @@ fn batches_of(ends: Batch, sends: Sends) -> Vec<Batch> {
     }
 }
 
+/// The ends of a message that their ranks have started.
+#[derive(Clone, Copy, Default)]
+struct Started {
+    sender: bool,
+    receiver: bool,
+}
+
 struct BlockingRun<'a> {
     schedule: &'a Schedule,
     scripts: Vec<Vec<Batch>>,
     /// Current batch of each rank.
     next: Vec<usize>,
-    /// True if the sender and the receiver of each message have started it.
-    started: Vec<[bool; 2]>,
+    /// The started ends of each message.
+    started: Vec<Started>,
 }
 
 impl BlockingRun<'_> {
@@ -122,8 +152,9 @@ impl BlockingRun<'_> {
         while let Some(rank) = ready.pop() {
             while let Some(batch) = self.scripts[rank].get(self.next[rank]) {
                 for end in batch {
-                    let started = &mut self.started[end.message][usize::from(end.receives)];
-                    if !std::mem::replace(started, true) {
+                    let started = &mut self.started[end.message];
+                    let own = if end.receives { &mut started.receiver } else { &mut started.sender };
+                    if !std::mem::replace(own, true) {
                         ready.push(end.other);
                     }
                 }
@@ -136,26 +167,31 @@ impl BlockingRun<'_> {
     }
 
     fn is_over(&self, end: &End) -> bool {
-        self.started[end.message] == [true, true]
+        let started = self.started[end.message];
+        started.sender && started.receiver
     }
 
     /// Returns the first unfinished end that a rank waits for: a receive if there is one, else a send.
     fn waits_for(&self, rank: usize) -> Option<End> {
         let batch = self.scripts[rank].get(self.next[rank])?;
-        let open = || batch.iter().filter(|end| !self.is_over(end));
-        open().find(|end| end.receives).or_else(|| open().next()).copied()
+        batch.iter().filter(|end| !self.is_over(end)).min_by_key(|end| !end.receives).copied()
     }
 
     fn deadlock(&self) -> Deadlock {
-        let stand = |rank: usize| {
-            let row = &self.schedule.rows[rank];
-            let Some(end) = self.waits_for(rank) else { return StalledRank { done: row.clone(), blocked: None } };
-            let on = if end.receives { WaitsFor::Result(end.item) } else { WaitsFor::Receipt(end.item) };
-            let stands_at = |rank: usize| Some(self.schedule.rows[rank][self.waits_for(rank)?.at]);
-            let other = stands_at(end.other).map(|action| (end.other, action));
-            StalledRank { done: row[..end.at].to_vec(), blocked: Some(Blocked { at: row[end.at], on, other }) }
-        };
-        Deadlock { ranks: (0..self.scripts.len()).map(stand).collect() }
+        Deadlock { ranks: (0..self.scripts.len()).map(|rank| self.stalled(rank)).collect() }
+    }
+
+    fn stalled(&self, rank: usize) -> StalledRank {
+        let row = &self.schedule.rows[rank];
+        let Some(end) = self.waits_for(rank) else { return StalledRank { done: row.clone(), blocked: None } };
+        let on = if end.receives { WaitsFor::Result(end.item) } else { WaitsFor::Receipt(end.item) };
+        let other = self.blocked_action(end.other).map(|action| (end.other, action));
+        StalledRank { done: row[..end.at].to_vec(), blocked: Some(Blocked { at: row[end.at], on, other }) }
+    }
+
+    /// Returns the action at whose messages a rank waits.
+    fn blocked_action(&self, rank: usize) -> Option<Action> {
+        Some(self.schedule.rows[rank][self.waits_for(rank)?.at])
     }
 }
 

@@ -139,16 +139,21 @@ impl Timeline {
     /// Returns the critical path, first action first. Each action starts when the previous one of the path ends, or when the
     /// message of the previous one arrives.
     pub fn critical_path(&self) -> Vec<ActionPosition> {
-        let place = |rank: usize, position: usize| ActionPosition { rank: rank as u32, position: position as u32 };
-        let ends_last = |row: &Vec<Slot>| row.iter().position(|slot| slot.end >= self.makespan);
-        let last = self.rows.iter().enumerate().find_map(|(rank, row)| Some(place(rank, ends_last(row)?)));
-        let before = |at: &ActionPosition| match self.slot(*at).waited_on {
-            Some(wait) => Some(wait.place),
-            None => Some(ActionPosition { position: at.position.checked_sub(1)?, ..*at }),
-        };
-        let mut path: Vec<ActionPosition> = std::iter::successors(last, before).collect();
+        let last = self.rows.iter().enumerate().find_map(|(rank, row)| {
+            let position = row.iter().position(|slot| slot.end >= self.makespan)?;
+            Some(ActionPosition { rank: rank as u32, position: position as u32 })
+        });
+        let mut path: Vec<ActionPosition> = std::iter::successors(last, |&at| self.start_cause(at)).collect();
         path.reverse();
         path
+    }
+
+    /// Returns the action for whose end or message the one at a position waited; `None` at the beginning of a row.
+    fn start_cause(&self, at: ActionPosition) -> Option<ActionPosition> {
+        match self.slot(at).waited_on {
+            Some(wait) => Some(wait.place),
+            None => Some(ActionPosition { position: at.position.checked_sub(1)?, ..at }),
+        }
     }
 
     /// Returns the action at a position.

@@ -4,7 +4,7 @@ mod model;
 
 use super::shop::Shop;
 use super::windows::Windows;
-use super::{Budget, Engine, Found, Incumbent, Instance, OrderEntry, Task};
+use super::{Budget, Engine, Found, Incumbent, OrderEntry, Task};
 use model::{Reply, ask};
 
 /// Engine that asks the solver for orders within targets between the bound and the best value, until the two meet.
@@ -33,7 +33,7 @@ impl Engine for Exact {
     }
 
     fn search(&self, task: &Task) -> Found {
-        let most = task.best.map_or_else(|| all_in_a_row(task.instance), |best| best.value);
+        let most = task.best.map_or_else(|| task.instance.sequential_seconds(), |best| best.value);
         let mut shop = Shop::new(task.problem, task.instance, most);
         let units = MOST_STARTS / shop.len().max(1) as f64;
         if most / shop.unit > units {
@@ -59,8 +59,10 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn new(task: &'a Task<'a>, shop: &'a Shop) -> Search<'a> {
         let low = shop.units_within(task.bound);
-        let high =
-            task.best.map_or_else(|| whole(all_in_a_row(task.instance), shop) + 1, |best| whole(best.value, shop));
+        let high = match task.best {
+            Some(best) => whole(best.value, shop),
+            None => whole(task.instance.sequential_seconds(), shop) + 1,
+        };
         Search { task, shop, budget: task.budget, low, high: high.max(low), better: None }
     }
 
@@ -128,12 +130,6 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the seconds of all operations and hops one after the other.
-fn all_in_a_row(instance: &Instance) -> f64 {
-    let operations = instance.operations.iter();
-    operations.map(|operation| operation.seconds + operation.after.iter().map(|(_, lag)| lag).sum::<f64>()).sum()
-}
-
 /// Returns the smallest number of whole units that is at least the value.
 fn whole(value: f64, shop: &Shop) -> i64 {
     (value / shop.unit - 1e-6).ceil() as i64
@@ -141,9 +137,13 @@ fn whole(value: f64, shop: &Shop) -> i64 {
 
 /// Returns the next target: between the bounds, then above and below the unanswered targets.
 fn next_target(low: i64, high: i64, open: Option<(i64, i64)>) -> Option<i64> {
-    let middle = |from: i64, to: i64| (from <= to).then(|| from + (to - from) / 2);
     match open {
         None => middle(low, high - 1),
         Some((from, to)) => middle(to + 1, high - 1).or(middle(low, from - 1)),
     }
+}
+
+/// Returns the middle of a range; none if it is empty.
+fn middle(from: i64, to: i64) -> Option<i64> {
+    (from <= to).then(|| from + (to - from) / 2)
 }

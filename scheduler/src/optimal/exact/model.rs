@@ -74,6 +74,12 @@ struct Model<'a> {
 /// A sum of variables.
 type Terms = Vec<AffineView<DomainId>>;
 
+/// The constraint that a sum is at most a number.
+struct AtMost {
+    terms: Terms,
+    most: i64,
+}
+
 /// Subtracts the work of each step from the budget, and checks the deadline.
 struct Countdown<'a> {
     budget: &'a mut Budget,
@@ -121,7 +127,7 @@ impl<'a> Model<'a> {
             let paired = self.solver.new_literal();
             pairs.iter().for_each(|&pair| self.clause([!pair, paired]));
             self.clause(pairs.iter().copied().chain([!paired]));
-            self.at_most((pairs.iter().map(Literal::get_integer_variable).collect(), 1));
+            self.at_most(AtMost { terms: pairs.iter().map(Literal::get_integer_variable).collect(), most: 1 });
             self.paired[index] = Some(paired);
             if let Some(weights) = shop.weights[index] {
                 self.paired[weights] = Some(paired);
@@ -136,7 +142,8 @@ impl<'a> Model<'a> {
         for (&(first, second), &joined) in &self.joined.clone() {
             let apart = offset[second] - offset[first];
             for (a, b, most) in [(first, second, -apart), (second, first, apart)] {
-                self.at_most_if(joined, (weighed([(self.starts[a], 1), (self.starts[b], -1)], None), most));
+                let terms = weighed([(self.starts[a], 1), (self.starts[b], -1)], None);
+                self.at_most_if(joined, AtMost { terms, most });
             }
             if let Err(goes_first) = self.goes_first(first, second) {
                 self.clause([!joined, goes_first]);
@@ -193,16 +200,16 @@ impl<'a> Model<'a> {
                 Origin::FirstOf(_) => target,
             };
             let work: i64 = operations.iter().map(|&index| shop.long[index]).sum();
-            let of_rank = |&(&(forward, backward), _): &(&(usize, usize), &Literal)| {
+            let pairs = self.joined.iter().filter(|&(&(forward, backward), _)| {
                 shop.rank[forward] == rank && self.windows.pieces.partners[forward].contains(&backward)
-            };
-            let saved = self.joined.iter().filter(of_rank).map(|(&(forward, backward), &joined)| {
+            });
+            let saved = pairs.map(|(&(forward, backward), &joined)| {
                 let weights = shop.weights[backward].map_or(0, |weights| shop.long[weights]);
                 (joined, pair - shop.long[forward] - shop.long[backward] - weights)
             });
             let terms = weighed([], saved);
             if work > room {
-                self.at_most((terms, room - work));
+                self.at_most(AtMost { terms, most: room - work });
             }
         }
     }
@@ -213,13 +220,14 @@ impl<'a> Model<'a> {
         Some((self.paired[index]?, self.shop.pair? - alone))
     }
 
-    /// Builds `end(a) + lag - begin(b) <= 0` as terms and an upper bound. Both operations of a pair begin at the same time, and
-    /// no constraint holds between them.
-    fn apart(&self, a: usize, b: usize, lag: i64) -> (Terms, i64) {
+    /// Builds `end(a) + lag - begin(b) <= 0`. Both operations of a pair begin at the same time, and no constraint holds between
+    /// them.
+    fn apart(&self, a: usize, b: usize, lag: i64) -> AtMost {
         let begin = self.paired[b].map(|paired| (paired, self.windows.pieces.offset[b]));
         let joined = self.joined.get(&(a, b)).copied().zip(self.shop.pair.map(|pair| -pair));
         let literals = self.later(a).into_iter().chain(begin).chain(joined);
-        (weighed([(self.starts[a], 1), (self.starts[b], -1)], literals), -(self.shop.long[a] + lag))
+        let terms = weighed([(self.starts[a], 1), (self.starts[b], -1)], literals);
+        AtMost { terms, most: -(self.shop.long[a] + lag) }
     }
 
     /// Returns whether time is left.
@@ -228,21 +236,21 @@ impl<'a> Model<'a> {
         !self.late
     }
 
-    fn at_most(&mut self, (terms, most): (Terms, i64)) {
+    fn at_most(&mut self, sum: AtMost) {
         if !self.goes_on() {
             return;
         }
         let tag = self.solver.new_constraint_tag();
-        self.solver.add_constraint(less_than_or_equals(terms, most as i32, tag)).post();
+        self.solver.add_constraint(less_than_or_equals(sum.terms, sum.most as i32, tag)).post();
     }
 
     /// Adds a constraint that holds if a literal is true.
-    fn at_most_if(&mut self, literal: Literal, (terms, most): (Terms, i64)) {
+    fn at_most_if(&mut self, literal: Literal, sum: AtMost) {
         if !self.goes_on() {
             return;
         }
         let tag = self.solver.new_constraint_tag();
-        self.solver.add_constraint(less_than_or_equals(terms, most as i32, tag)).implied_by(literal);
+        self.solver.add_constraint(less_than_or_equals(sum.terms, sum.most as i32, tag)).implied_by(literal);
     }
 
     fn clause(&mut self, literals: impl IntoIterator<Item = Literal>) {
@@ -318,7 +326,7 @@ impl<'a> Model<'a> {
                     }
                 }
                 if !terms.is_empty() {
-                    self.at_most((terms, limit - held));
+                    self.at_most(AtMost { terms, most: limit - held });
                 }
             }
         }
@@ -329,18 +337,19 @@ impl<'a> Model<'a> {
     fn origins(&mut self, target: i64) {
         let shop = self.shop;
         for (origin, operations) in shop.origin.iter().zip(&shop.of_rank) {
-            let last = |&&index: &&usize| !operations.iter().any(|&other| self.windows.before[other].has(index));
-            for &end in operations.iter().filter(last).collect::<Vec<_>>() {
+            let is_followed = |index: usize| operations.iter().any(|&other| self.windows.before[other].has(index));
+            for &end in operations.iter().filter(|&&index| !is_followed(index)).collect::<Vec<_>>() {
                 let most = target - shop.long[end];
                 match origin {
                     Origin::At(_) if self.paired[end].is_none() => {}
                     Origin::At(moment) => {
-                        self.at_most((weighed([(self.starts[end], 1)], self.later(end)), most + moment));
+                        let terms = weighed([(self.starts[end], 1)], self.later(end));
+                        self.at_most(AtMost { terms, most: most + moment });
                     }
                     Origin::FirstOf(firsts) => {
                         for &start in firsts {
                             let starts = [(self.starts[end], 1), (self.starts[start], -1)];
-                            self.at_most((weighed(starts, self.later(end)), most));
+                            self.at_most(AtMost { terms: weighed(starts, self.later(end)), most });
                         }
                     }
                 }
@@ -356,11 +365,13 @@ impl<'a> Model<'a> {
             if !self.goes_on() {
                 return;
             }
-            let task = |&index: &usize| {
-                let (start_time, processing_time) = (self.starts[index], self.windows.pieces.long[index] as i32);
-                ArgDisjunctiveTask { start_time, processing_time }
-            };
-            let tasks: Vec<_> = rank.iter().map(task).collect();
+            let tasks: Vec<_> = rank
+                .iter()
+                .map(|&index| ArgDisjunctiveTask {
+                    start_time: self.starts[index],
+                    processing_time: self.windows.pieces.long[index] as i32,
+                })
+                .collect();
             let tag = self.solver.new_constraint_tag();
             self.solver.add_constraint(disjunctive_strict(tasks, tag)).post();
         }
@@ -384,29 +395,45 @@ impl<'a> Model<'a> {
             SatisfactionResult::Unsatisfiable(..) => return Reply::None,
             SatisfactionResult::Unknown(..) => return Reply::Open,
         };
-        let goes_first = |a: usize, b: usize| match self.goes_first(a, b) {
-            Ok(known) => known,
-            Err(literal) => solution.get_literal_value(literal),
-        };
-        let place = |index: usize, rank: &[usize]| {
-            rank.iter().filter(|&&other| other != index && goes_first(other, index)).count()
-        };
-        let partner = |index: usize| {
-            let partners = self.windows.pieces.partners[index].iter().copied();
-            partners.into_iter().find(|&backward| solution.get_literal_value(self.joined[&(index, backward)]))
-        };
-        let is_second = |index: usize| {
-            let paired = self.paired[index].filter(|_| self.windows.pieces.partners[index].is_empty());
-            paired.is_some_and(|paired| solution.get_literal_value(paired))
-        };
-        let orders = (self.shop.of_rank.iter()).map(|rank| {
-            let mut order: Vec<usize> = rank.iter().copied().filter(|&index| !is_second(index)).collect();
-            order.sort_by_cached_key(|&index| place(index, rank));
-            let step =
-                |index| partner(index).map_or(OrderEntry::One(index), |backward| OrderEntry::Pair(index, backward));
-            order.into_iter().map(step).collect()
+        let assignment = Assignment { model: &self, solution };
+        Reply::Orders(self.shop.of_rank.iter().map(|rank| assignment.order(rank)).collect())
+    }
+}
+
+/// Values of a model's literals that satisfy all constraints.
+struct Assignment<'a> {
+    model: &'a Model<'a>,
+    solution: Solution,
+}
+
+impl Assignment<'_> {
+    /// Returns the actions of a rank in order.
+    fn order(&self, rank: &[usize]) -> Vec<OrderEntry> {
+        let mut order: Vec<usize> = rank.iter().copied().filter(|&index| !self.is_second(index)).collect();
+        order.sort_by_cached_key(|&index| {
+            rank.iter().filter(|&&other| other != index && self.goes_first(other, index)).count()
         });
-        Reply::Orders(orders.collect())
+        let entries = order.into_iter().map(|index| match self.partner(index) {
+            Some(backward) => OrderEntry::Pair(index, backward),
+            None => OrderEntry::One(index),
+        });
+        entries.collect()
+    }
+
+    fn goes_first(&self, a: usize, b: usize) -> bool {
+        self.model.goes_first(a, b).unwrap_or_else(|literal| self.solution.get_literal_value(literal))
+    }
+
+    /// Returns the operation that an F overlaps.
+    fn partner(&self, index: usize) -> Option<usize> {
+        let mut partners = self.model.windows.pieces.partners[index].iter().copied();
+        partners.find(|&backward| self.solution.get_literal_value(self.model.joined[&(index, backward)]))
+    }
+
+    /// Returns whether an operation is in a pair, but is not its F.
+    fn is_second(&self, index: usize) -> bool {
+        let paired = self.model.paired[index].filter(|_| self.model.windows.pieces.partners[index].is_empty());
+        paired.is_some_and(|paired| self.solution.get_literal_value(paired))
     }
 }
 

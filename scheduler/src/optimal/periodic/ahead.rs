@@ -78,6 +78,16 @@ impl<'a> Rank<'a> {
             self.rest = rest;
         }
     }
+
+    /// Returns whether no operation before a place is of the same class.
+    fn is_in_turn(&self, place: usize, shape: &Shape) -> bool {
+        let class = self.near[place] % shape.per_stream;
+        self.near.range(..place).all(|earlier| earlier % shape.per_stream != class)
+    }
+
+    fn is_done(&self) -> bool {
+        self.near.is_empty() && self.rest.is_empty() && self.weights.is_empty()
+    }
 }
 
 /// Next action of a rank.
@@ -122,11 +132,9 @@ impl Run<'_> {
             let takes = self.instance.operations[operation].takes;
             if arrival < soonest {
                 let fits = takes <= 0.0 || state.held + skipped + takes <= limit;
-                let class = operation % self.shape.per_stream;
-                let in_turn = || state.near.range(..place).all(|earlier| earlier % self.shape.per_stream != class);
                 if !fits {
                     short |= place == 0 && arrival <= time;
-                } else if in_turn() {
+                } else if state.is_in_turn(place, self.shape) {
                     if arrival <= time {
                         return Next::Run(place);
                     }
@@ -179,8 +187,7 @@ impl Run<'_> {
 
     /// Returns the rows if all operations have run.
     fn finish(self) -> Option<Filled> {
-        let whole = |rank: &Rank| rank.near.is_empty() && rank.rest.is_empty() && rank.weights.is_empty();
-        if !self.ranks.iter().all(whole) {
+        if !self.ranks.iter().all(Rank::is_done) {
             return None;
         }
         let spans = self.ranks.iter().map(|rank| (rank.start, rank.free)).collect();

@@ -1,7 +1,6 @@
 //! Lower bound on the cost of the memory limit in a chain, for all orders, in closed form.
 
-use crate::costs::StageCosts;
-use crate::placement::{Pipeline, Placement};
+use crate::placement::Placement;
 use crate::problem::{Backward, Objective, Problem};
 
 /// Computes a lower bound on the objective in a chain with memory limits. Returns `None` for other placements, and for pairs
@@ -37,41 +36,63 @@ pub(in crate::optimal) fn chain(problem: &Problem) -> Option<f64> {
         heads[rank] = heads[rank - 1] + costs.f[rank - 1] + costs.comm[rank - 1];
     }
     for below in (1..ranks).rev() {
-        let backward = if fused { costs.i[below] + costs.w[below] } else { costs.i[below] };
+        let backward = if fused { costs.b(below) } else { costs.i[below] };
         trips[below - 1] = trips[below] + costs.f[below] + backward + 2.0 * costs.comm[below - 1];
     }
-    let bound = |rank: usize| {
-        let span = rank_span(costs, pipeline, rank, (limits[rank], trips[rank]), fused);
+    let bounds = (0..ranks).map(|rank| {
+        let of_rank = LimitedRank {
+            f: costs.f[rank],
+            i: if fused { costs.b(rank) } else { costs.i[rank] },
+            w: if fused { 0.0 } else { costs.w[rank] },
+            mem_f: costs.mem_f[rank],
+            mem_w: costs.mem_w[rank],
+            limit: limits[rank],
+            trip: trips[rank],
+            microbatches: f64::from(pipeline.microbatches),
+        };
+        let span = of_rank.span();
         if problem.objective == Objective::Makespan { heads[rank] + span } else { span }
-    };
-    Some((0..pipeline.ranks as usize).map(bound).fold(0.0, f64::max))
+    });
+    Some(bounds.fold(0.0, f64::max))
 }
 
-/// Returns a lower bound on the span of one rank; `trip` is the seconds of all F and I of later ranks, with their hops.
-fn rank_span(costs: &StageCosts, pipeline: &Pipeline, rank: usize, (limit, trip): (f64, f64), fused: bool) -> f64 {
-    let backward = |s: usize| if fused { costs.i[s] + costs.w[s] } else { costs.i[s] };
-    let (f, i, w) = (costs.f[rank], backward(rank), if fused { 0.0 } else { costs.w[rank] });
-    let m = f64::from(pipeline.microbatches);
-    let most = fitting(limit, costs.mem_f[rank]).min(m).max(1.0);
-
-    let start = (f + trip - most * f).max(0.0);
-    let end = (trip - work_at_end(costs, rank, limit, m, (i, w), fused)).max(0.0);
-    let idle = if m > most { start + end } else { start.max(end) };
-    let steps = ((m - 1.0) / most).floor();
-    let rounds = (m - 1.0 - steps * most) * f + (steps + 1.0) * (f + trip + i) + w;
-    (m * (f + i + w) + idle).max(rounds)
+/// A rank of a chain: seconds and memory of its stage, and its memory limit.
+struct LimitedRank {
+    f: f64,
+    /// Seconds of an I, or of a B.
+    i: f64,
+    /// Seconds of a W; 0 if it is part of a B.
+    w: f64,
+    mem_f: f64,
+    mem_w: f64,
+    limit: f64,
+    /// Seconds of all F and I of later ranks, with their hops.
+    trip: f64,
+    microbatches: f64,
 }
 
-/// Returns the most seconds of I and W that can be left when the last F runs.
-fn work_at_end(costs: &StageCosts, rank: usize, limit: f64, m: f64, (i, w): (f64, f64), fused: bool) -> f64 {
-    let (mem_f, mem_w) = (costs.mem_f[rank], costs.mem_w[rank]);
-    let whole = fitting(limit, mem_f).min(m) as u32;
-    let left = |a: u32| {
-        let a = f64::from(a);
-        let only_w = if fused { 0.0 } else { fitting(limit - a * mem_f, mem_w).min(m - a) };
-        (a - 1.0) * (i + w) + only_w * w
-    };
-    (1..=whole).map(left).fold(0.0, f64::max)
+impl LimitedRank {
+    /// Returns a lower bound on the span.
+    fn span(&self) -> f64 {
+        let LimitedRank { f, i, w, trip, microbatches: m, .. } = *self;
+        let most = fitting(self.limit, self.mem_f).min(m).max(1.0);
+        let start = (f + trip - most * f).max(0.0);
+        let end = (trip - self.work_at_end()).max(0.0);
+        let idle = if m > most { start + end } else { start.max(end) };
+        let steps = ((m - 1.0) / most).floor();
+        let rounds = (m - 1.0 - steps * most) * f + (steps + 1.0) * (f + trip + i) + w;
+        (m * (f + i + w) + idle).max(rounds)
+    }
+
+    /// Returns the most seconds of I and W that can be left when the last F runs.
+    fn work_at_end(&self) -> f64 {
+        let whole = fitting(self.limit, self.mem_f).min(self.microbatches) as u32;
+        let left = (1..=whole).map(f64::from).map(|a| {
+            let only_w = fitting(self.limit - a * self.mem_f, self.mem_w).min(self.microbatches - a);
+            (a - 1.0) * (self.i + self.w) + only_w * self.w
+        });
+        left.fold(0.0, f64::max)
+    }
 }
 
 /// Returns the number of pieces of memory that fit, up to rounding.

@@ -37,11 +37,11 @@ pub(super) struct Filled {
 impl Filled {
     /// Returns the value of the objective.
     pub(super) fn value(&self, objective: Objective) -> f64 {
-        let value_of = |&(start, end): &(f64, f64)| match objective {
+        let values = self.spans.iter().map(|&(start, end)| match objective {
             Objective::Makespan => end,
             Objective::Span => end - start,
-        };
-        self.spans.iter().map(value_of).fold(0.0, f64::max)
+        });
+        values.fold(0.0, f64::max)
     }
 }
 
@@ -79,19 +79,17 @@ struct Rank {
     weights: VecDeque<usize>,
 }
 
+impl Rank {
+    fn new(order: &[usize]) -> Rank {
+        let row = Vec::with_capacity(order.len() * 3 / 2);
+        Rank { row, next: 0, start: 0.0, free: 0.0, idle: 0.0, held: 0.0, weights: VecDeque::new() }
+    }
+}
+
 impl<'a> Run<'a> {
     fn new(instance: &'a Instance, shape: &'a Shape, orders: &'a [Vec<usize>], gaps: Gaps<'a>) -> Run<'a> {
-        let rank = |rank: &Vec<usize>| Rank {
-            row: Vec::with_capacity(rank.len() * 3 / 2),
-            next: 0,
-            start: 0.0,
-            free: 0.0,
-            idle: 0.0,
-            held: 0.0,
-            weights: VecDeque::new(),
-        };
         let ends = vec![f64::NAN; instance.operations.len()];
-        Run { instance, shape, orders, gaps, ends, ranks: orders.iter().map(rank).collect() }
+        Run { instance, shape, orders, gaps, ends, ranks: orders.iter().map(|order| Rank::new(order)).collect() }
     }
 
     /// Runs a rank until an input of its next operation is missing. Returns `None` if memory is short.

@@ -10,21 +10,26 @@ const HALVINGS: usize = 24;
 
 /// Returns the pattern of the shortest period found that fits the memory limits.
 pub(super) fn shortest(shape: &Shape) -> Option<Pattern> {
-    let fitting = |period: f64| place(shape, period).filter(|pattern| pattern.fits(shape));
     let least = shape.load();
-    if let Some(pattern) = fitting(least) {
+    if let Some(pattern) = fitting(shape, least) {
         return Some(pattern);
     }
     let mut short = least;
-    let mut best = (1..=2 * shape.streams()).find_map(|times| fitting(least + shape.round_trip() * times as f64))?;
+    let mut longer = (1..=2 * shape.streams()).map(|times| least + shape.round_trip() * times as f64);
+    let mut best = longer.find_map(|period| fitting(shape, period))?;
     for _ in 0..HALVINGS {
         let middle = f64::midpoint(short, best.period);
-        match fitting(middle) {
+        match fitting(shape, middle) {
             Some(pattern) => best = pattern,
             None => short = middle,
         }
     }
     Some(best)
+}
+
+/// Builds a pattern with the given period. Returns `None` if it exceeds a memory limit.
+fn fitting(shape: &Shape, period: f64) -> Option<Pattern> {
+    place(shape, period).filter(|pattern| pattern.fits(shape))
 }
 
 /// Builds a pattern with the given period, without regard to memory.

@@ -60,11 +60,12 @@ impl Engine for Periodic {
         let bound = task.bound;
         let mut best: Option<Completed> = None;
         let mut shortest = f64::INFINITY;
-        let meets = |best: &Option<Completed>| best.as_ref().is_some_and(|best| task.meets(best.value, bound));
+
         for unroll in 1..=UNROLL {
             let Some(shape) = Shape::new(task.instance, task.pipeline(), unroll) else { break };
             let at_load = shortest <= shape.load() / unroll as f64 * (1.0 + 1e-9);
-            if at_load || meets(&best) || task.budget.late() {
+            let meets_bound = best.as_ref().is_some_and(|best| task.meets(best.value, bound));
+            if at_load || meets_bound || task.budget.late() {
                 break;
             }
             let Some(pattern) = found(task, &shape) else { continue };
@@ -83,12 +84,12 @@ impl Engine for Periodic {
 fn found(task: &Task, shape: &Shape) -> Option<Pattern> {
     let pattern = greedy::shortest(shape)?;
     let (load, size) = (shape.load(), program::size(shape));
-    let per = |period: f64| period / shape.unroll as f64;
+
     (task.log)(&format!(
         "periodic: u = {}, {size} integers, period {} of {}",
         shape.unroll,
-        per(pattern.period),
-        per(load)
+        shape.per_microbatch(pattern.period),
+        shape.per_microbatch(load)
     ));
     if size > MOST_SIZE || pattern.period <= load * (1.0 + 1e-9) {
         return Some(pattern);
@@ -97,7 +98,8 @@ fn found(task: &Task, shape: &Shape) -> Option<Pattern> {
     let nodes = Some(task.budget.work.min(MOST_WORK) / STEPS_PER_NODE);
     let solved = program::solve(shape, &pattern, &Limits { nodes, time, gap: 0.0 });
     let known = if solved.proved { "the shortest there is" } else { "not proved the shortest" };
-    (task.log)(&format!("periodic: period {} by the program, {known}", per(solved.pattern.period)));
+    let period = shape.per_microbatch(solved.pattern.period);
+    (task.log)(&format!("periodic: period {period} by the program, {known}"));
     Some(solved.pattern)
 }
 

@@ -1,7 +1,6 @@
 //! A pattern: the time of each class, modulo the period.
 
 use super::shape::Shape;
-use ir::schedule::Kind;
 
 /// A repeating schedule: class c runs from `start[c] + n period` for the n-th micro-batch of its stream.
 ///
@@ -27,17 +26,19 @@ impl Pattern {
     /// Returns the peak memory of a rank in the steady state. The peak is at the start of an F. The memory of a stage then
     /// follows from the number of its F that have started, and of its I and W that have ended.
     pub(super) fn memory(&self, shape: &Shape, rank: usize) -> f64 {
-        let forwards = || shape.of_rank[rank].iter().copied().filter(|&class| shape.classes[class].kind == Kind::F);
-        let ended = |class: usize, at: f64| self.periods(class, at - shape.classes[class].seconds);
-        let held = |at: f64| {
-            let interval = |forward: usize| {
-                let freeing = shape.freeing(forward).into_iter().flatten();
-                let freed: f64 = freeing.map(|class| shape.classes[class].frees * ended(class, at)).sum();
-                shape.classes[forward].takes * self.periods(forward, at) - freed
-            };
-            forwards().map(interval).sum::<f64>()
-        };
-        forwards().map(|forward| held(self.start[forward])).fold(0.0, f64::max)
+        shape.forwards(rank).map(|forward| self.memory_at(shape, rank, self.start[forward])).fold(0.0, f64::max)
+    }
+
+    fn memory_at(&self, shape: &Shape, rank: usize, at: f64) -> f64 {
+        let of_stages = shape.forwards(rank).map(|forward| {
+            let freeing = shape.freeing(forward).into_iter().flatten();
+            let freed = freeing.map(|class| {
+                let of = &shape.classes[class];
+                of.frees * self.periods(class, at - of.seconds)
+            });
+            shape.classes[forward].takes * self.periods(forward, at) - freed.sum::<f64>()
+        });
+        of_stages.sum()
     }
 
     /// Returns whether all ranks are within their limits in the steady state.

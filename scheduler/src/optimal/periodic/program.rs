@@ -2,7 +2,7 @@
 
 use super::pattern::Pattern;
 use super::shape::Shape;
-use ir::schedule::Kind;
+
 use solver::{Limits, Program, Relation, Status, Var};
 use std::collections::HashMap;
 
@@ -97,9 +97,9 @@ impl<'a> Model<'a> {
                 let k = self.program.integer(-most, most, 0.0);
                 self.values.push(whole);
                 let apart = [(self.starts[b], 1.0), (self.starts[a], -1.0), (k, 1.0)];
-                let rate = |class: usize| self.shape.classes[class].seconds;
-                self.program.constrain(apart.into_iter().chain([(self.rate, -rate(a))]), Relation::Ge, 0.0);
-                self.program.constrain(apart.into_iter().chain([(self.rate, rate(b))]), Relation::Le, 1.0);
+                let (one, other) = (self.shape.classes[a].seconds, self.shape.classes[b].seconds);
+                self.program.constrain(apart.into_iter().chain([(self.rate, -one)]), Relation::Ge, 0.0);
+                self.program.constrain(apart.into_iter().chain([(self.rate, other)]), Relation::Le, 1.0);
                 self.between.insert((a, b), k);
             }
         }
@@ -109,9 +109,8 @@ impl<'a> Model<'a> {
     /// I and W times the memory freed.
     fn memory(&mut self, rank: usize) {
         let classes = &self.shape.of_rank[rank];
-        let forwards = || classes.iter().copied().filter(|&class| self.shape.classes[class].kind == Kind::F);
         let mut rows = Vec::new();
-        for at in forwards() {
+        for at in self.shape.forwards(rank) {
             let (mut terms, mut constant) = (Vec::new(), 0.0);
             for &class in classes.iter().filter(|&&class| class != at) {
                 let stated = &self.shape.classes[class];

@@ -63,8 +63,12 @@ pub(super) fn complete(task: &Task, shape: &Shape, pattern: &Pattern, tries: u64
 
 /// Returns the periods between F and I (or B) of a stage, less those of the last stage.
 fn lag(shape: &Shape, pattern: &Pattern, stage: usize) -> f64 {
-    let between = |stage: usize| pattern.start[shape.path - 1 - stage] - pattern.start[stage];
-    (between(stage) - between(shape.stages - 1)) / pattern.period
+    (round_trip(shape, pattern, stage) - round_trip(shape, pattern, shape.stages - 1)) / pattern.period
+}
+
+/// Returns the seconds from the start of a stage's F to that of its I (or B).
+fn round_trip(shape: &Shape, pattern: &Pattern, stage: usize) -> f64 {
+    pattern.start[shape.path - 1 - stage] - pattern.start[stage]
 }
 
 /// Returns a multiple of the lags, at most `most` and never less than at the next stage.
@@ -196,8 +200,8 @@ fn changed(choice: &Choice, random: &mut Random) -> Choice {
 }
 
 fn work(instance: &Instance) -> Vec<f64> {
-    let seconds = |rank: &Vec<usize>| rank.iter().map(|&index| instance.operations[index].seconds).sum();
-    instance.of_rank.iter().map(seconds).collect()
+    let ranks = instance.of_rank.iter();
+    ranks.map(|rank| rank.iter().map(|&index| instance.operations[index].seconds).sum()).collect()
 }
 
 /// Marsaglia 2003, "Xorshift RNGs": 64 bits, shifts 13, 7, 17.

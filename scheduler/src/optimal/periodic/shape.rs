@@ -91,8 +91,18 @@ impl Shape {
 
     /// Returns the seconds of work of the busiest rank in a period, a lower bound on the period.
     pub(super) fn load(&self) -> f64 {
-        let load = |classes: &Vec<usize>| classes.iter().map(|&class| self.classes[class].seconds).sum::<f64>();
-        self.of_rank.iter().map(load).fold(0.0, f64::max)
+        let seconds = self.of_rank.iter().map(|classes| classes.iter().map(|&class| self.classes[class].seconds));
+        seconds.map(Iterator::sum).fold(0.0, f64::max)
+    }
+
+    /// Returns the seconds of a period for each of its micro-batches of a direction.
+    pub(super) fn per_microbatch(&self, period: f64) -> f64 {
+        period / self.unroll as f64
+    }
+
+    /// Returns the F of a rank.
+    pub(super) fn forwards(&self, rank: usize) -> impl Iterator<Item = usize> {
+        self.of_rank[rank].iter().copied().filter(|&class| self.classes[class].kind == Kind::F)
     }
 
     /// Returns the seconds of a micro-batch through all stages and back, without waiting.
