@@ -83,4 +83,4 @@ pub use ir::staged::Staged;
 pub use ir::text::File;
 pub use ir::types::DType;
 pub use json::json;
-pub use scheduler::schedules::{SCHEDULES, ScheduleKind};
+pub use scheduler::schedules::{SCHEDULES, ScheduleError, ScheduleKind};

@@ -116,7 +116,7 @@ impl Predictor<'_> {
         let (kind, pipeline) = pipeline_of(parallel, self.costs.microbatches)?;
         let starts = self.starts(parallel, kind, &pipeline)?;
         let costs = costs_from(&starts, self.costs, pipeline.slices);
-        let schedule = kind.make(&costs, &pipeline).map_err(PredictError::Schedule)?;
+        let schedule = made(kind, &costs, &pipeline)?;
         let step = Stages { costs: self.costs, starts, owners: pipeline.owners() }.step(&schedule, &costs)?;
         self.steps.insert(parallel.clone(), step.clone());
         Ok(step)
@@ -144,6 +144,10 @@ impl Predictor<'_> {
     }
 }
 
+fn made(kind: &ScheduleKind, costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, PredictError> {
+    kind.make(costs, pipeline).map_err(|error| PredictError::Schedule(error.to_string()))
+}
+
 /// Returns the memory budget of each rank, with the micro-batches in flight of a schedule whose stages cost the same.
 /// Parameters that several block instances bind count at each of them.
 fn memory_budget(
@@ -153,24 +157,25 @@ fn memory_budget(
     pipeline: &Pipeline,
 ) -> Result<MemoryBudget, PredictError> {
     let even = StageCosts::uniform(pipeline.stages(), 1.0, 1.0, 1.0, 0.0);
-    let schedule = kind.make(&even, pipeline).map_err(PredictError::Schedule)?;
-    let slices = costs.run_slices();
-    let runs: Vec<&BlockCosts> = costs.runs().collect();
-    let of_runs = |bytes: fn(&BlockCosts) -> u64| -> Vec<u64> {
-        runs.chunks(slices).map(|run| run.iter().map(|block| bytes(block)).sum()).collect()
-    };
-    let mut model_states = of_runs(|block| block.model_states.total() + block.gathered);
+    let schedule = made(kind, &even, pipeline)?;
+    let mut model_states = per_run(costs, |block| block.model_states.total() + block.gathered);
     for shared in &costs.shared {
-        let binders: BTreeSet<usize> = shared.runs.iter().map(|run| run / slices).collect();
+        let binders: BTreeSet<usize> = shared.runs.iter().map(|run| run / costs.run_slices()).collect();
         binders.into_iter().for_each(|run| model_states[run] += shared.model_states.total());
     }
     let inside = costs.runs().map(|block| block.transient + 4 * block.output).max().unwrap_or(0);
     Ok(MemoryBudget {
         model_states,
-        saved: of_runs(|block| block.saved),
+        saved: per_run(costs, |block| block.saved),
         in_flight: in_flight(&schedule, pipeline),
         limit: limit.saturating_sub(inside),
     })
+}
+
+/// Returns the bytes of each block instance, summed over its slices.
+fn per_run(costs: &ModelCosts, bytes: impl Fn(&BlockCosts) -> u64) -> Vec<u64> {
+    let bytes: Vec<u64> = costs.runs().map(bytes).collect();
+    bytes.chunks(costs.run_slices()).map(|run| run.iter().sum()).collect()
 }
 
 /// Returns the peak number of micro-batches of each stage, on one of its ranks, between forward and backward. Slices are
@@ -224,9 +229,12 @@ impl Stages<'_> {
     /// Yields the block instances of a rank with their numbers: those that it updates, or all that it holds.
     fn runs(&self, rank: u32, updated: bool) -> impl Iterator<Item = (usize, &BlockCosts)> {
         let stages = stage_runs(&self.starts, self.costs.runs().count());
-        let on = move |owners: &Vec<u32>| if updated { owners[0] == rank } else { owners.contains(&rank) };
-        let own: Vec<Range<usize>> =
-            self.owners.iter().zip(stages).filter(|(o, _)| on(o)).map(|(_, runs)| runs).collect();
+        let own = self
+            .owners
+            .iter()
+            .zip(stages)
+            .filter(|(owners, _)| if updated { owners[0] == rank } else { owners.contains(&rank) });
+        let own: Vec<Range<usize>> = own.map(|(_, runs)| runs).collect();
         self.costs.runs().enumerate().filter(move |(run, _)| own.iter().any(|runs| runs.contains(run)))
     }
 
@@ -243,8 +251,8 @@ impl Stages<'_> {
 
     /// Returns the ranks that hold any of the block instances.
     fn holders(&self, runs: &[usize]) -> BTreeSet<u32> {
-        let stage = |run: &usize| self.starts.partition_point(|start| start <= run).saturating_sub(1);
-        runs.iter().flat_map(|run| self.owners[stage(run)].iter().copied()).collect()
+        let stages = runs.iter().map(|run| self.starts.partition_point(|start| start <= run).saturating_sub(1));
+        stages.flat_map(|stage| self.owners[stage].iter().copied()).collect()
     }
 
     /// Returns the bytes of model states on a rank.
@@ -252,9 +260,8 @@ impl Stages<'_> {
         let (held, updated): (BTreeSet<usize>, BTreeSet<usize>) =
             (self.runs(rank, false).map(|run| run.0).collect(), self.runs(rank, true).map(|run| run.0).collect());
         let own = self.runs(rank, false).map(|(run, block)| (block.model_states, updated.contains(&run)));
-        let binds = |shared: &&ir::costs::SharedCosts| shared.runs.iter().any(|run| held.contains(run));
-        let shared =
-            self.costs.shared.iter().filter(binds).map(|of| (of.model_states, updated.contains(&of.updated_by)));
+        let bound = self.costs.shared.iter().filter(|shared| shared.runs.iter().any(|run| held.contains(run)));
+        let shared = bound.map(|shared| (shared.model_states, updated.contains(&shared.updated_by)));
         own.chain(shared).map(|(states, updates)| states.total() - if updates { 0 } else { states.states }).sum()
     }
 
@@ -276,19 +283,24 @@ impl Stages<'_> {
         let busiest =
             (0..timeline.busy.len()).max_by(|&a, &b| timeline.busy[a].total_cmp(&timeline.busy[b])).unwrap_or(0);
         let idle = timeline.idle(busiest);
-        let share = |part: f64| if seconds > 0.0 { 100.0 * part / seconds } else { 0.0 };
+
         let fullest = (0..bytes.len()).max_by_key(|&rank| bytes[rank]).unwrap_or(0);
         let above = self.costs.limit.is_some_and(|limit| bytes.iter().any(|&bytes| bytes > limit));
         format!(
             "rank {busiest} is the busiest: {:.1} % of the step in F, I and W, {:.1} % waiting for other ranks, {:.1} % for \
              messages; {:.1} % follow in the update; rank {fullest} holds the most memory{}",
-            share(timeline.busy[busiest]),
-            share(idle.dependency + idle.memory + idle.barrier),
-            share(idle.latency),
-            share(seconds - timeline.makespan),
+            percent(timeline.busy[busiest], seconds),
+            percent(idle.dependency + idle.memory + idle.barrier, seconds),
+            percent(idle.latency, seconds),
+            percent(seconds - timeline.makespan, seconds),
             if above { ", more than the limit" } else { "" }
         )
     }
+}
+
+/// Returns how many percent of the whole a part is.
+fn percent(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
 }
 
 #[cfg(test)]

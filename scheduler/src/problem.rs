@@ -52,6 +52,11 @@ impl Patience<'_> {
         is_over(self.deadline)
     }
 
+    /// Returns a value if the deadline has not passed.
+    pub(crate) fn unless_over<T>(&self, value: T) -> Option<T> {
+        (!self.is_over()).then_some(value)
+    }
+
     /// Notes that the search has left candidates out.
     pub fn stop(&self) {
         self.stopped.iter().for_each(|stopped| stopped.store(true, Ordering::Relaxed));

@@ -88,12 +88,12 @@ fn differences(case: &Case) -> Vec<String> {
     let kind = find(&case.kind).expect("only known kinds are compared");
     let pipeline = match kind.pipeline(case.ranks, Some(case.chunks), case.microbatches) {
         Ok(pipeline) => Pipeline { slices: case.slices, group: case.group, ..pipeline },
-        Err(why) => return vec![why],
+        Err(why) => return vec![why.to_string()],
     };
     let costs = case.costs.resolve(pipeline.stages(), case.ranks).expect("costs of a published case");
     let schedule = match kind.make(&costs, &pipeline) {
         Ok(schedule) => schedule,
-        Err(why) => return vec![why],
+        Err(why) => return vec![why.to_string()],
     };
     let time = simulate(&schedule, &costs).expect("a schedule that runs");
     let mut found: Vec<String> = check_pipeline(&schedule, &costs, &pipeline).iter().map(ToString::to_string).collect();

@@ -214,7 +214,7 @@ fn a_limit_too_low_is_refused_with_the_least_that_will_do() {
     for (kind, limit, least) in [("zb-auto", 0.5, "1"), ("zb-v-greedy", 1.5, "2"), ("v-auto", 1.5, "2")] {
         let mut costs = uniform(kind, 3, (1.0, 1.0, 1.0, 0.0));
         costs.limit = Some(vec![8.0, limit, 8.0]);
-        let why = find(kind).unwrap().make(&costs, &pipeline(kind, 3, 4)).unwrap_err();
+        let why = find(kind).unwrap().make(&costs, &pipeline(kind, 3, 4)).unwrap_err().to_string();
         assert!(why.ends_with(&format!("the limit of rank 1 is {limit}, it needs {least}")), "{why}");
         costs.limit = Some(vec![least.parse().unwrap(); 3]);
         run(kind, &costs, 3, 4);

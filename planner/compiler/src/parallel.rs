@@ -215,7 +215,7 @@ fn check_degrees(parallel: &ParallelConfig) -> Result<(), ParallelError> {
 fn check_chunks(ParallelConfig { vp, schedule, .. }: &ParallelConfig) -> Result<(), ParallelError> {
     let (Some(vp), Ok(kind)) = (*vp, schedules::find(schedule)) else { return Ok(()) };
     let refused = |why| ParallelError::Chunks { schedule: kind.name, vp, why, instead: kind.interleaved_as };
-    let pipeline = kind.pipeline(1, Some(vp), 1).map_err(refused)?;
+    let pipeline = kind.pipeline(1, Some(vp), 1).map_err(|why| refused(why.to_string()))?;
     // The stages of a search for an order are a chain in a configuration.
     let is_one = pipeline.placement != Placement::Chain || vp == 1;
     is_one.then_some(()).ok_or_else(|| refused(format!("a chain has 1 chunk per rank, not {vp}")))

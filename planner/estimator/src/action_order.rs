@@ -87,7 +87,7 @@ struct RankActions {
 
 impl Order {
     fn of(kind: &ScheduleKind, pipeline: &Pipeline, costs: &StageCosts) -> Result<Order, Error> {
-        let schedule = kind.make(costs, pipeline).map_err(CompileError::Schedule)?;
+        let schedule = kind.make(costs, pipeline).map_err(|why| CompileError::Schedule(why.to_string()))?;
         let stages = costs.f.len();
         let graph = DependencyGraph::of(&schedule, stages).map_err(|why| CompileError::Schedule(why.to_string()))?;
         let mut counts = vec![ActionCounts::new(stages); graph.ranks()];

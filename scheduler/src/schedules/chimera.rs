@@ -1,5 +1,6 @@
 //! The schedule Chimera: its timeline and its rows.
 
+use super::ScheduleError;
 use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
@@ -17,7 +18,7 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// rank 2  ... 1F2 2F0 1F3 2F1 ... 2B0---- 1B2---- 2B1---- 1B3---- .......
 /// rank 3  0F2 0F3 ... 3F0 3B0---- 3F1 3B1---- ... 0B2---- ....... 0B3----
 /// ```
-pub(super) fn chimera(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn chimera(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let (per_unit, per_direction) = (ranks / 2, microbatches / 2);
     let rows = (0..ranks)
@@ -37,17 +38,10 @@ pub(super) fn chimera(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, S
 }
 
 /// Checks that the numbers of ranks and micro-batches are even.
-pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
-    even("ranks", pipeline.ranks)?;
-    even("micro-batches", pipeline.microbatches)
-}
-
-/// Checks that a number is even, since two directions share the ranks and micro-batches.
-fn even(what: &str, number: u32) -> Result<(), String> {
-    if number.is_multiple_of(2) {
-        Ok(())
-    } else {
-        let near = if number == 1 { "2".into() } else { format!("{} or {}", number - 1, number + 1) };
-        Err(format!("two directions share the {what}: {near} would do, not {number}"))
+pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), ScheduleError> {
+    let shared = [("ranks", pipeline.ranks), ("micro-batches", pipeline.microbatches)];
+    match shared.into_iter().find(|(_, number)| !number.is_multiple_of(2)) {
+        Some((shared, number)) => Err(ScheduleError::Odd { shared, number }),
+        None => Ok(()),
     }
 }

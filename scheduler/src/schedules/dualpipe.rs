@@ -1,6 +1,6 @@
 //! The schedule DualPipe: its timeline, and its rows, which DualPipeV shares.
 
-use super::{chimera, dualpipe_v};
+use super::{ScheduleError, chimera, dualpipe_v};
 use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 /// rank 2  --------- ......... 2I3------ 1I7------ 2W3------ 1W7------
 /// rank 3  3B3---------------- 0I6------ 0W6------ 0I7------ 0W7------
 /// ```
-pub(super) fn dualpipe(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn dualpipe(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let half = microbatches / 2;
     let rows = (0..ranks)
@@ -46,17 +46,17 @@ pub(super) fn dualpipe(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, 
 }
 
 /// Checks that both directions have whole ranks and micro-batches, and reach their steady state.
-pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
+pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), ScheduleError> {
     chimera::accepts(pipeline)?;
     dualpipe_v::accepts(pipeline)
 }
 
 /// Checks that there are enough micro-batches for the steady state.
-pub(super) fn enough(ranks: u32, least: u32, microbatches: u32) -> Result<(), String> {
+pub(super) fn enough(ranks: u32, least: u32, microbatches: u32) -> Result<(), ScheduleError> {
     if microbatches >= least {
         Ok(())
     } else {
-        Err(format!("{ranks} ranks need {least} micro-batches or more, not {microbatches}"))
+        Err(ScheduleError::Microbatches { ranks, least, microbatches, instead: None })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The schedule DualPipeV: its timeline and its rows.
 
+use super::ScheduleError;
 use super::dualpipe::{Steps, enough};
 use crate::actions::with_step_end;
 use crate::costs::StageCosts;
@@ -21,7 +22,7 @@ use ir::schedule::{Item, Schedule};
 /// rank 0  3B3---------------- 0I2------ 0W2------ 0I3------ 0W3------
 /// rank 1  --------- ......... 2I3------ 1I3------ 2W3------ 1W3------
 /// ```
-pub(super) fn dualpipe_v(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn dualpipe_v(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let rows = (0..ranks)
         .map(|rank| {
@@ -35,6 +36,6 @@ pub(super) fn dualpipe_v(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule
 }
 
 /// Checks that rows reach their steady state.
-pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
+pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), ScheduleError> {
     enough(pipeline.ranks, 2 * pipeline.ranks, pipeline.microbatches)
 }

@@ -1,5 +1,6 @@
 //! The schedule eager 1F1B: its timeline and its rows.
 
+use super::ScheduleError;
 use super::one_f_one_b::alternating;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
@@ -15,7 +16,7 @@ use ir::schedule::Schedule;
 /// rank 1  .. F0 F1 F2 .. B0--- F3 B1--- .. B2--- .. B3--- .....
 /// rank 2  ..... F0 B0--- F1 B1--- F2 B2--- F3 B3--- ...........
 /// ```
-pub(super) fn eager_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn eager_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let rows = (0..ranks).map(|rank| alternating(rank, 2 * (ranks - 1 - rank), microbatches)).collect();
     Ok(Schedule { name: "eager-1f1b".into(), rows })

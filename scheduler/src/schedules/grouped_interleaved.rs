@@ -1,5 +1,6 @@
 //! The schedule grouped interleaved: its timeline and its rows.
 
+use super::ScheduleError;
 use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
@@ -16,12 +17,12 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// rank 0  0F0 0F1 2F0 2F1 ... 2I0 2W0 0F2 2I1 2W1 0F3 0I0 0W0 2F2 0I1 0W1 2F3 2I2 2W2 ... 2I3 2W3 0I2 0W2 0I3 0W3
 /// rank 1  ... 1F0 1F1 3F0 3I0 3W0 3F1 3I1 3W1 1F2 1I0 1W0 1F3 1I1 1W1 3F2 3I2 3W2 3F3 3I3 3W3 1I2 1W2 1I3 1W3 ...
 /// ```
-pub(super) fn grouped_interleaved(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn grouped_interleaved(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
     let least = ranks.div_ceil(2);
     let group = pipeline.group.unwrap_or(ranks);
     if !(least..=ranks).contains(&group) {
-        return Err(format!("on {ranks} ranks groups have {least} to {ranks} micro-batches, not {group}"));
+        return Err(ScheduleError::GroupOfRanks { ranks, least, group });
     }
     let rows = (0..ranks)
         .map(|rank| {
@@ -30,10 +31,10 @@ pub(super) fn grouped_interleaved(_: &StageCosts, pipeline: &Pipeline) -> Result
                 let (block, place) = (microbatch / group, microbatch % group);
                 let slot = 3 * (block * group * chunks + group * turn + place) + rank;
                 let back = slot + 3 * group * (chunks - 1) + 3 * (ranks - 1 - rank) + 1;
-                let stage = |chunk| chunk * ranks + rank;
-                slots.push((slot, Item::new(Kind::F, stage(turn), microbatch)));
-                slots.push((back, Item::new(Kind::I, stage(chunks - 1 - turn), microbatch)));
-                slots.push((back + 1, Item::new(Kind::W, stage(chunks - 1 - turn), microbatch)));
+                let (forward, backward) = (turn * ranks + rank, (chunks - 1 - turn) * ranks + rank);
+                slots.push((slot, Item::new(Kind::F, forward, microbatch)));
+                slots.push((back, Item::new(Kind::I, backward, microbatch)));
+                slots.push((back + 1, Item::new(Kind::W, backward, microbatch)));
             }
             slots.sort_by_key(|&(slot, _)| slot);
             with_step_end(slots.into_iter().map(|(_, item)| Action::One(item)))

@@ -1,5 +1,6 @@
 //! The schedule Hanayo: its timeline and its rows.
 
+use super::ScheduleError;
 use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
@@ -19,7 +20,7 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// rank 0  0F0 0F1 0F2 3F0 3B0---- 3F1 3B1---- ... 0B0---- ....... 0B1---- 3F2 3B2---- ............... 0B2----
 /// rank 1  ... 1F0 2F0 1F1 2F1 1F2 2B0---- 1B0---- 2B1---- 1B1---- 2F2 ............... 2B2---- 1B2---- .......
 /// ```
-pub(super) fn hanayo(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn hanayo(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let stages = pipeline.stages();
     let mut rows = vec![Vec::new(); ranks as usize];
@@ -48,13 +49,9 @@ pub(super) fn hanayo(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, St
 }
 
 /// Checks that the chunks make whole waves.
-pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
+pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), ScheduleError> {
     let chunks = pipeline.chunks;
-    if !chunks.is_multiple_of(2) {
-        let (less, more) = (chunks - 1, chunks + 1);
-        return Err(format!("a wave is 2 chunks per rank: {less} or {more} chunks would do, not {chunks}"));
-    }
-    Ok(())
+    if chunks.is_multiple_of(2) { Ok(()) } else { Err(ScheduleError::HalfWave { chunks }) }
 }
 
 /// A micro-batch in flight through all stages and back.

@@ -1,5 +1,6 @@
 //! The schedule interleaved 1F1B: its timeline, its rows, and the depth-first order that others share.
 
+use super::ScheduleError;
 use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
@@ -20,7 +21,7 @@ use std::ops::Range;
 /// rank 0  0F0 0F1 2F0 2F1 0F2 ... 2B0---- 0F3 2B1---- 2F2 0B0---- 2F3 0B1---- ... 2B2---- ... 2B3---- 0B2---- 0B3----
 /// rank 1  ... 1F0 1F1 3F0 3B0---- 3F1 3B1---- 1F2 1B0---- 1F3 1B1---- 3F2 3B2---- 3F3 3B3---- 1B2---- 1B3---- .......
 /// ```
-pub(super) fn interleaved_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn interleaved_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let groups = groups(pipeline)?;
     let Pipeline { ranks, chunks, .. } = *pipeline;
     let rows = (0..ranks)
@@ -37,23 +38,21 @@ pub(super) fn interleaved_1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Sc
 }
 
 /// Returns the groups of micro-batches that run through a chunk before the rank's next chunk, the longest first.
-pub(super) fn groups(pipeline: &Pipeline) -> Result<Vec<Range<u32>>, String> {
+pub(super) fn groups(pipeline: &Pipeline) -> Result<Vec<Range<u32>>, ScheduleError> {
     let Pipeline { ranks, microbatches, group, .. } = *pipeline;
     let Some(group) = group else {
         let rounds = (microbatches / ranks).max(1);
         let (each, longer) = (microbatches / rounds, microbatches % rounds);
-        let start = |round: u32| round * each + round.min(longer);
-        return Ok((0..rounds).map(|round| start(round)..start(round + 1)).collect());
+        let starts: Vec<u32> = (0..=rounds).map(|round| round * each + round.min(longer)).collect();
+        return Ok(starts.windows(2).map(|pair| pair[0]..pair[1]).collect());
     };
     let least = ranks.min(microbatches);
     if !(least..=microbatches).contains(&group) {
-        return Err(format!("groups have {least} to {microbatches} micro-batches, not {group}"));
+        return Err(ScheduleError::GroupSize { allowed: least..=microbatches, group });
     }
     let last = microbatches % group;
     if (1..least).contains(&last) {
-        let why =
-            format!("groups of {group} leave a last group of {last}, but each needs {least} micro-batches or more");
-        return Err(format!("{why}: {} micro-batches would do", microbatches - last));
+        return Err(ScheduleError::LastGroup { group, last, least, whole: microbatches - last });
     }
     Ok((0..microbatches).step_by(group as usize).map(|first| first..microbatches.min(first + group)).collect())
 }
@@ -62,9 +61,12 @@ pub(super) fn groups(pipeline: &Pipeline) -> Result<Vec<Range<u32>>, String> {
 /// forwards.
 pub(super) fn depth_first(pipeline: &Pipeline, groups: &[Range<u32>], rank: u32, kind: Kind) -> Vec<Action> {
     let Pipeline { ranks, chunks, .. } = *pipeline;
-    let chunk = move |turn| if kind == Kind::F { turn } else { chunks - 1 - turn };
-    let turns =
-        groups.iter().flat_map(|group| (0..chunks).map(move |turn| (chunk(turn) * ranks + rank, group.clone())));
+    let turns = groups.iter().flat_map(|group| {
+        (0..chunks).map(move |turn| {
+            let chunk = if kind == Kind::F { turn } else { chunks - 1 - turn };
+            (chunk * ranks + rank, group.clone())
+        })
+    });
     turns.flat_map(|(stage, group)| group.map(move |j| Action::One(Item::new(kind, stage, j)))).collect()
 }
 

@@ -1,5 +1,6 @@
 //! The schedule looped BFS: its timeline and its rows.
 
+use super::ScheduleError;
 use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
@@ -14,13 +15,17 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// rank 0  0F0 0F1 0F2 0F3 2F0 2F1 2F2 2F3 ........... 2B3---- 2B2---- 2B1---- 2B0---- 0B3---- 0B2---- 0B1---- 0B0----
 /// rank 1  ... 1F0 1F1 1F2 1F3 3F0 3F1 3F2 3F3 3B3---- 3B2---- 3B1---- 3B0---- 1B3---- 1B2---- 1B1---- 1B0---- .......
 /// ```
-pub(super) fn looped_bfs(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn looped_bfs(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
+    let rows = (0..pipeline.ranks).map(|rank| {
+        let forwards = breadth_first(pipeline, rank, Kind::F);
+        with_step_end(forwards.chain(breadth_first(pipeline, rank, Kind::B).rev()))
+    });
+    Ok(Schedule { name: "looped-bfs".into(), rows: rows.collect() })
+}
+
+/// Returns the actions of a kind on a rank: all micro-batches of a chunk before those of the next chunk.
+fn breadth_first(pipeline: &Pipeline, rank: u32, kind: Kind) -> impl DoubleEndedIterator<Item = Action> + use<> {
     let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
-    let all = |kind, rank| {
-        let of_chunk =
-            move |chunk| (0..microbatches).map(move |j| Action::One(Item::new(kind, chunk * ranks + rank, j)));
-        (0..chunks).flat_map(of_chunk)
-    };
-    let rows = (0..ranks).map(|rank| with_step_end(all(Kind::F, rank).chain(all(Kind::B, rank).rev()))).collect();
-    Ok(Schedule { name: "looped-bfs".into(), rows })
+    let stages = (0..chunks).map(move |chunk| chunk * ranks + rank);
+    stages.flat_map(move |stage| (0..microbatches).map(move |j| Action::One(Item::new(kind, stage, j))))
 }

@@ -8,6 +8,7 @@ mod chimera;
 mod dualpipe;
 mod dualpipe_v;
 mod eager_1f1b;
+mod error;
 mod gpipe;
 mod grouped_interleaved;
 mod hanayo;
@@ -33,6 +34,7 @@ use crate::costs::StageCosts;
 use crate::optimal::{Answer, Infeasible};
 use crate::placement::{Pipeline, Placement};
 use crate::problem::{Backward, Patience, Problem};
+pub use error::ScheduleError;
 use ir::schedule::{Action, Item, Kind, Schedule};
 pub use table::SCHEDULES;
 
@@ -60,7 +62,7 @@ pub struct ScheduleKind {
     /// The inputs that determine the order.
     pub order: OrderBasis,
     /// Constraint on a pipeline with the kind's default groups; the error names numbers that are allowed.
-    accepts: fn(&Pipeline) -> Result<(), String>,
+    accepts: fn(&Pipeline) -> Result<(), ScheduleError>,
     /// Lower bound on the forward activations of one stage and slice that a rank holds at once.
     min_in_flight: fn(u32, &Pipeline) -> u32,
     /// The kind that replaces this one with several stages per rank, if there is one.
@@ -90,9 +92,9 @@ pub enum OrderBasis {
 #[derive(Clone, Copy, Debug)]
 enum Make {
     /// A rule, which is quick for any pipeline.
-    Rule(fn(&StageCosts, &Pipeline) -> Result<Schedule, String>),
+    Rule(fn(&StageCosts, &Pipeline) -> Result<Schedule, ScheduleError>),
     /// A search, which returns its best order when the patience ends.
-    Search(fn(&StageCosts, &Pipeline, &Patience<'_>) -> Result<Schedule, String>),
+    Search(fn(&StageCosts, &Pipeline, &Patience<'_>) -> Result<Schedule, ScheduleError>),
 }
 
 /// Number of stages per rank that a kind allows.
@@ -131,8 +133,10 @@ pub fn find(name: &str) -> Result<&'static ScheduleKind, UnknownSchedule> {
 
 /// Returns the kind for a name with `chunks` stages per rank: 1F1B with several is interleaved 1F1B (Narayanan et al. 2021).
 pub fn with_chunks(name: &str, chunks: Option<u32>) -> &str {
-    let interleaved = || find(name).ok().and_then(|kind| kind.interleaved_as);
-    if chunks.is_some_and(|chunks| chunks > 1) { interleaved().unwrap_or(name) } else { name }
+    if chunks.is_none_or(|chunks| chunks < 2) {
+        return name;
+    }
+    find(name).ok().and_then(|kind| kind.interleaved_as).unwrap_or(name)
 }
 
 /// Searches for the best order, with the orders of all other kinds as warm starts.
@@ -169,16 +173,14 @@ impl ScheduleKind {
     /// # Errors
     ///
     /// Returns an error if the kind does not allow that number of chunks.
-    pub fn pipeline(&self, ranks: u32, chunks: Option<u32>, microbatches: u32) -> Result<Pipeline, String> {
+    pub fn pipeline(&self, ranks: u32, chunks: Option<u32>, microbatches: u32) -> Result<Pipeline, ScheduleError> {
         let (least, most) = match self.chunks {
             Chunks::Just(number) => (number, number),
             Chunks::From(least) => (least, u32::MAX),
         };
         let chunks = chunks.unwrap_or(least);
         if !(least..=most).contains(&chunks) {
-            let or_more = if most > least { " or more" } else { "" };
-            let s = if least == 1 { "" } else { "s" };
-            return Err(format!("it has {least}{or_more} chunk{s} per rank, not {chunks}"));
+            return Err(ScheduleError::Chunks { allowed: self.chunks, chunks });
         }
         Ok(Pipeline { chunks, slices: self.slices(None), ..Pipeline::new(self.placement, ranks, microbatches) })
     }
@@ -193,14 +195,15 @@ impl ScheduleKind {
     /// # Errors
     ///
     /// Returns an error if the kind has no such option.
-    pub fn choose(&self, pipeline: Pipeline, group: Option<u32>, slices: Option<u32>) -> Result<Pipeline, String> {
+    pub fn choose(
+        &self,
+        pipeline: Pipeline,
+        group: Option<u32>,
+        slices: Option<u32>,
+    ) -> Result<Pipeline, ScheduleError> {
         match (self.choice, group, slices) {
-            (Choice::Neither | Choice::Slices, Some(_), _) => {
-                Err(format!("it has no groups: {}", kinds(Choice::Group)))
-            }
-            (Choice::Neither | Choice::Group, _, Some(_)) => {
-                Err(format!("it has no slices: {}", kinds(Choice::Slices)))
-            }
+            (Choice::Neither | Choice::Slices, Some(_), _) => Err(ScheduleError::NoGroups),
+            (Choice::Neither | Choice::Group, _, Some(_)) => Err(ScheduleError::NoSlices),
             _ => {
                 Ok(Pipeline { group: group.or(pipeline.group), slices: slices.unwrap_or(pipeline.slices), ..pipeline })
             }
@@ -242,7 +245,7 @@ impl ScheduleKind {
     /// # Errors
     ///
     /// Returns the constraint of the kind that the pipeline violates.
-    pub fn make(&self, costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+    pub fn make(&self, costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
         self.make_within(costs, pipeline, &Patience::ENDLESS)
     }
 
@@ -256,13 +259,13 @@ impl ScheduleKind {
         costs: &StageCosts,
         pipeline: &Pipeline,
         patience: &Patience<'_>,
-    ) -> Result<Schedule, String> {
+    ) -> Result<Schedule, ScheduleError> {
         if !self.supports_placement(pipeline.placement) {
-            return Err(format!("its stages lie as a {}, not as a {}", self.placement, pipeline.placement));
+            return Err(ScheduleError::Placement { own: self.placement, given: pipeline.placement });
         }
-        let (stages, ranks) = (pipeline.stages(), pipeline.ranks);
-        if costs.stages() != stages {
-            return Err(format!("a {} on {ranks} ranks has {stages} stages, not {}", self.placement, costs.stages()));
+        if costs.stages() != pipeline.stages() {
+            let (placement, ranks) = (self.placement, pipeline.ranks);
+            return Err(ScheduleError::Stages { placement, ranks, stages: pipeline.stages(), given: costs.stages() });
         }
         (self.accepts)(pipeline)?;
         match self.make {
@@ -274,13 +277,6 @@ impl ScheduleKind {
 
 /// Smallest number of slices that differs from 1F1B.
 const DEFAULT_SLICES: u32 = 2;
-
-/// Returns the names of the kinds that have an option.
-fn kinds(choice: Choice) -> String {
-    let names: Vec<&str> = SCHEDULES.iter().filter(|kind| kind.choice == choice).map(|kind| kind.name).collect();
-    let verb = if names.len() == 1 { "has" } else { "have" };
-    format!("{} {verb} them", names.join(", "))
-}
 
 /// Builds a row of single actions of one stage, with R, N and U at the end.
 fn row_of(stage: u32, actions: impl IntoIterator<Item = (Kind, u32)>) -> Vec<Action> {

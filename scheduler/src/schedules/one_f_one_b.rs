@@ -1,6 +1,6 @@
 //! The schedule 1F1B: its timeline and its rows.
 
-use super::row_of;
+use super::{ScheduleError, row_of};
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Kind, Schedule};
@@ -15,7 +15,7 @@ use ir::schedule::{Action, Kind, Schedule};
 /// rank 1  .. F0 F1 ..... B0--- F2 B1--- F3 B2--- .. B3--- .....
 /// rank 2  ..... F0 B0--- F1 B1--- F2 B2--- F3 B3--- ...........
 /// ```
-pub(super) fn one_f_one_b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn one_f_one_b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let rows = (0..ranks).map(|rank| alternating(rank, ranks - 1 - rank, microbatches)).collect();
     Ok(Schedule { name: "1f1b".into(), rows })

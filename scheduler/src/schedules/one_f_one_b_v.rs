@@ -1,5 +1,6 @@
 //! The schedule 1F1B-V: its timeline and its rows.
 
+use super::ScheduleError;
 use crate::block::{self, BlockRow, PERIOD, Pass, first_slots, peak, repeat};
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
@@ -19,7 +20,7 @@ use ir::schedule::{Kind, Schedule};
 /// rank 0  0F0 0F1 0F2 3F0 3B0 3F1 3B1 0B0 3F2 3B2 0B1 0B2
 /// rank 1  1F0 2F0 1F1 2F1 2B0 1B0 1F2 2F2 2B1 1B1 2B2 1B2
 /// ```
-pub(super) fn one_f_one_b_v(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn one_f_one_b_v(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let rows = repeat(&first_slots(&pattern(pipeline.ranks as usize)), pipeline.microbatches as usize);
     Ok(block::schedule("1f1b-v", &compacted(rows), true))
 }
@@ -60,8 +61,10 @@ fn compacted(mut rows: Vec<BlockRow>) -> Vec<BlockRow> {
                 place += full.map_or(0, |slot| slot + 1);
             }
             let row = &rows[rank];
-            let free = |slot: &usize| row[*slot].is_none() && (pass.kind() != Kind::I || row[slot + 1].is_none());
-            place = (place..time).find(free).unwrap_or(time);
+            let mut slots_before = place..time;
+            let free =
+                slots_before.find(|&slot| row[slot].is_none() && (pass.kind() != Kind::I || row[slot + 1].is_none()));
+            place = free.unwrap_or(time);
             rows[rank][time] = None;
             rows[rank][place] = Some(pass);
             held[rank][place..time].iter_mut().for_each(|held| *held += pass.held());
@@ -83,11 +86,16 @@ fn held_after(row: &BlockRow) -> Vec<i32> {
 /// Returns the slot of the last input of a rank's next such pass. A B sends its gradient after its second slot.
 fn needs(slots: &[[Vec<usize>; PERIOD]], rank: usize, pass: Pass) -> Option<usize> {
     let nth = slots[rank][pass as usize].len();
-    let whole = |pass: Pass| pass.weight().unwrap_or(pass) as usize;
-    let from = match (pass.from(rank, slots.len()), pass.kind()) {
-        (Some((other, _)), _) => Some(slots[other][whole(pass)][nth]),
-        (None, Kind::W) => pass.before().map(|i| slots[rank][i as usize][nth]),
-        (None, _) => pass.before().map(|before| slots[rank][whole(before)][nth]),
+    let needed = match (pass.from(rank, slots.len()), pass.kind()) {
+        (Some((other, _)), _) => Some((other, last_part(pass))),
+        (None, Kind::W) => pass.before().map(|i| (rank, i)),
+        (None, _) => pass.before().map(|before| (rank, last_part(before))),
     };
+    let from = needed.map(|(rank, pass)| slots[rank][pass as usize][nth]);
     from.max(slots[rank][pass as usize].last().copied())
+}
+
+/// Returns the pass that ends a whole backward, its W; a forward is whole.
+fn last_part(pass: Pass) -> Pass {
+    pass.weight().unwrap_or(pass)
 }

@@ -1,5 +1,6 @@
 //! The schedule Seq1F1B: its timeline and its rows.
 
+use super::ScheduleError;
 use crate::actions::with_step_end;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
@@ -16,20 +17,39 @@ use ir::schedule::{Action, Item, Kind, Schedule};
 /// rank 1  .... F0:0 F0:1 F1:0 ......... B0:1----- F1:1 B0:0----- .... B1:1----- B1:0----- .........
 /// rank 2  ......... F0:0 F0:1 B0:1----- F1:0 B0:0----- F1:1 B1:1----- B1:0----- ...................
 /// ```
-pub(super) fn seq1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn seq1f1b(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let Pipeline { ranks, microbatches, slices, .. } = *pipeline;
     let all = microbatches * slices;
     let rows = (0..ranks)
         .map(|rank| {
-            let item = |kind, microbatch, slice| {
-                Action::One(Item { slice: (slices > 1).then_some(slice), ..Item::new(kind, rank, microbatch) })
-            };
-            let f = |k: u32| item(Kind::F, k / slices, k % slices);
-            let b = |k: u32| item(Kind::B, k / slices, slices - 1 - k % slices);
+            let stage = SlicedStage { stage: rank, slices };
             let warm = (ranks - 1 - rank + slices - 1).min(all);
-            let steady = (warm..all).flat_map(|k| [f(k), b(k - warm)]);
-            with_step_end((0..warm).map(f).chain(steady).chain((all - warm..all).map(b)))
+            let warm_up = (0..warm).map(|k| stage.forward(k));
+            let steady = (warm..all).flat_map(|k| [stage.forward(k), stage.backward(k - warm)]);
+            let cool_down = (all - warm..all).map(|k| stage.backward(k));
+            with_step_end(warm_up.chain(steady).chain(cool_down))
         })
         .collect();
     Ok(Schedule { name: "seq1f1b".into(), rows })
+}
+
+/// A stage whose micro-batches are split into slices. Forwards take the slices in order, backwards in reverse.
+#[derive(Clone, Copy)]
+struct SlicedStage {
+    stage: u32,
+    slices: u32,
+}
+
+impl SlicedStage {
+    fn forward(self, k: u32) -> Action {
+        self.action(Kind::F, k / self.slices, k % self.slices)
+    }
+
+    fn backward(self, k: u32) -> Action {
+        self.action(Kind::B, k / self.slices, self.slices - 1 - k % self.slices)
+    }
+
+    fn action(self, kind: Kind, microbatch: u32, slice: u32) -> Action {
+        Action::One(Item { slice: (self.slices > 1).then_some(slice), ..Item::new(kind, self.stage, microbatch) })
+    }
 }

@@ -60,7 +60,7 @@ impl Case {
         StageCosts::uniform(self.pipeline.stages(), f, i, w, comm)
     }
 
-    fn make(&self) -> Result<Schedule, String> {
+    fn make(&self) -> Result<Schedule, ScheduleError> {
         self.kind.make(&self.costs((1.0, 1.0, 1.0), 0.0), &self.pipeline)
     }
 
@@ -166,7 +166,7 @@ fn a_split_backward_frees_the_upstream_rank_earlier() {
 fn other_numbers_of_stages_are_refused() {
     let costs = StageCosts::uniform(5, 1.0, 1.0, 1.0, 0.0);
     let error = find("gpipe").unwrap().make(&costs, &Pipeline::new(Placement::Chain, 4, 8)).unwrap_err();
-    assert_eq!(error, "a chain on 4 ranks has 4 stages, not 5");
+    assert_eq!(error.to_string(), "a chain on 4 ranks has 4 stages, not 5");
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_constraint_that_fails_says_what_would_do() {
         let kind = find(name).unwrap();
         let case = |pipeline| Case { kind, pipeline };
         let chosen = kind.pipeline(p, v, m).and_then(|pipeline| kind.choose(pipeline, g, q));
-        chosen.and_then(|pipeline| case(pipeline).make()).unwrap_err()
+        chosen.and_then(|pipeline| case(pipeline).make()).unwrap_err().to_string()
     };
     let (none, some) = (None, Some);
     for (found, expected) in [

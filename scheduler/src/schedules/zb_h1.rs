@@ -1,6 +1,6 @@
 //! The schedule ZB-H1: its timeline, and its rows, which ZB-H2 shares.
 
-use super::row_of;
+use super::{ScheduleError, row_of};
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
 use ir::schedule::{Action, Kind, Schedule};
@@ -15,7 +15,7 @@ use ir::schedule::{Action, Kind, Schedule};
 /// rank 1  .. F0 F1 .. I0 F2 I1 W0 F3 I2 W1 I3 W2 W3
 /// rank 2  ..... F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
 /// ```
-pub(super) fn zb_h1(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn zb_h1(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let rows = (0..ranks).map(|rank| put_off(rank, ranks - 1 - rank, rank, microbatches)).collect();
     Ok(Schedule { name: "zb-h1".into(), rows })

@@ -1,5 +1,6 @@
 //! The schedule ZB-H2: its timeline and its rows.
 
+use super::ScheduleError;
 use super::zb_h1::put_off;
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
@@ -15,20 +16,18 @@ use ir::schedule::Schedule;
 /// rank 1  .. F0 F1 F2 I0 F3 I1 F4 I2 W0 I3 W1 I4 W2 W3 W4 ..
 /// rank 2  ..... F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 W1 W2 W3 W4
 /// ```
-pub(super) fn zb_h2(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn zb_h2(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let rows = (0..ranks).map(|rank| put_off(rank, 2 * (ranks - 1 - rank), 2 * rank, microbatches)).collect();
     Ok(Schedule { name: "zb-h2".into(), rows })
 }
 
 /// Checks that rows reach their steady state.
-pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), String> {
+pub(super) fn accepts(pipeline: &Pipeline) -> Result<(), ScheduleError> {
     let Pipeline { ranks, microbatches, .. } = *pipeline;
     let least = 2 * ranks - 1;
     if microbatches < least {
-        return Err(format!(
-            "{ranks} ranks need {least} micro-batches or more, not {microbatches}; zb-h1 takes any number"
-        ));
+        return Err(ScheduleError::Microbatches { ranks, least, microbatches, instead: Some("zb-h1") });
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The schedule ZB-V: its timeline and its rows.
 
+use super::ScheduleError;
 use crate::block::{self, BlockRow, Pass};
 use crate::costs::StageCosts;
 use crate::placement::Pipeline;
@@ -21,7 +22,7 @@ use ir::schedule::Schedule;
 /// rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1 0I2 0W2
 /// rank 1  1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2
 /// ```
-pub(super) fn zb_v(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn zb_v(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let rows: Vec<BlockRow> = (0..pipeline.ranks).map(|rank| row(rank, pipeline)).collect();
     Ok(block::schedule("zb-v", &rows, false))
 }
@@ -29,21 +30,22 @@ pub(super) fn zb_v(_: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, Stri
 fn row(rank: u32, pipeline: &Pipeline) -> BlockRow {
     let (below, microbatches) = (pipeline.ranks - rank, pipeline.microbatches);
     let all = microbatches.max(2 * pipeline.ranks - 1);
-    let mut passes = Vec::new();
-    let mut times = |number: u32, of: &[Pass]| (0..number).for_each(|_| passes.extend_from_slice(of));
-    times(2 * below - 1, &[F0]);
-    times(rank, &[F1, F0]);
-    times(below, &[F1, I1, W1]);
     let steady = all - rank - below;
     let forwards = all - (2 * below - 1) - rank;
-    times(forwards, &[F0, I0, W0, F1, I1, W1]);
-    times(steady - forwards, &[I0, W0, F1, I1, W1]);
-    times(rank, &[I0, I1]);
-    times(below, &[I0, W0]);
-    times(rank, &[W1]);
-    times(rank, &[W0]);
+    let parts: [(u32, &[Pass]); 9] = [
+        (2 * below - 1, &[F0]),
+        (rank, &[F1, F0]),
+        (below, &[F1, I1, W1]),
+        (forwards, &[F0, I0, W0, F1, I1, W1]),
+        (steady - forwards, &[I0, W0, F1, I1, W1]),
+        (rank, &[I0, I1]),
+        (below, &[I0, W0]),
+        (rank, &[W1]),
+        (rank, &[W0]),
+    ];
+    let passes = parts.into_iter().flat_map(|(times, passes)| (0..times).flat_map(move |_| passes.iter().copied()));
     let mut count = [0; block::PERIOD];
-    let kept = passes.into_iter().filter(|&pass| {
+    let kept = passes.filter(|&pass| {
         count[pass as usize] += 1;
         count[pass as usize] <= microbatches
     });

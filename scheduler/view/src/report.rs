@@ -10,9 +10,10 @@ use scheduler::limits::{first_below, least_limit};
 use scheduler::optimal::{self, Answer};
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::problem::{Backward, Objective, Patience, Problem};
-use scheduler::schedules::{OrderBasis, ScheduleKind, UnknownSchedule, find, solve};
+use scheduler::schedules::{OrderBasis, ScheduleError, ScheduleKind, UnknownSchedule, find, solve};
 use scheduler::simulate::{Sends, SimulateError, Timeline, can_run, simulate};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -199,6 +200,12 @@ pub enum Error {
     },
 }
 
+impl Error {
+    fn constraint(kind: &ScheduleKind, why: impl fmt::Display) -> Error {
+        Error::Constraint { kind: kind.name, why: why.to_string() }
+    }
+}
+
 fn lines(violations: &[Violation]) -> String {
     violations.iter().map(|violation| format!("\n  {violation}")).collect()
 }
@@ -290,22 +297,24 @@ fn pipeline(request: &ScheduleRequest, kind: &ScheduleKind) -> Result<Pipeline, 
     if let Some(seconds) = request.deadline.filter(|seconds| !(0.0..=LONGEST).contains(seconds)) {
         return Err(Error::Request(format!("`deadline` is {seconds}, but must lie between 0 and {LONGEST} seconds")));
     }
-    let constraint = |why| Error::Constraint { kind: kind.name, why };
     let placement = request.placement.unwrap_or(kind.placement);
     if !kind.supports_placement(placement) {
-        return Err(constraint(format!("its stages lie as a {}, not as a {placement}", kind.placement)));
+        return Err(Error::constraint(kind, ScheduleError::Placement { own: kind.placement, given: placement }));
     }
     let plain = if placement == kind.placement {
-        kind.pipeline(request.stages, request.chunks, request.microbatches).map_err(constraint)?
+        let plain = kind.pipeline(request.stages, request.chunks, request.microbatches);
+        plain.map_err(|why| Error::constraint(kind, why))?
     } else {
         let chunks = request.chunks.unwrap_or(placement.chunks());
         Pipeline { chunks, ..Pipeline::new(placement, request.stages, request.microbatches) }
     };
     if matches!(placement, Placement::Chain | Placement::Bidirectional) && plain.chunks != placement.chunks() {
         let (own, chunks) = (placement.chunks(), plain.chunks);
-        return Err(constraint(format!("a {placement} has {own} chunks per rank, not {chunks}")));
+        let why = format!("a {placement} has {own} chunks per rank, not {chunks}");
+        return Err(Error::constraint(kind, why));
     }
-    let pipeline = kind.choose(plain, request.group, request.slices).map_err(constraint)?;
+    let pipeline = kind.choose(plain, request.group, request.slices);
+    let pipeline = pipeline.map_err(|why| Error::constraint(kind, why))?;
     let (stages, microbatches, slices) = (pipeline.stages(), pipeline.microbatches, pipeline.slices);
     if u64::from(stages).saturating_mul(microbatches.into()).saturating_mul(slices.into()) > MOST_CELLS {
         let slices = if slices > 1 { format!(" x {slices} slices") } else { String::new() };
@@ -351,24 +360,26 @@ fn make(
             Err(_) => Made::least(problem),
         });
     }
-    let constraint = |why| Error::Constraint { kind: kind.name, why };
     let stopped = AtomicBool::new(false);
     let patience = Patience { deadline: problem.deadline, log, stopped: Some(&stopped) };
     let schedule = match kind.make_within(problem.costs, problem.pipeline, &patience) {
         Ok(schedule) => schedule,
         Err(_) if below_least(problem.costs, problem.pipeline).is_some() => return Ok(Made::least(problem)),
-        Err(why) => return Err(constraint(why)),
+        Err(why) => return Err(Error::constraint(kind, why)),
     };
-    let splits = || schedule.rows.iter().flatten().flat_map(Action::items).any(|item| item.kind == Kind::I);
     let schedule = match request.backward {
         Backward::Split => split_backward(schedule),
-        Backward::Fused if splits() => {
-            return Err(constraint("it splits backwards, which are to be fused".into()));
+        Backward::Fused if splits_backwards(&schedule) => {
+            return Err(Error::constraint(kind, "it splits backwards, which are to be fused"));
         }
         Backward::Fused | Backward::Auto => schedule,
     };
     let deterministic = problem.deadline.is_none() || !kind.searches();
     Ok(Made { schedule, engine: "rule", bound: None, optimal: false, deterministic, stopped: stopped.into_inner() })
+}
+
+fn splits_backwards(schedule: &Schedule) -> bool {
+    schedule.rows.iter().flatten().flat_map(Action::items).any(|item| item.kind == Kind::I)
 }
 
 /// The best bound there is; where the limits are broken, one without regard to them.

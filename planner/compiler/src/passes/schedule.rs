@@ -36,8 +36,8 @@ impl Pass for Order {
             }
         }
         check_slices(model, pipeline.slices)?;
-        let made = kind.make(&costs_of(staged, context.costs(model)), &pipeline).map_err(CompileError::Schedule)?;
-        file.schedule = Some(made);
+        let made = kind.make(&costs_of(staged, context.costs(model)), &pipeline);
+        file.schedule = Some(made.map_err(|why| CompileError::Schedule(why.to_string()))?);
         Ok(())
     }
 

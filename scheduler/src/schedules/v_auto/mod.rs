@@ -4,6 +4,7 @@ mod cool_down;
 mod fill;
 mod warm_up;
 
+use super::ScheduleError;
 use super::zb_v_greedy::V;
 use crate::block::{self, BlockRow, PERIOD, Pass, ends, first_slots, peak, relabel_weights, repeat, squeeze};
 use crate::costs::StageCosts;
@@ -28,7 +29,11 @@ use std::time::Instant;
 /// rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 0I1 3W2 0I2 0W1 0W2
 /// rank 1  1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 1I1 2I2 1I2 2W1 1W1 2W2 1W2
 /// ```
-pub(super) fn v_auto(costs: &StageCosts, pipeline: &Pipeline, patience: &Patience<'_>) -> Result<Schedule, String> {
+pub(super) fn v_auto(
+    costs: &StageCosts,
+    pipeline: &Pipeline,
+    patience: &Patience<'_>,
+) -> Result<Schedule, ScheduleError> {
     let v = V::new(costs, pipeline)?;
     let (span, greedy) = v.best();
     (patience.log)(&format!("v-auto: span {span} by zb-v-greedy"));
@@ -46,9 +51,24 @@ const TOLD_EVERY: u64 = 64;
 /// Slots of each rank's passes, modulo the period.
 type Block = Vec<[usize; PERIOD]>;
 
-/// Parameters of a block: the slots of rank 0, the step of F of chunk 0 on the first ranks, its step afterwards, and the number
-/// of these first ranks.
-type Seed = ([usize; 4], (usize, usize, usize));
+/// Parameters of a block.
+#[derive(Clone, Copy)]
+struct Seed {
+    /// Slots of rank 0: F of chunk 0, F of chunk 1, I of chunk 1, I of chunk 0.
+    slots: [usize; 4],
+    steps: Steps,
+}
+
+/// Steps of F of chunk 0 from rank to rank.
+#[derive(Clone, Copy)]
+struct Steps {
+    /// Step on the first ranks.
+    first: usize,
+    /// Step afterwards.
+    then: usize,
+    /// Number of the first ranks.
+    length: usize,
+}
 
 /// Yields the seeds of all blocks of `ranks` ranks, and the blocks. Blocks of many ranks are too large to store.
 fn blocks(ranks: usize) -> impl Iterator<Item = (Seed, Block)> {
@@ -61,12 +81,12 @@ fn blocks(ranks: usize) -> impl Iterator<Item = (Seed, Block)> {
     let steps = (1..PERIOD).flat_map(move |first| {
         (1..=first).flat_map(move |then| {
             let lengths = if first == then { 1..2 } else { 1..ranks };
-            lengths.map(move |length| (first, then, length))
+            lengths.map(move |length| Steps { first, then, length })
         })
     });
     let steps: Vec<_> = steps.collect();
     let mut seen = HashSet::new();
-    let seeds = firsts.flat_map(move |slots| steps.clone().into_iter().map(move |step| (slots, step)));
+    let seeds = firsts.flat_map(move |slots| steps.clone().into_iter().map(move |steps| Seed { slots, steps }));
     let all = seeds.filter_map(move |seed| Some((seed, block(seed, ranks)?)));
     all.filter(move |(_, block)| seen.insert([0, 1].map(|salt| fingerprint(salt, block))))
 }
@@ -78,12 +98,12 @@ fn fingerprint(salt: u64, block: &Block) -> u64 {
     hasher.finish()
 }
 
-/// Builds the block whose F of chunk 0 moves on by `first` slots for `length` ranks, then by `then`. Returns `None` if passes
-/// meet.
-fn block((mut slots, (first, then, length)): Seed, ranks: usize) -> Option<Block> {
+/// Builds the block of a seed. Returns `None` if passes meet.
+fn block(seed: Seed, ranks: usize) -> Option<Block> {
+    let Seed { mut slots, steps } = seed;
     let mut block = vec![with_weights(slots)?];
     for rank in 0..ranks.saturating_sub(1) {
-        let step = if rank < length { first } else { then };
+        let step = if rank < steps.length { steps.first } else { steps.then };
         let moved = [slots[0] + step, slots[1] + PERIOD - 1, slots[2] + step, slots[3] + PERIOD - 1];
         slots = moved.map(|slot| slot % PERIOD);
         block.push(with_weights(slots)?);
@@ -99,28 +119,30 @@ fn with_weights(slots: [usize; 4]) -> Option<[usize; PERIOD]> {
             return None;
         }
     }
-    let mut after = |i: usize| {
-        let free = (i..i + PERIOD).map(|slot| slot % PERIOD).find(|&slot| !taken[slot])?;
-        taken[free] = true;
-        Some(free)
-    };
-    let (w1, w0) = (after(slots[I1 as usize])?, after(slots[I0 as usize])?);
+    let w1 = take_free(&mut taken, slots[I1 as usize])?;
+    let w0 = take_free(&mut taken, slots[I0 as usize])?;
     Some([slots[0], slots[1], slots[2], slots[3], w1, w0])
+}
+
+/// Takes the first free slot from `from` on, modulo the period.
+fn take_free(taken: &mut [bool], from: usize) -> Option<usize> {
+    let free = (from..from + PERIOD).map(|slot| slot % PERIOD).find(|&slot| !taken[slot])?;
+    taken[free] = true;
+    Some(free)
 }
 
 /// Converts a block to rows of all micro-batches. Returns `None` if more than `most` chunk activations are held, the rows
 /// deadlock, or the deadline has passed.
 fn rows(block: &Block, microbatches: usize, most: i32, patience: &Patience<'_>) -> Option<Vec<BlockRow>> {
-    let in_time = |rows: Vec<BlockRow>| (!patience.is_over()).then_some(rows);
     let ranks = block.len();
     let enough = microbatches.max(2 * ranks); // the warm-up relies on this number
-    let rows = in_time(repeat(&first_slots(block), enough))?;
+    let rows = patience.unless_over(repeat(&first_slots(block), enough))?;
     let mut limit = highest(&rows);
     if limit > 2 * ranks as i32 || microbatches == enough && limit > most {
         return None;
     }
-    let rows = in_time(squeeze(&rows)?)?;
-    let rows = squeeze(&in_time(warm_up::rebuilt(rows, enough))?)?;
+    let rows = patience.unless_over(squeeze(&rows)?)?;
+    let rows = squeeze(&patience.unless_over(warm_up::rebuilt(rows, enough))?)?;
     let held = highest(&rows);
     let mut rows = Some(rows).filter(|_| held <= limit)?;
     if microbatches < enough {
@@ -134,7 +156,7 @@ fn rows(block: &Block, microbatches: usize, most: i32, patience: &Patience<'_>) 
             return None;
         }
     }
-    let mut rows = in_time(cool_down::rebuilt(rows, microbatches)?)?;
+    let mut rows = patience.unless_over(cool_down::rebuilt(rows, microbatches)?)?;
     fill::fill(&mut rows);
     rows.iter_mut().for_each(relabel_weights);
     let whole = rows.iter().all(|row| row.iter().flatten().count() == PERIOD * microbatches);
@@ -170,16 +192,16 @@ impl V<'_> {
         });
         let first = if few < self.microbatches { Patience { deadline: half, ..*patience } } else { *patience };
         let tried = (1..).zip(blocks(self.ranks)).take_while(|&(number, _)| self.goes_on(number, few, &first));
-        let span = |(number, (seed, block)): (u64, (Seed, Block))| {
+        let spans = tried.filter_map(|(number, (seed, block))| {
             if number.is_multiple_of(TOLD_EVERY) {
                 (patience.log)(&format!("v-auto: {number} building blocks tried"));
             }
             Some((self.span(&rows(&block, few, self.chunks(), &first)?)?, seed))
-        };
-        let mut tried: Vec<(f64, Seed)> = tried.filter_map(span).collect();
+        });
+        let mut tried: Vec<(f64, Seed)> = spans.collect();
         tried.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let work = |rank| Pass::ALL.iter().map(|&pass| self.seconds(rank, pass)).sum::<f64>();
-        let least_more = (self.microbatches - few) as f64 * (0..self.ranks).map(work).fold(0.0, f64::max);
+        let work = (0..self.ranks).map(|rank| Pass::ALL.iter().map(|&pass| self.seconds(rank, pass)).sum::<f64>());
+        let least_more = (self.microbatches - few) as f64 * work.fold(0.0, f64::max);
         let mut best: Option<(f64, Vec<BlockRow>)> = None;
         for (number, (span, seed)) in (1..).zip(tried) {
             if best.as_ref().is_some_and(|(least, _)| span + least_more >= least - self.epsilon)
@@ -212,11 +234,11 @@ impl V<'_> {
 
     /// Returns the largest number of chunk activations that a rank's limit allows, at most 2p.
     fn chunks(&self) -> i32 {
-        let delays = |rank: usize| {
+        let allowed = (0..self.ranks).map(|rank| {
             let least = self.memory(rank, F0).min(self.memory(rank, F1));
             (self.limit[rank] / least + 1e-6).floor() as i32
-        };
-        (0..self.ranks).map(delays).max().unwrap_or(0).min(2 * self.ranks as i32)
+        });
+        allowed.max().unwrap_or(0).min(2 * self.ranks as i32)
     }
 
     /// Returns whether each rank stays within its limit.

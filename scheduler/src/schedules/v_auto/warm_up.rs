@@ -68,8 +68,8 @@ impl Put<'_> {
 pub(super) fn release_weights(rows: &mut [BlockRow], most: i32) {
     for row in rows {
         let unused = (most - peak(row)).max(0) as usize;
-        let is_weight = |slot: &&mut Option<Pass>| slot.is_some_and(|pass| pass.kind() == Kind::W);
-        let late: BlockRow = row.iter_mut().filter(is_weight).take(unused).map(Option::take).collect();
+        let weights = row.iter_mut().filter(|slot| slot.is_some_and(|pass| pass.kind() == Kind::W));
+        let late: BlockRow = weights.take(unused).map(Option::take).collect();
         row.extend(late);
     }
 }

@@ -137,8 +137,8 @@ impl Build<'_> {
         if here.forwards.len() >= self.microbatches {
             return false;
         }
-        let ahead = |next: &&Stage| self.rule.backward_first && here.forwards.len() >= next.forwards.len() + 2;
-        let Some(next) = self.stages.get(stage + 1).filter(ahead) else { return true };
+        let next = self.stages.get(stage + 1).filter(|next| here.forwards.len() >= next.forwards.len() + 2);
+        let Some(next) = next.filter(|_| self.rule.backward_first) else { return true };
         let costs = self.costs;
         let backward = next.now + costs.f[stage + 1] + costs.i[stage + 1] + costs.comm[stage];
         if !self.after(backward, here.now) {

@@ -2,8 +2,9 @@
 
 mod build;
 
+use super::ScheduleError;
 use crate::costs::StageCosts;
-use crate::list::{self, Listed, lists};
+use crate::list::{self, lists};
 use crate::placement::Pipeline;
 use build::{Built, Rule, build};
 use ir::schedule::{Kind, Schedule};
@@ -22,16 +23,14 @@ use ir::schedule::{Kind, Schedule};
 /// rank 1  .. F0 F1 F2 I0 F3 I1 W0 I2 W1 I3 W2 W3
 /// rank 2  .. .. F0 I0 F1 I1 F2 I2 F3 I3 W0 W1 W2 W3
 /// ```
-pub(super) fn zb_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn zb_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let ranks = pipeline.ranks;
-    let default = || costs.mem_f.iter().map(|forward| f64::from(2 * ranks) * forward).collect();
-    let limit: Vec<f64> = costs.limit.clone().unwrap_or_else(default);
-    let short = (0..ranks as usize).find(|&rank| limit[rank] < costs.mem_f[rank]);
-    if let Some(rank) = short {
-        let (has, needs) = (limit[rank], costs.mem_f[rank]);
-        return Err(format!(
-            "a rank must hold one forward at least: the limit of rank {rank} is {has}, it needs {needs}"
-        ));
+    let limit: Vec<f64> = match &costs.limit {
+        Some(limit) => limit.clone(),
+        None => costs.mem_f.iter().map(|forward| f64::from(2 * ranks) * forward).collect(),
+    };
+    if let Some(rank) = (0..ranks as usize).find(|&rank| limit[rank] < costs.mem_f[rank]) {
+        return Err(ScheduleError::Memory { held: "", rank, limit: limit[rank], needs: costs.mem_f[rank] });
     }
     let both = [true, false];
     let rules = both.into_iter().flat_map(|early_gaps| {
@@ -40,26 +39,30 @@ pub(super) fn zb_auto(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedul
         })
     });
     let built = rules.map(|rule| build(costs, pipeline.microbatches, &limit, rule));
-    let better = |best: Built, next: Built| if next.span < best.span * (1.0 - ROUNDING) { next } else { best };
     let mut best = built.reduce(better).expect("there are eight rules");
     if (0..ranks as usize).any(|rank| limit[rank] < f64::from(ranks) * costs.mem_f[rank] * (1.0 - ROUNDING)) {
         let lists = lists(costs, pipeline, &limit, best.span, ROUNDING * best.span);
-        let numbered = |list: Listed| Built { span: list.span, rows: list.rows.into_iter().map(numbered).collect() };
-        best = lists.map(numbered).fold(best, better);
+        let built = lists.map(|list| Built { span: list.span, rows: list.rows.into_iter().map(numbered).collect() });
+        best = built.fold(best, better);
     }
     let rows = best.rows;
     let rows = rows.into_iter().enumerate().map(|(rank, row)| super::row_of(rank as u32, row)).collect();
     Ok(Schedule { name: "zb-auto".into(), rows })
 }
 
+/// Returns the result of less span, the first one if they are alike.
+fn better(best: Built, next: Built) -> Built {
+    if next.span < best.span * (1.0 - ROUNDING) { next } else { best }
+}
+
 /// Numbers the micro-batches of a stage's row: each kind counts up.
 fn numbered(row: list::Row) -> Vec<(Kind, u32)> {
     let mut count = [0; Kind::ALL.len()];
-    let number = |(kind, _)| {
+    let actions = row.into_iter().map(|(kind, _)| {
         count[kind as usize] += 1;
         (kind, count[kind as usize] - 1)
-    };
-    row.into_iter().map(number).collect()
+    });
+    actions.collect()
 }
 
 /// Relative difference up to which times count as equal, so that the unit of the times does not matter.

@@ -2,6 +2,7 @@
 
 mod waves;
 
+use super::ScheduleError;
 use crate::block::{self, BlockRow, Pass};
 use crate::costs::StageCosts;
 use crate::list::{self, lists};
@@ -21,7 +22,7 @@ use ir::schedule::{Kind, Schedule};
 /// rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 0I1 3W2 0I2 0W1 0W2
 /// rank 1  1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 1I1 2I2 1I2 2W1 1W1 2W2 1W2
 /// ```
-pub(super) fn zb_v_greedy(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, String> {
+pub(super) fn zb_v_greedy(costs: &StageCosts, pipeline: &Pipeline) -> Result<Schedule, ScheduleError> {
     let v = V::new(costs, pipeline)?;
     let (_, rows) = v.best();
     Ok(block::schedule("zb-v-greedy", &rows, false))
@@ -44,11 +45,13 @@ impl<'a> V<'a> {
     /// # Errors
     ///
     /// Returns an error if a rank cannot hold one forward of each of its stages.
-    pub(super) fn new(costs: &'a StageCosts, pipeline: &Pipeline) -> Result<V<'a>, String> {
+    pub(super) fn new(costs: &'a StageCosts, pipeline: &Pipeline) -> Result<V<'a>, ScheduleError> {
         let ranks = pipeline.ranks as usize;
-        let pair = |rank: usize| costs.mem_f[rank] + costs.mem_f[2 * ranks - 1 - rank];
-        let default = || (0..ranks).map(|rank| f64::from(pipeline.ranks) * pair(rank)).collect();
-        let limit: Vec<f64> = costs.limit.clone().unwrap_or_else(default);
+        let pairs: Vec<f64> = (0..ranks).map(|rank| costs.mem_f[rank] + costs.mem_f[2 * ranks - 1 - rank]).collect();
+        let limit: Vec<f64> = match &costs.limit {
+            Some(limit) => limit.clone(),
+            None => pairs.iter().map(|pair| f64::from(pipeline.ranks) * pair).collect(),
+        };
         let slowest = (0..2 * ranks).map(|s| costs.f[s] + costs.i[s] + costs.w[s]).fold(0.0, f64::max);
         let v = V {
             costs,
@@ -58,13 +61,14 @@ impl<'a> V<'a> {
             limit,
             epsilon: slowest * ROUNDING,
         };
-        match (0..ranks).find(|&rank| !v.fits(rank, pair(rank))) {
+        match (0..ranks).find(|&rank| !v.fits(rank, pairs[rank])) {
             None => Ok(v),
-            Some(rank) => Err(format!(
-                "a rank must hold one forward of each of its stages at least: the limit of rank {rank} is {}, it needs {}",
-                v.limit[rank],
-                pair(rank)
-            )),
+            Some(rank) => Err(ScheduleError::Memory {
+                held: " of each of its stages",
+                rank,
+                limit: v.limit[rank],
+                needs: pairs[rank],
+            }),
         }
     }
 
@@ -112,11 +116,11 @@ impl<'a> V<'a> {
 /// Converts a row of kinds and chunks to passes.
 fn passes(row: list::Row) -> BlockRow {
     let [first, second] = [[F0, I0, W0], [F1, I1, W1]];
-    let pass = |(kind, chunk)| {
+    let passes = row.into_iter().map(|(kind, chunk)| {
         let passes = if chunk == 0 { first } else { second };
         passes.into_iter().find(|pass| pass.kind() == kind)
-    };
-    row.into_iter().map(pass).collect()
+    });
+    passes.collect()
 }
 
 /// Relative difference up to which numbers count as equal, so that their unit does not matter.

@@ -40,10 +40,10 @@ pub(super) fn waves(v: &V) -> Option<Waves> {
 
 /// Builds the rows of a variant repeatedly, with the idle times of the previous build as slack, while the span falls.
 fn variant(start: &Build, fill: Fill) -> Option<Waves> {
-    let most = |lag: &[f64]| lag.iter().copied().fold(0.0, f64::max);
     let mut best = Build { fill, ..start.clone() }.run(f64::INFINITY)?;
     loop {
-        let spare = best.lag.iter().map(|lag| most(&best.lag) - lag).collect();
+        let most = best.lag.iter().copied().fold(0.0, f64::max);
+        let spare = best.lag.iter().map(|lag| most - lag).collect();
         match (Build { fill, spare, ..start.clone() }).run(best.span - start.v.epsilon) {
             Some(next) => best = next,
             None => return Some(best),
@@ -133,8 +133,7 @@ impl<'a> Build<'a> {
     fn shares(&mut self) -> Option<()> {
         let mut chunks = [F0, F1].into_iter().cycle();
         for rank in 1..self.v.ranks {
-            let total = |build: &Build, rank| build.count(rank, F0) + build.count(rank, F1);
-            while total(self, rank) < total(self, rank - 1)
+            while self.forward_count(rank) < self.forward_count(rank - 1)
                 || self.count(rank, F1) <= self.count(rank - 1, F1) && self.count(rank - 1, F1) < self.v.microbatches
             {
                 let chunk = chunks.next()?;
@@ -163,8 +162,8 @@ impl<'a> Build<'a> {
 
     fn runs_i0(&self, rank: usize) -> bool {
         let nth = self.count(rank, I0);
-        let arrived = || rank + 1 == self.v.ranks || self.count(rank + 1, I0) > nth;
-        nth < self.count(rank, I1) && (arrived() || self.count(rank, I1) >= self.v.microbatches)
+        let arrived = rank + 1 == self.v.ranks || self.count(rank + 1, I0) > nth;
+        nth < self.count(rank, I1) && (arrived || self.count(rank, I1) >= self.v.microbatches)
     }
 
     /// Runs one F on each rank that has an input: of chunk 1 first.
@@ -219,6 +218,10 @@ impl<'a> Build<'a> {
 
     fn count(&self, rank: usize, pass: Pass) -> usize {
         self.ranks[rank].ends[pass as usize].len()
+    }
+
+    fn forward_count(&self, rank: usize) -> usize {
+        self.count(rank, F0) + self.count(rank, F1)
     }
 
     /// Returns whether one time is later than another.
