@@ -31,8 +31,10 @@ impl Coded for InvalidSchedule {
     }
 
     fn help(&self) -> Option<String> {
-        let otherwise = || Some("each stage does F and B, or F, I and W, once a micro-batch".to_string());
-        self.violations.first().map_or_else(otherwise, Coded::help)
+        match self.violations.first() {
+            Some(violation) => violation.help(),
+            None => Some("each stage does F and B, or F, I and W, once a micro-batch".to_string()),
+        }
     }
 }
 

@@ -82,7 +82,7 @@ fn lines(timeline: &Timeline, scale: &Scale, to_the_end: bool) -> Vec<Vec<Glyph>
     } else {
         BTreeSet::new()
     };
-    let line = |(rank, row): (usize, &Vec<_>)| {
+    let lines = timeline.rows.iter().enumerate().map(|(rank, row)| {
         let mut line = Line::new(scale);
         for (position, slot) in row.iter().enumerate() {
             line.gap(timeline, slot);
@@ -92,8 +92,8 @@ fn lines(timeline: &Timeline, scale: &Scale, to_the_end: bool) -> Vec<Vec<Glyph>
             line.rest(timeline.makespan);
         }
         line.glyphs
-    };
-    timeline.rows.iter().enumerate().map(line).collect()
+    });
+    lines.collect()
 }
 
 fn write_block(

@@ -20,8 +20,7 @@ pub(crate) fn label(time: f64, step: f64) -> String {
 
 /// A whole number as it is, any other to six digits.
 pub(crate) fn figure(value: f64) -> String {
-    let short = || format!("{value:.5e}").parse().unwrap_or(value);
-    bounded(if value.fract() == 0.0 { value } else { short() })
+    bounded(if value.fract() == 0.0 { value } else { format!("{value:.5e}").parse().unwrap_or(value) })
 }
 
 #[cfg(test)]

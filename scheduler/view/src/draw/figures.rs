@@ -2,7 +2,7 @@
 
 use super::axis::figure;
 use crate::report::{ScheduleReport, Status};
-use scheduler::schedules::{OrderBasis, ScheduleKind, find};
+use scheduler::schedules::{OrderBasis, find};
 
 pub(super) fn title(report: &ScheduleReport) -> String {
     let ScheduleReport { kind, stages, microbatches, chunks, .. } = report;
@@ -25,8 +25,8 @@ pub fn verdict(report: &ScheduleReport) -> String {
 
 /// A word on a search that proves nothing by itself.
 fn method(report: &ScheduleReport) -> &'static str {
-    let is_heuristic = |kind: &ScheduleKind| kind.searches() && kind.order != OrderBasis::Solved;
-    if find(&report.kind).is_ok_and(is_heuristic) { "by a heuristic, " } else { "" }
+    let is_heuristic = find(&report.kind).is_ok_and(|kind| kind.searches() && kind.order != OrderBasis::Solved);
+    if is_heuristic { "by a heuristic, " } else { "" }
 }
 
 /// A word on a search that has left candidates out.

@@ -21,7 +21,7 @@ pub fn html(pictures: &[Picture]) -> String {
 }
 
 fn colour(hue: super::Hue) -> Value {
-    let ends = [0.0, 1.0].map(|shade| ink::fill(hue, shade));
+    let ends = [0.0, 1.0].map(|shade| ink::fill(hue, shade).channels());
     json!({ "ends": ends, "meaning": ink::meaning(hue) })
 }
 

@@ -99,8 +99,8 @@ pub fn measured(text: &str, name: &str, unit: &str) -> Result<Picture, MeasuredE
 }
 
 fn summary(rows: &[DrawnRow], makespan: f64, unit: &str) -> String {
-    let busy = |row: &DrawnRow| row.bars.iter().map(|bar| bar.end - bar.start).sum::<f64>();
-    let busiest = rows.iter().map(busy).fold(0.0, f64::max);
+    let busy = rows.iter().map(|row| row.bars.iter().map(|bar| bar.end - bar.start).sum());
+    let busiest = busy.fold(0.0, f64::max);
     let bubble = if makespan > 0.0 { 100.0 * (makespan - busiest) / makespan } else { 0.0 };
     format!("makespan {} {unit}; bubble {bubble:.1} %", super::axis::figure(makespan))
 }

@@ -22,7 +22,7 @@ pub use trace::trace;
 use crate::report::ScheduleReport;
 use ir::schedule::{Action, Item, Kind};
 use scheduler::costs::StageCosts;
-use scheduler::simulate::{Reason, Slot, Timeline};
+use scheduler::simulate::{Reason, Slot, Timeline, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A timeline with all that is drawn of it.
@@ -118,32 +118,14 @@ pub struct Gap {
 impl Picture {
     /// Picture of a schedule; the costs are those of the timeline.
     pub fn of(report: &ScheduleReport, timeline: &Timeline, costs: &StageCosts) -> Picture {
-        let chunks = Chunks::of(timeline);
-        let critical: BTreeSet<(u32, u32)> =
-            timeline.critical_path().iter().map(|place| (place.rank, place.position)).collect();
-        let row = |(rank, slots): (usize, &Vec<Slot>)| {
-            let mut memory = 0.0;
-            let bar = |(position, slot): (usize, &Slot)| {
-                let (takes, frees) = costs.memory(&slot.action);
-                let during = memory + takes;
-                memory = during - frees;
-                Bar {
-                    critical: critical.contains(&(rank as u32, position as u32)),
-                    memory: Some(BarMemory { during, after: memory }),
-                    ..bar(timeline, &chunks, rank, slot)
-                }
-            };
-            // The end of a step takes no time here. Its bar follows all others, so that positions stay valid.
-            let bars = slots.iter().enumerate().map(bar).filter(|bar| bar.hue != Hue::X).collect();
-            let limit = costs.limit.as_ref().and_then(|limits| limits.get(rank)).copied();
-            DrawnRow { name: format!("rank {rank}"), bars, peak: Some(timeline.peak_memory[rank]), limit }
-        };
+        let critical = timeline.critical_path().iter().map(|place| (place.rank, place.position)).collect();
+        let drawing = Drawing { timeline, costs, chunks: Chunks::of(timeline), critical };
         Picture {
             title: figures::title(report),
             summary: figures::summary(report),
             unit: report.unit.clone(),
             makespan: timeline.makespan,
-            rows: timeline.rows.iter().enumerate().map(row).collect(),
+            rows: (0..timeline.rows.len()).map(|rank| drawing.row(rank)).collect(),
         }
     }
 
@@ -158,33 +140,69 @@ impl Picture {
     }
 }
 
-fn bar(timeline: &Timeline, chunks: &Chunks, rank: usize, slot: &Slot) -> Bar {
-    let hue = match slot.action {
-        Action::Pair(..) => Hue::P,
-        Action::One(item) => Hue::of(item.kind),
-    };
-    let text = |item: Item| if chunks.one { Item { stage: None, ..item } } else { item };
-    let first = slot.action.items().next().and_then(|item| item.stage);
-    let gap = slot.waited_on.map(|wait| Gap {
-        since: wait.since,
-        made: timeline.slot(wait.place).end.max(wait.since),
-        reason: match wait.reason {
-            Reason::Dependency => "dependency",
-            Reason::Latency => "latency",
-            Reason::Memory => "memory",
-        },
-        on: [wait.place.rank as usize, wait.place.position as usize],
-    });
-    Bar {
-        hue,
-        name: slot.action.to_string(),
-        texts: slot.action.items().map(|item| text(item).to_string()).collect(),
-        start: slot.start,
-        end: slot.end,
-        shade: first.map_or(0.0, |stage| chunks.shade(rank, stage)),
-        critical: false,
-        gap,
-        memory: None,
+impl Bar {
+    /// True if the rank was idle before it while a message was in flight.
+    pub(crate) fn waits_for_message(&self) -> bool {
+        self.gap.as_ref().is_some_and(|gap| gap.reason != "memory" && gap.made < self.start)
+    }
+}
+
+/// A timeline with what its bars depend on.
+struct Drawing<'a> {
+    timeline: &'a Timeline,
+    costs: &'a StageCosts,
+    chunks: Chunks,
+    /// Ranks and positions of the critical path.
+    critical: BTreeSet<(u32, u32)>,
+}
+
+impl Drawing<'_> {
+    fn row(&self, rank: usize) -> DrawnRow {
+        let mut bars = Vec::new();
+        let mut held = 0.0;
+        for (position, slot) in self.timeline.rows[rank].iter().enumerate() {
+            let (takes, frees) = self.costs.memory(&slot.action);
+            let during = held + takes;
+            held = during - frees;
+            bars.push(self.bar(rank, position, slot, BarMemory { during, after: held }));
+        }
+        // The end of a step takes no time here. Its bar follows all others, so that positions stay valid.
+        bars.retain(|bar| bar.hue != Hue::X);
+        let limit = self.costs.limit.as_ref().and_then(|limits| limits.get(rank)).copied();
+        DrawnRow { name: format!("rank {rank}"), bars, peak: Some(self.timeline.peak_memory[rank]), limit }
+    }
+
+    fn bar(&self, rank: usize, position: usize, slot: &Slot, memory: BarMemory) -> Bar {
+        let hue = match slot.action {
+            Action::Pair(..) => Hue::P,
+            Action::One(item) => Hue::of(item.kind),
+        };
+        let first = slot.action.items().next().and_then(|item| item.stage);
+        let texts = slot.action.items().map(|item| Item { stage: item.stage.filter(|_| !self.chunks.one), ..item });
+        Bar {
+            hue,
+            name: slot.action.to_string(),
+            texts: texts.map(|item| item.to_string()).collect(),
+            start: slot.start,
+            end: slot.end,
+            shade: first.map_or(0.0, |stage| self.chunks.shade(rank, stage)),
+            critical: self.critical.contains(&(rank as u32, position as u32)),
+            gap: slot.waited_on.map(|wait| self.gap(wait)),
+            memory: Some(memory),
+        }
+    }
+
+    fn gap(&self, wait: Wait) -> Gap {
+        Gap {
+            since: wait.since,
+            made: self.timeline.slot(wait.place).end.max(wait.since),
+            reason: match wait.reason {
+                Reason::Dependency => "dependency",
+                Reason::Latency => "latency",
+                Reason::Memory => "memory",
+            },
+            on: [wait.place.rank as usize, wait.place.position as usize],
+        }
     }
 }
 

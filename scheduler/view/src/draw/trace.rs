@@ -87,8 +87,9 @@ fn messages(timeline: &Timeline) -> Vec<[At; 2]> {
             Kind::I | Kind::B => (item.stage.map(|stage| stage + 1), &[Kind::I, Kind::B]),
             _ => continue,
         };
-        let made = |&kind: &Kind| places.get(&Item { kind, stage: Some(stage?), ..item }).copied();
-        if let Some(from) = kinds.iter().find_map(made).filter(|from| from.0 != to.0) {
+        let Some(stage) = stage else { continue };
+        let made = kinds.iter().find_map(|&kind| places.get(&Item { kind, stage: Some(stage), ..item }).copied());
+        if let Some(from) = made.filter(|from| from.0 != to.0) {
             messages.push([from, to]);
         }
     }

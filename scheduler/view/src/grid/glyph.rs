@@ -100,11 +100,15 @@ impl Line<'_> {
 }
 
 pub(super) fn label(action: &Action, with_stage: bool) -> String {
-    let plain = |item: Item| if with_stage { item } else { Item { stage: None, ..item } };
     match *action {
-        Action::One(item) => plain(item).to_string(),
-        Action::Pair(a, b) => Action::Pair(plain(a), plain(b)).to_string(),
+        _ if with_stage => action.to_string(),
+        Action::One(item) => without_stage(item).to_string(),
+        Action::Pair(a, b) => Action::Pair(without_stage(a), without_stage(b)).to_string(),
     }
+}
+
+fn without_stage(item: Item) -> Item {
+    Item { stage: None, ..item }
 }
 
 fn letter(action: &Action) -> char {

@@ -27,18 +27,13 @@ impl Scale {
     /// The scale at which the shortest F, and the shortest pair, hold their labels.
     pub(super) fn of(timeline: &Timeline) -> Scale {
         let with_stage = timeline.rows.iter().any(|row| stages(row).len() > 1);
-        let timed = || timeline.rows.iter().flatten().filter(|slot| slot.end > slot.start);
-        let longest = |pairs: bool| {
-            let of_these = timed().filter(|slot| is_pair(slot) == pairs);
-            of_these.map(|slot| label(&slot.action, with_stage).len() + 1).max()
-        };
-        let shortest = |slots: &mut dyn Iterator<Item = &Slot>| {
-            slots.map(|slot| slot.end - slot.start).fold(timeline.makespan, f64::min)
-        };
-        let is_f = |slot: &&Slot| matches!(slot.action, Action::One(Item { kind: Kind::F, .. }));
-        let cell = longest(false).or(longest(true)).unwrap_or(2);
-        let per_f = cell as f64 / shortest(&mut timed().filter(is_f));
-        let per_pair = longest(true).map_or(0.0, |pair| pair as f64 / shortest(&mut timed().filter(|s| is_pair(s))));
+        let timed = timeline.rows.iter().flatten().filter(|slot| slot.end > slot.start);
+        let (pairs, singles): (Vec<&Slot>, Vec<&Slot>) = timed.partition(|slot| is_pair(slot));
+        let of_pair = cell_of(&pairs, with_stage);
+        let cell = cell_of(&singles, with_stage).or(of_pair).unwrap_or(2);
+        let forwards = singles.into_iter().filter(|slot| is_forward(slot));
+        let per_f = cell as f64 / shortest(forwards).min(timeline.makespan);
+        let per_pair = of_pair.map_or(0.0, |pair| pair as f64 / shortest(pairs.iter().copied()).min(timeline.makespan));
         let actions = timeline.rows.iter().map(Vec::len).max().unwrap_or(0);
         let most = actions as f64 * MOST_CELLS * cell as f64 / timeline.makespan;
         let per_second = if timeline.makespan > 0.0 { per_f.max(per_pair).min(most) } else { 0.0 };
@@ -80,6 +75,19 @@ impl Scale {
         }
         ruler
     }
+}
+
+/// Columns of the longest label of some actions, and a blank.
+fn cell_of(slots: &[&Slot], with_stage: bool) -> Option<usize> {
+    slots.iter().map(|slot| label(&slot.action, with_stage).len() + 1).max()
+}
+
+fn shortest<'a>(slots: impl Iterator<Item = &'a Slot>) -> f64 {
+    slots.map(|slot| slot.end - slot.start).fold(f64::INFINITY, f64::min)
+}
+
+fn is_forward(slot: &Slot) -> bool {
+    matches!(slot.action, Action::One(Item { kind: Kind::F, .. }))
 }
 
 fn is_pair(slot: &Slot) -> bool {

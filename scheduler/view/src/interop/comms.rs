@@ -57,20 +57,45 @@ struct Ends {
 pub(super) fn check(rows: &[Vec<Placed>]) -> Result<usize, ReadError> {
     let ends = Ends::of(rows)?;
     for (&message, &at) in &ends.messages {
-        ends.fits(message, at).map_err(|why| refused(rows, at, message.to_string(), why))?;
+        ends.check_message(message, at).map_err(|why| refused(rows, at, message.to_string(), why))?;
     }
     if !ends.messages.is_empty() {
         for (&item, &at) in &ends.computed {
-            ends.is_fed(item, at).map_err(|why| refused(rows, at, item.to_string(), why))?;
+            ends.check_input(item, at).map_err(|why| refused(rows, at, item.to_string(), why))?;
         }
     }
     same_order(rows, &ends)?;
     Ok(ends.messages.len() / 2)
 }
 
-fn refused(rows: &[Vec<Placed>], (rank, at): At, text: String, why: String) -> ReadError {
+fn refused(rows: &[Vec<Placed>], (rank, at): At, text: String, why: Mismatch) -> ReadError {
     let placed = &rows[rank][at];
-    ReadError::Message { line: placed.line, column: placed.column, text, why }
+    ReadError::Message { line: placed.line, column: placed.column, text, why: why.to_string() }
+}
+
+/// Error of a message, or of an item without its message. The text follows that of the cell.
+#[derive(Debug, thiserror::Error)]
+enum Mismatch {
+    #[error("appears twice")]
+    Twice,
+    #[error("has no stage before it")]
+    FirstStage,
+    #[error("has no {0}")]
+    NoOtherEnd(Message),
+    #[error("has its {0} on the same rank, where nothing is sent")]
+    SameRank(Message),
+    #[error("is sent before it is computed there")]
+    SentEarly,
+    #[error("is received after it is used there")]
+    ReceivedLate,
+    #[error("sends what is not computed")]
+    NotComputed,
+    #[error("receives what nothing uses")]
+    NotUsed,
+    #[error("has no {needed}, which would bring what rank {there} computes")]
+    NoInput { needed: Message, there: usize },
+    #[error("is received where rank {from} sends what {expected} should receive")]
+    OtherOrder { from: usize, expected: Message },
 }
 
 impl Ends {
@@ -83,8 +108,7 @@ impl Ends {
                         ends.computed.entry(item).or_insert((rank, at));
                     }),
                     Cell::Message(message) if ends.messages.insert(*message, (rank, at)).is_some() => {
-                        let why = "appears twice".to_string();
-                        return Err(refused(rows, (rank, at), message.to_string(), why));
+                        return Err(refused(rows, (rank, at), message.to_string(), Mismatch::Twice));
                     }
                     Cell::Message(_) | Cell::Care(_) => {}
                 }
@@ -99,23 +123,24 @@ impl Ends {
         kinds.iter().find_map(|&kind| self.computed.get(&Item::new(kind, stage, microbatch)).copied())
     }
 
-    fn fits(&self, message: Message, (rank, at): At) -> Result<(), String> {
-        let Some(other) = message.other() else { return Err("has no stage before it".into()) };
-        let Some(&(there, _)) = self.messages.get(&other) else { return Err(format!("has no {other}")) };
+    /// Checks that a message has another end on another rank, and is sent after what makes it or received before what uses it.
+    fn check_message(&self, message: Message, (rank, at): At) -> Result<(), Mismatch> {
+        let other = message.other().ok_or(Mismatch::FirstStage)?;
+        let &(there, _) = self.messages.get(&other).ok_or(Mismatch::NoOtherEnd(other))?;
         if there == rank {
-            return Err(format!("has its {other} on the same rank, where nothing is sent"));
+            return Err(Mismatch::SameRank(other));
         }
         match (self.pass(message.forward, message.stage, message.microbatch), message.sends) {
-            (Some((on, made)), true) if on != rank || made > at => Err("is sent before it is computed there".into()),
-            (Some((on, used)), false) if on != rank || used < at => Err("is received after it is used there".into()),
+            (Some((on, made)), true) if on != rank || made > at => Err(Mismatch::SentEarly),
+            (Some((on, used)), false) if on != rank || used < at => Err(Mismatch::ReceivedLate),
             (Some(_), _) => Ok(()),
-            (None, true) => Err("sends what is not computed".into()),
-            (None, false) => Err("receives what nothing uses".into()),
+            (None, true) => Err(Mismatch::NotComputed),
+            (None, false) => Err(Mismatch::NotUsed),
         }
     }
 
     /// If messages are written out, every value from another rank needs one.
-    fn is_fed(&self, item: Item, (rank, _): At) -> Result<(), String> {
+    fn check_input(&self, item: Item, (rank, _): At) -> Result<(), Mismatch> {
         let (Some(stage), Some(microbatch)) = (item.stage, item.microbatch) else { return Ok(()) };
         let forward = match item.kind {
             Kind::F => true,
@@ -126,7 +151,7 @@ impl Ends {
         let from = needed.other().and_then(|sent| self.pass(forward, sent.stage, microbatch));
         match from {
             Some((there, _)) if there != rank && !self.messages.contains_key(&needed) => {
-                Err(format!("has no {needed}, which would bring what rank {there} computes"))
+                Err(Mismatch::NoInput { needed, there })
             }
             _ => Ok(()),
         }
@@ -155,8 +180,7 @@ fn same_order(rows: &[Vec<Placed>], ends: &Ends) -> Result<(), ReadError> {
     for (between, received) in &received {
         let sent = sent.get(between).map_or(&[][..], Vec::as_slice);
         if let Some((&expected, &(message, at))) = sent.iter().zip(received).find(|(sent, got)| **sent != got.0) {
-            let why = format!("is received where rank {} sends what {expected} should receive", between.0);
-            return Err(refused(rows, at, message.to_string(), why));
+            return Err(refused(rows, at, message.to_string(), Mismatch::OtherOrder { from: between.0, expected }));
         }
     }
     Ok(())

@@ -40,6 +40,16 @@ pub(super) struct Placed {
     pub(super) cell: Cell,
 }
 
+impl Placed {
+    /// The action of a cell that computes.
+    fn action(&self) -> Option<Action> {
+        match self.cell {
+            Cell::Compute(action) => Some(action),
+            Cell::Message(_) | Cell::Care(_) => None,
+        }
+    }
+}
+
 /// A schedule as torch's `_load_csv` with `compute_only` reads it. Torch adds the end of the step.
 ///
 /// # Errors
@@ -90,11 +100,7 @@ pub fn read_csv(text: &str) -> Result<ImportedSchedule, ReadError> {
         let counts: Vec<String> = care.iter().map(|(word, count)| format!("{count} {word}")).collect();
         notes.push(format!("left out, since they take no time here: {}", counts.join(", ")));
     }
-    let compute = |placed: &Placed| match placed.cell {
-        Cell::Compute(action) => Some(action),
-        Cell::Message(_) | Cell::Care(_) => None,
-    };
-    let rows = rows.iter().map(|row| with_step_end(row.iter().filter_map(compute))).collect();
+    let rows = rows.iter().map(|row| with_step_end(row.iter().filter_map(Placed::action))).collect();
     Ok(ImportedSchedule { schedule: Schedule { name: "foreign".into(), rows }, notes })
 }
 
@@ -102,8 +108,9 @@ fn read_line(line: usize, text: &str) -> Result<Vec<Placed>, ReadError> {
     let mut placed = Vec::new();
     for (at, text) in text.split(',').map(str::trim).enumerate() {
         if !text.is_empty() {
-            let wrong = |why| ReadError::Cell { line, column: at + 1, text: text.into(), why };
-            placed.push(Placed { line, column: at + 1, cell: read_cell(text).map_err(wrong)? });
+            let column = at + 1;
+            let cell = read_cell(text).map_err(|why| ReadError::Cell { line, column, text: text.into(), why })?;
+            placed.push(Placed { line, column, cell });
         }
     }
     Ok(placed)
@@ -131,12 +138,11 @@ fn read_cell(text: &str) -> Result<Cell, String> {
 
 /// F, I, W or B of a stage and a micro-batch.
 fn item(text: &str) -> Result<Item, String> {
-    let whole = |item: &Item| {
+    let item = text.parse::<Item>().ok().filter(|item| {
         let computes = matches!(item.kind, Kind::F | Kind::I | Kind::W | Kind::B);
         computes && item.stage.is_some() && item.microbatch.is_some() && item.slice.is_none()
-    };
-    let why = || "is no action: stage, then F, I, W or B, then micro-batch, such as 2F0".to_string();
-    text.parse::<Item>().ok().filter(whole).ok_or_else(why)
+    });
+    item.ok_or_else(|| "is no action: stage, then F, I, W or B, then micro-batch, such as 2F0".to_string())
 }
 
 #[cfg(test)]

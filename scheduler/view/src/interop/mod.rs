@@ -88,7 +88,7 @@ pub fn report_imported(
     objective: Objective,
 ) -> Result<(ScheduleReport, Timeline), ImportError> {
     let clock = Instant::now();
-    let laid = InferredPlacement::of(foreign).map_err(InvalidSchedule::plain)?;
+    let laid = InferredPlacement::of(foreign).map_err(|why| InvalidSchedule::plain(why.to_string()))?;
     let costs = costs.resolve(laid.stages(), laid.ranks())?;
     let violations = check(foreign, &costs, laid.microbatches(), |stage, microbatch| laid.rank(stage, microbatch));
     let (memory, wrong): (Vec<_>, Vec<_>) = violations.into_iter().partition(|v| v.invariant == Invariant::Memory);
@@ -143,8 +143,11 @@ fn bound(laid: &InferredPlacement, costs: &StageCosts, schedule: &Schedule) -> B
     }
     // A pair takes `fb` for its two: whatever is paired, each half counts at least this.
     let half = costs.fb.map_or(f64::INFINITY, |fb| fb / 2.0);
-    let least = |action: &Action| action.items().map(|item| costs.seconds(&Action::One(item)).min(half)).sum::<f64>();
-    let load = schedule.rows.iter().map(|row| row.iter().map(least).sum()).fold(0.0, f64::max);
+    let loads = schedule.rows.iter().map(|row| {
+        let actions = row.iter().map(|action| action.items().map(|item| costs.seconds(&Action::One(item)).min(half)));
+        actions.map(Iterator::sum::<f64>).sum()
+    });
+    let load = loads.fold(0.0, f64::max);
     Bound { makespan: load, span: load }
 }
 

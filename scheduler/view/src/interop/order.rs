@@ -22,8 +22,9 @@ pub fn read_report(text: &str) -> Result<ImportedSchedule, ReadError> {
     for (rank, words) in report.order.iter().enumerate() {
         let mut row = Vec::with_capacity(words.len());
         for (at, word) in words.iter().enumerate() {
-            let whole = |action: &Action| action.items().all(|i| i.stage.is_some() && i.microbatch.is_some());
-            row.push(word.parse().ok().filter(whole).ok_or_else(|| {
+            let action: Option<Action> = word.parse().ok();
+            let action = action.filter(|action| action.items().all(|i| i.stage.is_some() && i.microbatch.is_some()));
+            row.push(action.ok_or_else(|| {
                 ReadError::Report(format!("order[{rank}][{at}]: `{word}` is no action such as 2F0 or (0F3|7B1)"))
             })?);
         }

@@ -17,9 +17,22 @@ pub(super) struct InferredPlacement {
     known: Option<Pipeline>,
 }
 
+/// Error of a schedule that names more stages, micro-batches or slices than its actions can be of.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "it names stages up to {}, micro-batches up to {} and slices up to {}, more than its {items} actions can be",
+    .stages.saturating_sub(1), .microbatches.saturating_sub(1), .slices - 1
+)]
+pub(super) struct TooManyCells {
+    stages: u64,
+    microbatches: u64,
+    slices: u64,
+    items: u64,
+}
+
 impl InferredPlacement {
-    /// Reads a schedule; the error names the invalid number.
-    pub(super) fn of(schedule: &Schedule) -> Result<InferredPlacement, String> {
+    /// Reads a schedule.
+    pub(super) fn of(schedule: &Schedule) -> Result<InferredPlacement, TooManyCells> {
         let ranks = schedule.rows.len() as u32;
         let (mut stages, mut microbatches, mut slices, mut items) = (0_u64, 0_u64, 1_u64, 0_u64);
         for item in schedule.rows.iter().flatten().flat_map(Action::items) {
@@ -30,12 +43,7 @@ impl InferredPlacement {
         }
         let cells = stages.saturating_mul(microbatches).saturating_mul(slices);
         if cells > MOST_CELLS || cells > items {
-            return Err(format!(
-                "it names stages up to {}, micro-batches up to {} and slices up to {}, more than its {items} actions can be",
-                stages.saturating_sub(1),
-                microbatches.saturating_sub(1),
-                slices - 1
-            ));
+            return Err(TooManyCells { stages, microbatches, slices, items });
         }
         let mut first = vec![None; stages as usize];
         for (rank, item) in worked(schedule) {
@@ -58,11 +66,12 @@ impl InferredPlacement {
         };
         let pipeline =
             Pipeline { chunks, slices: self.slices, ..Pipeline::new(placement, self.ranks, self.microbatches) };
-        let fits = |(rank, item): (u32, Item)| match (item.stage, item.microbatch) {
-            (Some(stage), Some(microbatch)) => pipeline.rank(stage, microbatch) == rank,
-            _ => true,
-        };
-        (pipeline.stages() == self.stages() && worked(schedule).all(fits)).then_some(pipeline)
+        let fits = pipeline.stages() == self.stages()
+            && worked(schedule).all(|(rank, item)| match (item.stage, item.microbatch) {
+                (Some(stage), Some(microbatch)) => pipeline.rank(stage, microbatch) == rank,
+                _ => true,
+            });
+        fits.then_some(pipeline)
     }
 
     /// The pipeline, if its placement has a name.
@@ -84,8 +93,11 @@ impl InferredPlacement {
 
     /// The most stages on a rank.
     pub(super) fn chunks(&self) -> u32 {
-        let on = |rank: u32| self.first.iter().filter(|&&first| first == rank).count() as u32;
-        self.known.map_or_else(|| (0..self.ranks).map(on).max().unwrap_or(1), |pipeline| pipeline.chunks)
+        if let Some(pipeline) = self.known {
+            return pipeline.chunks;
+        }
+        let stages = (0..self.ranks).map(|rank| self.first.iter().filter(|&&first| first == rank).count() as u32);
+        stages.max().unwrap_or(1)
     }
 
     /// The rank that should run a stage for a micro-batch.

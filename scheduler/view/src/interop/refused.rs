@@ -57,8 +57,7 @@ impl fmt::Display for InvalidSchedule {
 fn draw(schedule: &Schedule, costs: &StageCosts, violations: &[Violation]) -> Option<String> {
     let mut rows = schedule.clone();
     let mut marks: Vec<Option<String>> = vec![None; rows.rows.len()];
-    let at_place = |v: &&Violation| v.invariant != Invariant::Order && v.invariant != Invariant::StepEnd;
-    for violation in violations.iter().filter(at_place) {
+    for violation in violations.iter().filter(|v| !matches!(v.invariant, Invariant::Order | Invariant::StepEnd)) {
         let position = violation.position.filter(|&position| position < rows.rows[violation.rank].len());
         if let Some(position) = position {
             rows.rows[violation.rank].truncate(position);

@@ -1,8 +1,9 @@
 //! Legend of a page's colours and marks. It has only those that occur.
 
-use super::super::{Hue, Picture, ink};
+use super::super::{Bar, DrawnRow, Hue, Picture, ink};
 use super::pen::{Pen, Point, Size};
 use super::{Frame, LEFT, RIGHT};
+use std::collections::BTreeSet;
 
 /// Pixels of a sample, and of a letter of its text.
 const SAMPLE: Size = Size { width: 26.0, height: 14.0 };
@@ -43,25 +44,24 @@ pub(super) fn draw(pen: &mut Pen, frame: &Frame, pictures: &[Picture], top: f64)
 }
 
 fn keys(pictures: &[Picture]) -> Vec<(LegendKey, &'static str)> {
-    let rows = || pictures.iter().flat_map(|picture| &picture.rows);
-    let bars = || rows().flat_map(|row| &row.bars);
-    let gaps = |reason: &str| bars().filter_map(|bar| bar.gap.as_ref()).any(|gap| gap.reason == reason);
-    let under_way =
-        |bar: &super::super::Bar| bar.gap.as_ref().is_some_and(|gap| gap.reason != "memory" && gap.made < bar.start);
+    let rows: Vec<&DrawnRow> = pictures.iter().flat_map(|picture| &picture.rows).collect();
+    let bars: Vec<&Bar> = rows.iter().flat_map(|row| &row.bars).collect();
+    let reasons: BTreeSet<&str> = bars.iter().filter_map(|bar| bar.gap.as_ref()).map(|gap| gap.reason).collect();
+    let is_shaded = bars.iter().any(|bar| bar.shade > 0.0);
     let mut keys: Vec<(LegendKey, &'static str)> = ink::ALL
         .into_iter()
         .filter(|hue| pictures.iter().any(|picture| picture.hues().contains(hue)))
         .map(|hue| (LegendKey::Bar(hue), ink::meaning(hue)))
         .collect();
     let known = [
-        (LegendKey::Shade(0.0), "dark: a rank's first stage, or the way down", bars().any(|bar| bar.shade > 0.0)),
-        (LegendKey::Shade(1.0), "light: its last, or the way up", bars().any(|bar| bar.shade > 0.0)),
-        (LegendKey::Idle("idle"), "waits for another rank", gaps("dependency")),
-        (LegendKey::Idle("latency"), "in flight", bars().any(under_way)),
-        (LegendKey::Idle("memory"), "blocked by the memory limit", gaps("memory")),
-        (LegendKey::Line("critical"), "critical path", bars().any(|bar| bar.critical)),
-        (LegendKey::Line("curve"), "memory in use", rows().any(|row| row.peak.is_some())),
-        (LegendKey::Line("limit"), "memory limit", rows().any(|row| row.limit.is_some())),
+        (LegendKey::Shade(0.0), "dark: a rank's first stage, or the way down", is_shaded),
+        (LegendKey::Shade(1.0), "light: its last, or the way up", is_shaded),
+        (LegendKey::Idle("idle"), "waits for another rank", reasons.contains("dependency")),
+        (LegendKey::Idle("latency"), "in flight", bars.iter().any(|bar| bar.waits_for_message())),
+        (LegendKey::Idle("memory"), "blocked by the memory limit", reasons.contains("memory")),
+        (LegendKey::Line("critical"), "critical path", bars.iter().any(|bar| bar.critical)),
+        (LegendKey::Line("curve"), "memory in use", rows.iter().any(|row| row.peak.is_some())),
+        (LegendKey::Line("limit"), "memory limit", rows.iter().any(|row| row.limit.is_some())),
     ];
     keys.extend(known.into_iter().filter(|(_, _, occurs)| *occurs).map(|(key, text, _)| (key, text)));
     keys

@@ -76,7 +76,7 @@ impl Pen {
 
     /// A bar in its colour, hatched, with what a browser shows when the pointer rests on it.
     pub(super) fn bar(&mut self, hue: Hue, shade: f64, at: Point, size: Size, tip: &str) {
-        let (fill, place) = (ink::hex(ink::fill(hue, shade)), bounds(at, size));
+        let (fill, place) = (ink::fill(hue, shade), bounds(at, size));
         let _ =
             writeln!(self.out, "<rect class=\"bar\" {place} fill=\"{fill}\"><title>{}</title></rect>", escaped(tip));
         if hue != Hue::F {
