@@ -44,11 +44,12 @@ impl HostCopies {
             }
             for index in runs {
                 let run = &flow.runs[index];
-                let saves =
-                    || bodies.get(run.block, BodyKind::F).is_some_and(|body| !bodies.all[body].keeps.is_empty());
+                let body = bodies.get(run.block, BodyKind::F).filter(|_| model.calls[run.call].offload);
                 let key = ValueKey::Forward(index, mb);
                 match item.kind {
-                    Kind::F if model.calls[run.call].offload && saves() => drop(saved.insert(key, position)),
+                    Kind::F if body.is_some_and(|body| !bodies.all[body].keeps.is_empty()) => {
+                        saved.insert(key, position);
+                    }
                     Kind::I | Kind::B => {
                         if let Some(made) = saved.remove(&key).filter(|made| position - made >= LEAST) {
                             copies.offloads.insert(made, key);

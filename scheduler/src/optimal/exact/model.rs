@@ -337,8 +337,9 @@ impl<'a> Model<'a> {
     fn origins(&mut self, target: i64) {
         let shop = self.shop;
         for (origin, operations) in shop.origin.iter().zip(&shop.of_rank) {
-            let is_followed = |index: usize| operations.iter().any(|&other| self.windows.before[other].has(index));
-            for &end in operations.iter().filter(|&&index| !is_followed(index)).collect::<Vec<_>>() {
+            let mut ends = operations.clone();
+            ends.retain(|&index| !operations.iter().any(|&other| self.windows.before[other].has(index)));
+            for end in ends {
                 let most = target - shop.long[end];
                 match origin {
                     Origin::At(_) if self.paired[end].is_none() => {}
