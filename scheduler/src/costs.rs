@@ -32,6 +32,15 @@ pub struct StageCosts {
     pub limit: Option<Vec<f64>>,
 }
 
+/// Memory that an action takes and frees, in the unit of the costs.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct ActionMemory {
+    /// Memory taken at the start.
+    pub takes: f64,
+    /// Memory freed at the end.
+    pub frees: f64,
+}
+
 impl StageCosts {
     /// Builds equal costs for all stages. One forward saves one unit of memory; I and W free half of it each.
     pub fn uniform(stages: u32, f: f64, i: f64, w: f64, comm: f64) -> StageCosts {
@@ -69,26 +78,27 @@ impl StageCosts {
         }
     }
 
-    /// Returns the memory that an action takes at its start and the memory that it frees at its end.
-    pub fn memory(&self, action: &Action) -> (f64, f64) {
+    /// Returns the memory of an action.
+    pub fn memory(&self, action: &Action) -> ActionMemory {
         match action {
             Action::One(item) => self.memory_of(item),
             Action::Pair(a, b) => {
                 let (a, b) = (self.memory_of(a), self.memory_of(b));
-                (a.0 + b.0, a.1 + b.1)
+                ActionMemory { takes: a.takes + b.takes, frees: a.frees + b.frees }
             }
         }
     }
 
-    fn memory_of(&self, item: &Item) -> (f64, f64) {
-        let Some(stage) = item.stage.map(|stage| stage as usize) else { return (0.0, 0.0) };
-        match item.kind {
-            Kind::F => (self.mem_f[stage], 0.0),
-            Kind::I => (0.0, self.mem_i[stage]),
-            Kind::W => (0.0, self.mem_w[stage]),
-            Kind::B => (0.0, self.mem_i[stage] + self.mem_w[stage]),
-            _ => (0.0, 0.0),
-        }
+    fn memory_of(&self, item: &Item) -> ActionMemory {
+        let Some(stage) = item.stage.map(|stage| stage as usize) else { return ActionMemory::default() };
+        let frees = match item.kind {
+            Kind::F => return ActionMemory { takes: self.mem_f[stage], frees: 0.0 },
+            Kind::I => self.mem_i[stage],
+            Kind::W => self.mem_w[stage],
+            Kind::B => self.mem_i[stage] + self.mem_w[stage],
+            _ => 0.0,
+        };
+        ActionMemory { takes: 0.0, frees }
     }
 
     fn seconds_of(&self, item: &Item) -> f64 {

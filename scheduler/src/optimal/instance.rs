@@ -1,6 +1,7 @@
 //! A problem as a job shop: operations on ranks, their precedences, and their memory.
 
 use crate::actions::with_step_end;
+use crate::costs::ActionMemory;
 use crate::placement::Pipeline;
 use crate::problem::{Backward, Problem};
 use ir::schedule::{Action, Item, Kind, Schedule};
@@ -181,7 +182,7 @@ fn operation(problem: &Problem, kind: Kind, stage: usize, microbatch: usize, bef
         (number(problem, kind, from, microbatch), hop)
     });
     let action = Action::One(Item::new(kind, stage as u32, microbatch as u32));
-    let (takes, frees) = problem.costs.memory(&action);
+    let ActionMemory { takes, frees } = problem.costs.memory(&action);
     let seconds = problem.costs.seconds(&action);
     Operation { kind, stage, microbatch, rank, seconds, takes, frees, after: after.collect() }
 }

@@ -43,9 +43,12 @@ fn row(rank: u32, pipeline: &Pipeline) -> BlockRow {
         (rank, &[W1]),
         (rank, &[W0]),
     ];
-    let passes = parts.into_iter().flat_map(|(times, passes)| (0..times).flat_map(move |_| passes.iter().copied()));
+    let mut passes = Vec::new();
+    for (times, part) in parts {
+        (0..times).for_each(|_| passes.extend_from_slice(part));
+    }
     let mut count = [0; block::PERIOD];
-    let kept = passes.filter(|&pass| {
+    let kept = passes.into_iter().filter(|&pass| {
         count[pass as usize] += 1;
         count[pass as usize] <= microbatches
     });

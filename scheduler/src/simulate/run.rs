@@ -2,7 +2,7 @@
 
 use super::graph::{ActionNode, DependencyGraph, Edge, NONE};
 use super::timeline::{Idle, Reason};
-use crate::costs::StageCosts;
+use crate::costs::{ActionMemory, StageCosts};
 use ir::schedule::{Action, Kind};
 
 /// Times of a graph's actions under given costs.
@@ -35,7 +35,7 @@ impl DependencyGraph {
     pub fn run(&self, costs: &StageCosts) -> Simulation<'_> {
         let hops = self.hops(costs);
         let (mut times, ends) = self.times(costs, &hops);
-        let memory: Vec<(f64, f64)> = self.sorts.iter().map(|sort| costs.memory(sort)).collect();
+        let memory: Vec<ActionMemory> = self.sorts.iter().map(|sort| costs.memory(sort)).collect();
         if let Some(limits) = &costs.limit {
             self.blame_memory(&mut times, &hops, &memory, limits);
         }
@@ -76,7 +76,7 @@ impl DependencyGraph {
     }
 
     /// Returns the peak memory of each rank while actions of these sorts run, given the memory taken and freed by each sort.
-    fn peak_memory(&self, memory: &[(f64, f64)], counts: impl Fn(&Action) -> bool) -> Vec<f64> {
+    fn peak_memory(&self, memory: &[ActionMemory], counts: impl Fn(&Action) -> bool) -> Vec<f64> {
         let counts: Vec<bool> = self.sorts.iter().map(counts).collect();
         let mut peak = vec![0.0_f64; self.ranks];
         self.hold(memory, |ActionNode { rank, sort, .. }, held| {
@@ -96,24 +96,24 @@ impl DependencyGraph {
     }
 
     /// Calls `tell` with each action, and the memory of its rank while it runs.
-    fn hold(&self, memory: &[(f64, f64)], mut tell: impl FnMut(&ActionNode, f64)) {
+    fn hold(&self, memory: &[ActionMemory], mut tell: impl FnMut(&ActionNode, f64)) {
         let mut held = vec![0.0; self.ranks];
         for node in &self.actions {
-            let (held, (takes, frees)) = (&mut held[node.rank as usize], memory[node.sort as usize]);
-            tell(node, *held + takes);
-            *held += takes - frees;
+            let (held, memory) = (&mut held[node.rank as usize], memory[node.sort as usize]);
+            tell(node, *held + memory.takes);
+            *held += memory.takes - memory.frees;
         }
     }
 
     /// Marks memory as the reason of a gap if the rank's next F arrived before the end of the gap but did not fit in memory.
-    fn blame_memory(&self, times: &mut [Times], hops: &[f64], memory: &[(f64, f64)], limits: &[f64]) {
+    fn blame_memory(&self, times: &mut [Times], hops: &[f64], memory: &[ActionMemory], limits: &[f64]) {
         let mut held = Vec::with_capacity(times.len());
         self.hold(memory, |_, with| held.push(with));
         let mut next_f: Vec<Option<(f64, f64)>> = vec![None; self.ranks]; // when it arrived, what it takes
         for (at, node) in self.actions.iter().enumerate().rev() {
             let rank = node.rank as usize;
             let Some(limit) = limits.get(rank) else { continue };
-            let (takes, _) = memory[node.sort as usize];
+            let takes = memory[node.sort as usize].takes;
             if takes > 0.0 {
                 let arrivals = self.edges(at).iter().map(|edge| edge.arrival(times, hops));
                 next_f[rank] = Some((arrivals.fold(0.0, f64::max), takes));

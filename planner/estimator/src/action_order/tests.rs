@@ -44,10 +44,10 @@ fn stages(number: usize, slow: usize, hop: f64) -> (Vec<StageCost>, Vec<f64>) {
 fn saved_at_end(row: &[Slot], last: usize, costs: &StageCosts) -> f64 {
     let (mut held, mut most) = (0.0, 0.0_f64);
     for Slot { action, .. } in row {
-        let (takes, frees) = costs.memory(action);
+        let memory = costs.memory(action);
         let is_last = |item: Item| item.stage == Some(last as u32) && item.kind != Kind::W;
-        most = if action.items().any(is_last) { most.max(held + takes) } else { most };
-        held += takes - frees;
+        most = if action.items().any(is_last) { most.max(held + memory.takes) } else { most };
+        held += memory.takes - memory.frees;
     }
     most
 }

@@ -54,7 +54,7 @@ impl FrameLayout {
         let classes = classes(model, body, &lives);
 
         let mut laid = Laid::default();
-        let mut kept: Vec<Kept> = Vec::new();
+        let mut saved: Vec<SavedValue<'_>> = Vec::new();
         let mut inner: Vec<(Value, Interval)> = Vec::new();
         for (&first, class) in &classes {
             let interval = interval(model, body, first, class.life);
@@ -66,7 +66,7 @@ impl FrameLayout {
                 (None, Some(result)) => laid.give(class, result, interval),
                 (None, None) if class.is_given() => {
                     let root = body.keeps.iter().find(|value| class.members.contains(value)).unwrap_or(&first);
-                    kept.push((*root, class, interval));
+                    saved.push(SavedValue { class, root: *root, interval });
                 }
                 (None, None) => {
                     laid.together(class, first, None);
@@ -75,7 +75,7 @@ impl FrameLayout {
             }
         }
         inner.extend(lives.staged.iter().map(|&(value, life)| (value, interval(model, body, value, life))));
-        let slots = laid.keep(kept, &read_by_w(program, body));
+        let slots = laid.save(saved, &read_by_w(program, body));
         let scratch = laid.scratch(inner);
         let (results, keeps) = (laid.given_to(&body.results), laid.given_to(&body.keeps));
         let frame = Frame { slots, scratch, places: laid.places };
@@ -100,20 +100,25 @@ fn read_by_w(program: &Program, body: &Body) -> HashSet<Value> {
     args.filter(|arg| arg.source == Source::Saved).map(|arg| arg.value).collect()
 }
 
-/// A saved value that a body makes: the root of its class, the class, and its bytes.
-type Kept<'a> = (Value, &'a Class, Interval);
+/// A saved value that a body makes.
+struct SavedValue<'a> {
+    class: &'a Class,
+    /// The member of the class that has its place.
+    root: Value,
+    interval: Interval,
+}
 
 /// The most slots of saved values with one life span, where W is a body of its own. Bundles of two life spans then mix, and small
 /// slots fit into the gaps of others.
 const SLOTS: u64 = 4;
 
 /// Splits saved values into at most that many slots of about the same size; none is empty.
-fn in_slots(kept: Vec<Kept>, most: u64) -> Vec<Vec<Kept>> {
-    let total = kept.iter().map(|(.., interval)| interval.size).sum::<u64>().max(1);
-    let (mut slots, mut end): (Vec<(u64, Vec<Kept>)>, u64) = (Vec::new(), 0);
-    for value in kept {
+fn in_slots(saved: Vec<SavedValue<'_>>, most: u64) -> Vec<Vec<SavedValue<'_>>> {
+    let total = saved.iter().map(|value| value.interval.size).sum::<u64>().max(1);
+    let (mut slots, mut end): (Vec<(u64, Vec<SavedValue<'_>>)>, u64) = (Vec::new(), 0);
+    for value in saved {
         let share = end * most / total;
-        end += value.2.size;
+        end += value.interval.size;
         match slots.last_mut() {
             Some((last, slot)) if *last == share => slot.push(value),
             _ => slots.push((share, vec![value])),
@@ -156,18 +161,18 @@ impl Laid {
 
     /// Lays out saved values in the order of their definition, so that the end of a slot is used last: those that I reads last
     /// in slots of their own, those that wait for W in others. Gives the bytes of the slots.
-    fn keep(&mut self, mut kept: Vec<Kept>, waiting: &HashSet<Value>) -> Vec<u64> {
-        kept.sort_by_key(|(.., interval)| interval.from);
+    fn save(&mut self, mut saved: Vec<SavedValue<'_>>, waiting: &HashSet<Value>) -> Vec<u64> {
+        saved.sort_by_key(|value| value.interval.from);
         let (late, early): (Vec<_>, Vec<_>) =
-            kept.into_iter().partition(|(_, class, _)| class.members.iter().any(|member| waiting.contains(member)));
+            saved.into_iter().partition(|value| value.class.members.iter().any(|member| waiting.contains(member)));
         let most = if waiting.is_empty() { 1 } else { SLOTS };
-        [early, late].into_iter().flat_map(|kept| in_slots(kept, most)).map(|slot| self.slot(slot)).collect()
+        [early, late].into_iter().flat_map(|saved| in_slots(saved, most)).map(|slot| self.slot(slot)).collect()
     }
 
     /// Lays out one slot. Gives its bytes.
-    fn slot(&mut self, kept: Vec<Kept>) -> u64 {
+    fn slot(&mut self, saved: Vec<SavedValue<'_>>) -> u64 {
         let (slot, mut pieces, mut end) = (self.slots.len(), Vec::new(), 0);
-        for (root, class, Interval { size, from, .. }) in kept {
+        for SavedValue { class, root, interval: Interval { size, from, .. } } in saved {
             self.together(class, root, Some(Given::Slot(slot, pieces.len())));
             self.places.insert(root, Place::Slot(slot, end));
             pieces.push(Piece { offset: end, size, from, to: FOREVER });

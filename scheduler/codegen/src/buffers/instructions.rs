@@ -37,8 +37,14 @@ struct Request {
     copy: Option<Holding>,
 }
 
-/// Source of an argument: the index of a bundle of the run, and the index of a value there; `None` for other sources.
-type InBundle = Option<(usize, usize)>;
+/// Source of an argument that a bundle has.
+#[derive(Clone, Copy)]
+struct BundleIndex {
+    /// Index of a bundle of the run.
+    bundle: usize,
+    /// Index of a value of the bundle.
+    value: usize,
+}
 
 /// Parts of a run: those of its arguments, and those that it makes.
 struct RunParts {
@@ -65,7 +71,7 @@ struct Walk<'a> {
     registers: SecondaryMap<Reg, Option<Holding>>,
     requests: HashMap<Token, Request>,
     /// Sources of the arguments of a body in the bundles of other bodies.
-    kept: HashMap<(BodyId, Vec<BodyId>), Vec<InBundle>>,
+    kept: HashMap<(BodyId, Vec<BodyId>), Vec<Option<BundleIndex>>>,
     needs: Needs,
     now: usize,
 }
@@ -325,19 +331,19 @@ impl Walk<'_> {
                 Holding::Tensor(part) => *part,
                 Holding::Bundle(..) | Holding::Host(..) => None,
             }),
-            _ => place.and_then(|(bundle, place)| kept[bundle][place]),
+            _ => place.and_then(|at| kept[at.bundle][at.value]),
         });
         parts.collect()
     }
 }
 
 /// Source of an argument in the bundles of bodies.
-fn in_bundles(program: &Program, makers: &[BodyId], arg: &BodyArg) -> InBundle {
+fn in_bundles(program: &Program, makers: &[BodyId], arg: &BodyArg) -> Option<BundleIndex> {
     if !matches!(arg.source, Source::Saved | Source::State) {
         return None;
     }
     makers.iter().enumerate().find_map(|(bundle, &maker)| {
-        let keeps = &program.bodies[maker].keeps;
-        Some((bundle, keeps.iter().position(|&kept| kept == arg.value)?))
+        let value = program.bodies[maker].keeps.iter().position(|&kept| kept == arg.value)?;
+        Some(BundleIndex { bundle, value })
     })
 }

@@ -57,8 +57,12 @@ pub(super) struct DifferentiableArg {
     pub(super) index: usize,
 }
 
-/// A run, as (call, instance), and its stage.
-type Placed = ((usize, u32), usize);
+/// A run and its stage.
+struct PlacedRun {
+    call: usize,
+    instance: u32,
+    stage: usize,
+}
 
 /// All runs and values of a model, on their ranks.
 #[derive(Debug)]
@@ -92,11 +96,11 @@ impl<'a> Flow<'a> {
         let mut env: HashMap<ModelValue, Origin> =
             model.inputs.iter().map(|input| (input.value, Origin::Input(input.value))).collect();
         let mut runs_named: HashMap<(BlockId, String), usize> = HashMap::new();
-        for ((call, instance), _) in &placed {
-            let call = &model.calls[*call];
-            *runs_named.entry((call.block, index_in_name(call, *instance))).or_default() += 1;
+        for run in &placed {
+            let call = &model.calls[run.call];
+            *runs_named.entry((call.block, index_in_name(call, run.instance))).or_default() += 1;
         }
-        for ((call_index, instance), stage) in placed {
+        for PlacedRun { call: call_index, instance, stage } in placed {
             let call = &model.calls[call_index];
             let block = &model.blocks[call.block];
             let index = index_in_name(call, instance);
@@ -133,17 +137,18 @@ impl<'a> Flow<'a> {
     }
 
     /// The runs in order with their stages, which must be just these.
-    fn place(&mut self, model: &Model) -> Result<Vec<Placed>, CodegenError> {
-        let mut placed = Vec::new();
+    fn place(&mut self, model: &Model) -> Result<Vec<PlacedRun>, CodegenError> {
+        let mut placed: Vec<PlacedRun> = Vec::new();
         for (number, stage) in self.staged.stages.iter().enumerate() {
             let start = placed.len();
             for part in &stage.parts {
-                placed.extend(part.instances.clone().map(|instance| ((part.call, instance), number)));
+                let instances = part.instances.clone();
+                placed.extend(instances.map(|instance| PlacedRun { call: part.call, instance, stage: number }));
             }
             self.stages.push(start..placed.len());
             check_ranks(stage, super::pipeline_ranks(model), self.microbatches)?;
         }
-        if !placed.iter().map(|(run, _)| *run).eq(runs_of(model)) {
+        if !placed.iter().map(|run| (run.call, run.instance)).eq(runs_of(model)) {
             return Err(CodegenError::Stages);
         }
         Ok(placed)

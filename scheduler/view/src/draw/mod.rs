@@ -21,7 +21,7 @@ pub use trace::trace;
 
 use crate::report::ScheduleReport;
 use ir::schedule::{Action, Item, Kind};
-use scheduler::costs::StageCosts;
+use scheduler::costs::{ActionMemory, StageCosts};
 use scheduler::simulate::{Reason, Slot, Timeline, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -161,7 +161,7 @@ impl Drawing<'_> {
         let mut bars = Vec::new();
         let mut held = 0.0;
         for (position, slot) in self.timeline.rows[rank].iter().enumerate() {
-            let (takes, frees) = self.costs.memory(&slot.action);
+            let ActionMemory { takes, frees } = self.costs.memory(&slot.action);
             let during = held + takes;
             held = during - frees;
             bars.push(self.bar(rank, position, slot, BarMemory { during, after: held }));
