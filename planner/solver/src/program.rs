@@ -39,6 +39,15 @@ pub(crate) struct Column {
     pub(crate) integer: bool,
 }
 
+impl Column {
+    /// Returns whether a value keeps the bounds and the integrality, up to rounding.
+    fn holds(&self, value: f64) -> bool {
+        let slack = SLACK * value.abs().max(1.0);
+        let within = (self.least - slack..=self.most + slack).contains(&value);
+        within && (!self.integer || (value - value.round()).abs() <= SLACK)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) terms: Vec<(Var, f64)>,
@@ -144,13 +153,8 @@ impl Program {
 
     /// Returns whether an assignment of all variables keeps all bounds, rows and integrality, up to rounding.
     pub fn holds(&self, values: &[f64]) -> bool {
-        let column = |(column, &value): (&Column, &f64)| {
-            let slack = SLACK * value.abs().max(1.0);
-            let within = (column.least - slack..=column.most + slack).contains(&value);
-            within && (!column.integer || (value - value.round()).abs() <= SLACK)
-        };
         values.len() == self.columns.len()
-            && self.columns.iter().zip(values).all(column)
+            && self.columns.iter().zip(values).all(|(column, &value)| column.holds(value))
             && self.rows.iter().all(|row| row.holds(values))
     }
 

@@ -48,8 +48,8 @@ impl Branch<'_> {
             known = bound;
             let Some(reduced) = reduced else { return open.min(known).min(self.cut()) };
             let (node, choice) = widest(&net, &reduced);
-            let only = |keep: bool| (0..net.choices(node)).map(|i| (i == choice) == keep).collect::<Vec<_>>();
-            let (with, without) = (only(true), only(false));
+            let with: Vec<bool> = (0..net.choices(node)).map(|other| other == choice).collect();
+            let without: Vec<bool> = with.iter().map(|with| !with).collect();
             let entries = net.entries();
             if self.held + entries > HELD {
                 open = open.min(known);
@@ -153,12 +153,11 @@ fn drop_dear(net: &mut Net, reduced: &mut Reduced, room: f64) -> Result<bool, In
     let (before, mut choices) = (nodes.iter().map(|&node| net.choices(node)).sum::<usize>(), 0);
     for node in nodes {
         let keep: Vec<bool> = reduced.above[node].iter().map(|&above| above < room).collect();
-        let kept = |values: &mut Vec<f64>| {
-            *values = values.iter().zip(&keep).filter(|kept| *kept.1).map(|kept| *kept.0).collect()
-        };
         net.restrict(node, &keep)?;
-        kept(&mut reduced.above[node]);
-        kept(&mut reduced.alone[node]);
+        for values in [&mut reduced.above[node], &mut reduced.alone[node]] {
+            let mut keep = keep.iter();
+            values.retain(|_| keep.next() == Some(&true));
+        }
         choices += net.choices(node);
     }
     Ok((before - choices) * SHARE > before || pairs * SHARE > all)

@@ -28,10 +28,9 @@ pub(crate) fn eliminate(net: &Net, clock: &mut Clock) -> Option<(f64, Vec<usize>
     let mut factors: Vec<Vec<Factor>> = (0..net.cost.len()).map(|_| Vec::new()).collect();
     let mut rank = vec![usize::MAX; net.cost.len()];
     order.iter().enumerate().for_each(|(place, &node)| rank[node] = place);
-    let first = |nodes: &[usize]| nodes.iter().copied().min_by_key(|&node| rank[node]);
     for edge in net.edges.iter().filter(|edge| edge.alive()) {
         let nodes = vec![edge.a, edge.b];
-        factors[first(&nodes)?].push(Factor { nodes, table: edge.table.clone() });
+        factors[first(&nodes, &rank)?].push(Factor { nodes, table: edge.table.clone() });
     }
     let mut taken = Vec::with_capacity(order.len());
     for &node in &order {
@@ -39,7 +38,7 @@ pub(crate) fn eliminate(net: &Net, clock: &mut Clock) -> Option<(f64, Vec<usize>
         let (factor, best) = Bucket::new(net, node, &bucket).minimise();
         clock.spend((factor.table.len() * net.choices(node) * (1 + bucket.len())) as u64);
         taken.push(Taken { node, nodes: factor.nodes.clone(), best });
-        match first(&factor.nodes) {
+        match first(&factor.nodes, &rank) {
             Some(next) => factors[next].push(factor),
             None => constant += factor.table[0],
         }
@@ -52,6 +51,11 @@ pub(crate) fn eliminate(net: &Net, clock: &mut Clock) -> Option<(f64, Vec<usize>
     Some((constant, choice))
 }
 
+/// The node that is eliminated first.
+fn first(nodes: &[usize], rank: &[usize]) -> Option<usize> {
+    nodes.iter().copied().min_by_key(|&node| rank[node])
+}
+
 /// Nodes, each the one whose elimination makes the smallest table. `None` where the tables sum up to too many entries.
 fn order(net: &Net) -> Option<Vec<usize>> {
     let mut near: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); net.cost.len()];
@@ -59,26 +63,28 @@ fn order(net: &Net) -> Option<Vec<usize>> {
         near[edge.a].insert(edge.b);
         near[edge.b].insert(edge.a);
     }
-    let size = |near: &BTreeSet<usize>, node: usize| {
-        near.iter().fold(net.choices(node), |size, &other| size.saturating_mul(net.choices(other)))
-    };
-    let mut waiting: BTreeSet<(usize, usize)> = net.nodes().map(|node| (size(&near[node], node), node)).collect();
+    let mut waiting: BTreeSet<(usize, usize)> = net.nodes().map(|node| (entries(net, &near, node), node)).collect();
     let (mut order, mut sum) = (Vec::with_capacity(waiting.len()), 0usize);
-    while let Some((entries, node)) = waiting.pop_first() {
-        sum = sum.saturating_add(entries);
+    while let Some((size, node)) = waiting.pop_first() {
+        sum = sum.saturating_add(size);
         if sum > ENTRIES {
             return None;
         }
         order.push(node);
         let around = std::mem::take(&mut near[node]);
         for &other in &around {
-            waiting.remove(&(size(&near[other], other), other));
+            waiting.remove(&(entries(net, &near, other), other));
             near[other].remove(&node);
             near[other].extend(around.iter().copied().filter(|&third| third != other));
-            waiting.insert((size(&near[other], other), other));
+            waiting.insert((entries(net, &near, other), other));
         }
     }
     Some(order)
+}
+
+/// Entries of the table of a node and its neighbours.
+fn entries(net: &Net, near: &[BTreeSet<usize>], node: usize) -> usize {
+    near[node].iter().fold(net.choices(node), |size, &other| size.saturating_mul(net.choices(other)))
 }
 
 /// Tables to sum and minimise when a node is eliminated.

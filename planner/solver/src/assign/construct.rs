@@ -137,21 +137,20 @@ fn leads(net: &Net) -> Vec<f64> {
         sum[edge.a].iter_mut().zip(rows).for_each(|(sum, row)| *sum += row);
         sum[edge.b].iter_mut().zip(columns).for_each(|(sum, column)| *sum += column);
     }
-    let lead = |mut sum: Vec<f64>| {
+    let leads = sum.into_iter().map(|mut sum| {
         sum.sort_by(f64::total_cmp);
         if sum.len() > 1 && sum[0].is_finite() { sum[1] - sum[0] } else { 0.0 }
-    };
-    sum.into_iter().map(lead).collect()
+    });
+    leads.collect()
 }
 
 /// The price at which the spread of all uses is worth the spread of all costs.
 pub(crate) fn even_price(net: &Net) -> f64 {
-    let spread = |costs: &[f64]| {
-        let finite = || costs.iter().copied().filter(|cost| cost.is_finite());
-        (finite().fold(f64::NEG_INFINITY, f64::max) - finite().fold(f64::INFINITY, f64::min)).max(0.0)
-    };
-    let costs: f64 = net.nodes().map(|node| spread(&net.cost[node])).sum();
-    let most = |load: &Load| load.amount.iter().max().map_or(0.0, |&most| most as f64);
-    let uses: f64 = net.loads.iter().flatten().map(|load| most(load) * (load.hi - load.lo) as f64).sum();
+    let spreads = net.nodes().map(|node| {
+        let finite = net.cost[node].iter().copied().filter(|cost| cost.is_finite());
+        (finite.clone().fold(f64::NEG_INFINITY, f64::max) - finite.fold(f64::INFINITY, f64::min)).max(0.0)
+    });
+    let costs: f64 = spreads.sum();
+    let uses: f64 = net.loads.iter().flatten().map(Load::greatest_use).sum();
     if uses > 0.0 { costs / uses } else { 0.0 }
 }

@@ -1,7 +1,7 @@
 //! From a bound to an assignment, and to the node on which to branch.
 
 use super::dual::{Reduced, least};
-use super::net::Net;
+use super::net::{Load, Net};
 
 /// Chooses node after node by reduced costs, within the limit. `None` if a node is left without a choice.
 pub(crate) fn decode(net: &Net, reduced: &Reduced) -> Option<Vec<usize>> {
@@ -52,44 +52,44 @@ fn take(net: &Net, node: usize, choice: usize, left: &mut [i64]) -> bool {
 
 /// Nodes, those first whose best choice is best by far.
 fn order(net: &Net, reduced: &Reduced) -> Vec<usize> {
-    let lead = |node: usize| {
+    let leads = net.nodes().map(|node| {
         let mut above = reduced.above[node].clone();
         above.sort_by(f64::total_cmp);
-        above[1] - above[0]
-    };
-    let mut nodes: Vec<(f64, usize)> = net.nodes().map(|node| (lead(node), node)).collect();
+        (above[1] - above[0], node)
+    });
+    let mut nodes: Vec<(f64, usize)> = leads.collect();
     nodes.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
     nodes.into_iter().map(|(_, node)| node).collect()
 }
 
 /// The node on whose choice the bound is least at one with itself, and its cheapest choice.
 pub(crate) fn widest(net: &Net, reduced: &Reduced) -> (usize, usize) {
-    let cheapest = |node: usize| {
-        let costs = reduced.above[node].iter().enumerate();
-        costs.min_by(|one, other| one.1.total_cmp(other.1)).map_or(0, |(choice, _)| choice)
-    };
     let mut clash = vec![0.0; net.cost.len()];
     for edge in net.edges.iter().filter(|edge| edge.alive()) {
         let wide = net.choices(edge.b);
         let all = edge.table.iter().copied().fold(f64::INFINITY, f64::min);
-        let over = edge.table[cheapest(edge.a) * wide + cheapest(edge.b)] - all;
+        let over = edge.table[cheapest(reduced, edge.a) * wide + cheapest(reduced, edge.b)] - all;
         let over = if over.is_finite() { over } else { net.constant.abs().max(all.abs()) };
         clash[edge.a] += over;
         clash[edge.b] += over;
     }
-    let used = |node: usize| {
-        let of_load = |load: &super::net::Load| {
-            load.amount.iter().max().map_or(0.0, |&most| (most as f64) * (load.hi - load.lo) as f64)
-        };
-        net.loads[node].iter().map(of_load).sum::<f64>()
-    };
-    let score = |node: usize| (clash[node], used(node));
     let node = net
         .nodes()
         .max_by(|&one, &other| {
-            let (one, other) = (score(one), score(other));
-            one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1))
+            let by_clash = clash[one].total_cmp(&clash[other]);
+            by_clash.then_with(|| greatest_use(net, one).total_cmp(&greatest_use(net, other)))
         })
         .expect("a net that is searched has nodes");
-    (node, cheapest(node))
+    (node, cheapest(reduced, node))
+}
+
+/// The choice of a node that the bound favours.
+fn cheapest(reduced: &Reduced, node: usize) -> usize {
+    let costs = reduced.above[node].iter().enumerate();
+    costs.min_by(|one, other| one.1.total_cmp(other.1)).map_or(0, |(choice, _)| choice)
+}
+
+/// The greatest use of a node.
+fn greatest_use(net: &Net, node: usize) -> f64 {
+    net.loads[node].iter().map(Load::greatest_use).sum()
 }

@@ -73,11 +73,11 @@ impl<'n> Domains<'n> {
         }
         for node in self.net.nodes() {
             for choice in 0..self.net.choices(node) {
-                let supported = |&edge: &usize| {
+                let is_supported = self.net.near[node].iter().all(|&edge| {
                     let support = &self.support[edge][usize::from(self.net.edges[edge].b == node)];
                     support.get(choice).is_none_or(|&count| count > 0)
-                };
-                if !self.net.cost[node][choice].is_finite() || !self.net.near[node].iter().all(supported) {
+                });
+                if !self.net.cost[node][choice].is_finite() || !is_supported {
                     self.remove(node, choice)?;
                 }
             }
@@ -169,11 +169,12 @@ impl<'n> Domains<'n> {
     /// Returns whether the same choices are open, with the same support and memory left.
     #[cfg(test)]
     pub(crate) fn is_like(&self, other: &Domains<'_>) -> bool {
-        let left = |domains: &Domains<'_>| -> Vec<i64> {
-            (0..domains.net.room.len()).map(|time| domains.slack.least(time, time + 1)).collect()
-        };
+        let [left, other_left] = [self, other].map(|domains| {
+            let times = 0..domains.net.room.len();
+            times.map(|time| domains.slack.least(time, time + 1)).collect::<Vec<i64>>()
+        });
         let same = self.open == other.open && self.count == other.count && self.least == other.least;
-        same && self.support == other.support && left(self) == left(other)
+        same && self.support == other.support && left == other_left
     }
 
     fn remove(&mut self, node: usize, choice: usize) -> Result<(), Conflict> {
@@ -234,17 +235,12 @@ impl<'n> Domains<'n> {
                 continue;
             }
             let wide = of_b.len();
-            let change = |(count, cost): (&mut u32, &f64)| {
-                if cost.is_finite() {
-                    *count = if opens { *count + 1 } else { *count - 1 };
-                }
-            };
             if edge.a == node {
-                of_b.iter_mut().zip(&edge.table[choice * wide..][..wide]).for_each(change);
+                count_finite(of_b, edge.table[choice * wide..][..wide].iter(), opens);
                 self.steps += wide as u64;
             } else {
                 self.steps += of_a.len() as u64;
-                of_a.iter_mut().zip(edge.table[choice..].iter().step_by(wide)).for_each(change);
+                count_finite(of_a, edge.table[choice..].iter().step_by(wide), opens);
             }
         }
     }
@@ -252,4 +248,11 @@ impl<'n> Domains<'n> {
 
 fn least_of(amounts: &[i64]) -> i64 {
     amounts.iter().copied().min().unwrap_or(0)
+}
+
+/// Adds one to the counts whose costs are finite, or takes it from them.
+fn count_finite<'c>(counts: &mut [u32], costs: impl Iterator<Item = &'c f64>, opens: bool) {
+    for (count, _) in counts.iter_mut().zip(costs).filter(|(_, cost)| cost.is_finite()) {
+        *count = if opens { *count + 1 } else { *count - 1 };
+    }
 }

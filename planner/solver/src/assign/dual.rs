@@ -35,14 +35,14 @@ pub(crate) struct Dual<'n> {
 impl<'n> Dual<'n> {
     /// Starts with the net's multipliers and no messages.
     pub(crate) fn new(net: &'n Net) -> Dual<'n> {
-        let none = |edge: &super::net::Edge| {
+        let messages = net.edges.iter().map(|edge| {
             if edge.alive() {
                 [vec![0.0; net.choices(edge.a)], vec![0.0; net.choices(edge.b)]]
             } else {
                 [Vec::new(), Vec::new()]
             }
-        };
-        let message: Vec<_> = net.edges.iter().map(none).collect();
+        });
+        let message: Vec<_> = messages.collect();
         let mut dual = Dual {
             net,
             nodes: net.nodes().collect(),
@@ -91,10 +91,9 @@ impl<'n> Dual<'n> {
         let count = self.nodes.len();
         for place in 0..count {
             let node = self.nodes[if forward { place } else { count - 1 - place }];
-            let before = |other: usize| (other < node) == forward;
             let mut counts = [0usize; 2];
             for &edge in &self.net.near[node] {
-                let behind = before(self.net.edges[edge].other(node));
+                let behind = (self.net.edges[edge].other(node) < node) == forward;
                 counts[usize::from(behind)] += 1;
                 if behind {
                     self.receive(edge, node);
@@ -103,7 +102,7 @@ impl<'n> Dual<'n> {
             let sum = self.reduced(node);
             let share = 1.0 / counts[0].max(counts[1]).max(1) as f64;
             for &edge in &self.net.near[node] {
-                if !before(self.net.edges[edge].other(node)) {
+                if (self.net.edges[edge].other(node) < node) != forward {
                     let given = &mut self.message[edge][usize::from(self.net.edges[edge].b == node)];
                     given.iter_mut().zip(&sum).for_each(|(given, sum)| *given -= share * sum);
                 }
@@ -216,12 +215,12 @@ impl<'n> Dual<'n> {
 
     /// Substitute target if no assignment is known: a tenth of the way from the least to the mean costs.
     fn hope(&self) -> f64 {
-        let spread = |&node: &usize| {
+        let spreads = self.nodes.iter().map(|&node| {
             let costs = &self.priced[node];
             let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
             costs.iter().sum::<f64>() / costs.len() as f64 - least
-        };
-        self.bound + 0.1 * self.nodes.iter().map(spread).sum::<f64>() + 0.01 * self.bound.abs()
+        });
+        self.bound + 0.1 * spreads.sum::<f64>() + 0.01 * self.bound.abs()
     }
 
     /// Moves multipliers by a Polyak step towards `gain`, along the excess of the cheapest choices' use over the limit.

@@ -103,7 +103,7 @@ fn message(net: &Net, number: usize, node: usize, sum: &[f64]) -> (Vec<f64>, Vec
     let edge = &net.edges[number];
     let wide = net.choices(edge.b);
     if edge.a != node {
-        let of_row = |row: &[f64]| {
+        let rows = edge.table.chunks_exact(wide).map(|row| {
             let mut least = (f64::INFINITY, 0);
             for (j, (cost, sum)) in row.iter().zip(sum).enumerate() {
                 if cost + sum < least.0 {
@@ -111,8 +111,8 @@ fn message(net: &Net, number: usize, node: usize, sum: &[f64]) -> (Vec<f64>, Vec
                 }
             }
             least
-        };
-        return edge.table.chunks_exact(wide).map(of_row).unzip();
+        });
+        return rows.unzip();
     }
     let mut least = (vec![f64::INFINITY; wide], vec![0; wide]);
     for (i, (row, sum)) in edge.table.chunks_exact(wide).zip(sum).enumerate() {

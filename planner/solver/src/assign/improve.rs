@@ -41,7 +41,6 @@ pub(crate) struct Improve<'s> {
 impl Improve<'_> {
     /// Improves the incumbent, if there is one, until the clock stops or `ended` holds.
     pub(crate) fn run(&self, clock: &mut Clock, random: &mut Random, ended: impl Fn() -> bool) {
-        let over = |clock: &Clock| clock.over() || self.shared.finished() || ended();
         if self.shared.cost() == f64::INFINITY {
             return;
         }
@@ -51,7 +50,7 @@ impl Improve<'_> {
         let nodes: Vec<usize> = self.net.nodes().collect();
         let effort = clock.left().map_or(EFFORT, |left| (left / PARTS).clamp(LEAST, EFFORT));
         let mut size = FIRST;
-        while !over(clock) {
+        while !clock.over() && !self.shared.finished() && !ended() {
             self.follow(&mut best);
             let free = self.choose(&nodes, &best.choice, size as usize, random);
             let mut inner = clock.part(effort);
@@ -83,6 +82,11 @@ impl Improve<'_> {
         found.best()
     }
 
+    /// Reduced cost of a node's choice; 0 without a bound.
+    fn excess(&self, node: usize, choice: usize) -> f64 {
+        self.above.get(node).map_or(0.0, |above| above[choice])
+    }
+
     /// Chooses `size` nodes: around a node with an expensive choice, or live at a time of expensive use, or a mixture.
     fn choose(&self, nodes: &[usize], choice: &[usize], size: usize, random: &mut Random) -> Vec<usize> {
         let mut free = Chosen { is: vec![false; self.net.cost.len()], list: Vec::with_capacity(size) };
@@ -94,17 +98,21 @@ impl Improve<'_> {
         let live = size - near;
         if live > 0 && !self.net.room.is_empty() {
             let time = random.place(&self.net.price);
-            let uses = |&&node: &&usize| self.net.loads[node].iter().any(|load| load.lo <= time && time < load.hi);
-            let mut living: Vec<usize> = nodes.iter().filter(uses).copied().collect();
+            let living = nodes
+                .iter()
+                .copied()
+                .filter(|&node| self.net.loads[node].iter().any(|load| load.lo <= time && time < load.hi));
+            let mut living: Vec<usize> = living.collect();
             for _ in 0..live.min(living.len()) {
                 free.add(living.swap_remove(random.below(living.len())));
             }
         }
         let draws = if random.below(3) == 0 { 1 } else { DRAWS };
-        let excess = |node: usize| self.above.get(node).map_or(0.0, |above| above[choice[node]]);
         while free.list.len() < size.min(nodes.len()) {
             let drawn = (0..draws).map(|_| nodes[random.below(nodes.len())]);
-            let Some(first) = drawn.max_by(|&one, &other| excess(one).total_cmp(&excess(other))) else { break };
+            let first = drawn
+                .max_by(|&one, &other| self.excess(one, choice[one]).total_cmp(&self.excess(other, choice[other])));
+            let Some(first) = first else { break };
             self.grow(&mut free, first, size, random);
             free.add(nodes[random.below(nodes.len())]);
         }

@@ -125,24 +125,32 @@ impl<'n> Incumbent<'n> {
     /// Gives a part its loads, at times that are runs of the net's times.
     fn limit(&mut self, part: &mut Net, nodes: &[usize]) {
         let net = self.net;
-        let loads = || nodes.iter().flat_map(|&node| net.loads[node].iter().map(move |load| (node, load)));
-        let mut ends: Vec<usize> = loads().flat_map(|(_, load)| [load.lo, load.hi]).collect();
+        let loads = nodes.iter().flat_map(|&node| &net.loads[node]);
+        let mut ends: Vec<usize> = loads.flat_map(|load| [load.lo, load.hi]).collect();
         ends.sort_unstable();
         ends.dedup();
-        let lend = |slack: &mut Slack, choice: &[usize], sign: i64| {
-            loads().for_each(|(node, load)| slack.add(load.lo, load.hi, sign * load.amount[choice[node]]));
-        };
-        lend(&mut self.slack, &self.choice, 1);
+        self.lend(nodes, 1);
         for run in ends.windows(2) {
             part.room.push(self.slack.least(run[0], run[1]));
             part.price.push(self.prices[run[1]] - self.prices[run[0]]);
         }
-        lend(&mut self.slack, &self.choice, -1);
+        self.lend(nodes, -1);
         part.spent = vec![0; part.room.len() + 1];
-        let place = |time: usize| ends.partition_point(|&end| end < time);
         for (own, &node) in part.loads.iter_mut().zip(nodes) {
-            let compressed = |load: &Load| Load { lo: place(load.lo), hi: place(load.hi), amount: load.amount.clone() };
-            *own = net.loads[node].iter().map(compressed).collect();
+            let compressed = net.loads[node].iter().map(|load| {
+                let [lo, hi] = [load.lo, load.hi].map(|time| ends.partition_point(|&end| end < time));
+                Load { lo, hi, amount: load.amount.clone() }
+            });
+            *own = compressed.collect();
+        }
+    }
+
+    /// Gives back what the nodes use, or takes it again, by the sign.
+    fn lend(&mut self, nodes: &[usize], sign: i64) {
+        for &node in nodes {
+            for load in &self.net.loads[node] {
+                self.slack.add(load.lo, load.hi, sign * load.amount[self.choice[node]]);
+            }
         }
     }
 }

@@ -39,6 +39,13 @@ pub(crate) struct Load {
     pub(crate) amount: Vec<i64>,
 }
 
+impl Load {
+    /// Use of the choice that uses most, over all of its times.
+    pub(crate) fn greatest_use(&self) -> f64 {
+        self.amount.iter().max().map_or(0.0, |&most| most as f64) * (self.hi - self.lo) as f64
+    }
+}
+
 /// Costs of pairs of choices, row by row of `a`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Edge {
@@ -254,11 +261,11 @@ impl Net {
     /// The limit at each time less a use, which is stated as changes along the times.
     pub(crate) fn less(&self, change: &[i64]) -> Vec<i64> {
         let mut sum = 0;
-        let at = |(room, change): (&i64, &i64)| {
+        let left = self.room.iter().zip(change).map(|(room, change)| {
             sum += change;
             room - sum
-        };
-        self.room.iter().zip(change).map(at).collect()
+        });
+        left.collect()
     }
 
     /// Returns whether choices are within the limit at all times.

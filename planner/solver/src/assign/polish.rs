@@ -18,17 +18,19 @@ pub(crate) fn polish(best: &mut Incumbent<'_>, clock: &mut Clock) {
     while let Some(number) = queue.pop_front() {
         waits[number] = false;
         let edge = &net.edges[number];
-        let own = [edge.a, edge.b].map(|node| alone(net, node, number, &best.choice));
-        let wide = own[1].len();
-        let cost = |i: usize, j: usize| own[0][i] + own[1][j] + edge.table[i * wide + j];
-        let now = cost(best.choice[edge.a], best.choice[edge.b]);
-        let pairs = (0..edge.table.len()).map(|place| (cost(place / wide, place % wide), place));
+        let [rows, columns] = [edge.a, edge.b].map(|node| alone(net, node, number, &best.choice));
+        let wide = columns.len();
+        let (row, column) = (best.choice[edge.a], best.choice[edge.b]);
+        let now = rows[row] + columns[column] + edge.table[row * wide + column];
+        let costs = rows.iter().flat_map(|row| columns.iter().map(move |column| row + column));
+        let pairs = costs.zip(&edge.table).map(|(alone, pair)| alone + pair).enumerate();
+        let pairs = pairs.map(|(place, cost)| (cost, place));
         let mut better: Vec<(f64, usize)> = pairs.filter(|pair| pair.0 < now - gain).collect();
         better.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
         let degrees = net.near[edge.a].len() + net.near[edge.b].len();
         clock.spend(100 + 20 * degrees as u64 + 2 * edge.table.len() as u64);
-        let fits = |&(_, place): &(f64, usize)| best.change(&[(edge.a, place / wide), (edge.b, place % wide)], gain);
-        if better.iter().any(fits) {
+        let mut better = better.iter();
+        if better.any(|&(_, place)| best.change(&[(edge.a, place / wide), (edge.b, place % wide)], gain)) {
             for &near in net.near[edge.a].iter().chain(&net.near[edge.b]) {
                 if !std::mem::replace(&mut waits[near], true) {
                     queue.push_back(near);

@@ -173,6 +173,6 @@ impl Assignment {
 }
 
 fn check(costs: &[f64]) {
-    let sound = |cost: &f64| !cost.is_nan() && *cost != f64::NEG_INFINITY;
-    assert!(costs.iter().all(sound), "a cost is a number, or infinite where it forbids");
+    let is_sound = costs.iter().all(|&cost| !cost.is_nan() && cost != f64::NEG_INFINITY);
+    assert!(is_sound, "a cost is a number, or infinite where it forbids");
 }

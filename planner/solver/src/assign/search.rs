@@ -84,9 +84,10 @@ impl Search<'_> {
         thread::scope(|scope| {
             for seed in 1..threads {
                 let (mut clock, first, guide) = (clock.clone(), &first, &guide);
-                let improve = move || self.improve_along(first, guide, &mut clock, seed as u64);
+                let helper = thread::Builder::new()
+                    .spawn_scoped(scope, move || self.improve_along(first, guide, &mut clock, seed as u64));
                 // Where the system has no more threads, fewer look.
-                if thread::Builder::new().spawn_scoped(scope, improve).is_err() {
+                if helper.is_err() {
                     break;
                 }
             }
@@ -123,24 +124,28 @@ impl Search<'_> {
     /// Improves the first assignment until there is a bound of all, and then with its costs.
     fn improve_along(&self, first: &Net, guide: &OnceLock<Guide>, clock: &mut Clock, seed: u64) {
         let mut random = Random::new(seed);
-        let is_over = |clock: &Clock| clock.over() || self.shared.finished();
         if first.entries() > LARGE
             && self.shared.cost() == f64::INFINITY
             && let Some(mut across) = Oscillation::begin(first, clock, &mut random)
         {
-            while self.shared.cost() == f64::INFINITY && guide.get().is_none() && !is_over(clock) {
+            while self.shared.cost() == f64::INFINITY && guide.get().is_none() && !self.is_over(clock) {
                 across.step(self.shared, clock, &mut random);
             }
         }
-        while !is_over(clock) && guide.get().is_none() {
-            let ended = || guide.get().is_some();
-            Improve { net: first, above: &[], shared: self.shared, margin: self.margin }.run(clock, &mut random, ended);
+        while !self.is_over(clock) && guide.get().is_none() {
+            let improve = Improve { net: first, above: &[], shared: self.shared, margin: self.margin };
+            improve.run(clock, &mut random, || guide.get().is_some());
             thread::sleep(PAUSE);
         }
-        while let Some((net, above)) = guide.get().filter(|_| !is_over(clock)) {
+        while let Some((net, above)) = guide.get().filter(|_| !self.is_over(clock)) {
             self.better(net, above, clock, &mut random);
             thread::sleep(PAUSE);
         }
+    }
+
+    /// Returns whether the search ends: at the clock, or because another thread has ended it.
+    fn is_over(&self, clock: &Clock) -> bool {
+        clock.over() || self.shared.finished()
     }
 
     /// Betters the incumbent by neighbourhoods; where a net is large, in turns with a search across the limit.

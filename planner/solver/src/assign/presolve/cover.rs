@@ -97,10 +97,11 @@ fn join_runs(loads: &mut Vec<Load>) {
 fn uncovered(room: &[i64], profiles: &[Profile]) -> Vec<usize> {
     let most: Vec<Vec<i64>> =
         profiles.iter().map(|profile| profile.uses.iter().map(|uses| greatest(uses)).collect()).collect();
-    let total = |time: usize| -> i128 {
-        profiles.iter().zip(&most).map(|(profile, most)| i128::from(most[profile.at[time] as usize])).sum()
-    };
-    let mut times: Vec<(i128, usize)> = (0..room.len()).map(|time| (total(time), time)).collect();
+    let totals = (0..room.len()).map(|time| {
+        let uses = profiles.iter().zip(&most).map(|(profile, most)| i128::from(most[profile.at[time] as usize]));
+        (uses.sum(), time)
+    });
+    let mut times: Vec<(i128, usize)> = totals.collect();
     times.sort_by_key(|&(total, time)| (std::cmp::Reverse(total), room[time], time));
     let mut kept: Vec<usize> = Vec::new();
     let mut order: Vec<&Profile> = profiles.iter().collect();

@@ -85,11 +85,12 @@ fn drop_times(net: &mut Net) {
 
 /// Leaves only the times `kept`, in order.
 pub(super) fn keep_times(net: &mut Net, kept: &[usize]) {
-    let place = |time: usize| kept.partition_point(|&kept| kept < time);
     for (node, loads) in net.loads.iter_mut().enumerate() {
         let before = loads.len();
         for load in loads.iter_mut() {
-            (load.lo, load.hi) = (place(load.lo), place(load.hi));
+            for time in [&mut load.lo, &mut load.hi] {
+                *time = kept.partition_point(|&kept| kept < *time);
+            }
         }
         loads.retain(|load| load.lo < load.hi);
         net.touched[node] |= loads.len() < before;

@@ -29,11 +29,11 @@ pub(super) fn contract(net: &mut Net, node: usize) -> bool {
 
 /// The only choice of `follower` with each of `leader`, if there is one with each.
 fn function(net: &Net, edge: usize, leader: usize, follower: usize) -> Option<Vec<usize>> {
-    let only = |i: usize| {
+    let only = (0..net.choices(leader)).map(|i| {
         let mut fitting = (0..net.choices(follower)).filter(|&j| net.pair(edge, leader, i, j).is_finite());
         fitting.next().filter(|_| fitting.next().is_none())
-    };
-    (0..net.choices(leader)).map(only).collect()
+    });
+    only.collect()
 }
 
 fn grows_little(net: &Net, follower: usize, leader: usize) -> bool {
@@ -78,9 +78,8 @@ pub(super) fn between(net: &mut Net, node: usize) {
     let mut table = Vec::with_capacity(high * wide);
     for i in 0..high {
         for j in 0..wide {
-            let total = |k: usize| net.cost[node][k] + net.pair(first, node, k, i) + net.pair(second, node, k, j);
             let (best, cost) = (0..net.choices(node))
-                .map(|k| (k, total(k)))
+                .map(|k| (k, net.cost[node][k] + net.pair(first, node, k, i) + net.pair(second, node, k, j)))
                 .min_by(|one, other| one.1.total_cmp(&other.1))
                 .expect("a node has choices");
             table.push(cost);
