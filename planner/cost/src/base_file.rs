@@ -36,7 +36,8 @@ impl Linked {
 /// A text is not TOML. Files begin from each other. `open` fails.
 pub(crate) fn linked<E: From<PresetError>>(
     text: &str,
-    (code, own): (Code, &[&str]),
+    code: Code,
+    own: &[&str],
     open: &mut dyn FnMut(&str) -> Result<BaseFile, E>,
 ) -> Result<Vec<Linked>, E> {
     let table: Table = toml::from_str(text).map_err(|why| toml_error(code, &why))?;

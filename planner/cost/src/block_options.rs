@@ -50,15 +50,16 @@ pub struct Spread {
 impl Spread {
     /// Factors under a configuration, of whose data-parallel ranks `together` are in the block's mesh.
     pub fn of(parallel: &ParallelConfig, together: u64) -> Spread {
-        let factor = |axis: &str| {
-            let others = |name: &String| match name.as_str() {
+        let [tp, cp, dp] = ["tp", "cp", "dp"].map(|axis| {
+            let inner = parallel.rank_order.iter().skip_while(|name| *name != axis).skip(1);
+            let degrees = inner.map(|name| match name.as_str() {
                 "pp" => parallel.pp,
                 "dp" => (parallel.dp / together).max(1),
                 _ => 1,
-            };
-            parallel.rank_order.iter().skip_while(|name| *name != axis).skip(1).map(others).product()
-        };
-        Spread { tp: factor("tp"), cp: factor("cp"), dp: factor("dp") }
+            });
+            degrees.product()
+        });
+        Spread { tp, cp, dp }
     }
 
     /// Factor of an axis by name; 1 for other axes than tp, cp and dp.

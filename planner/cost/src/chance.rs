@@ -30,11 +30,10 @@ impl Percentiles {
 
     /// Probability that the quantity lies below a value.
     pub fn chance_below(self, value: f64) -> f64 {
-        let further = |distance: f64, width: f64| HALF * (-FALL.ln() * distance / width).exp();
         if value < self.middle {
-            further(self.middle - value, self.middle - self.low)
+            tail(self.middle - value, self.middle - self.low)
         } else if value > self.middle {
-            1.0 - further(value - self.middle, self.high - self.middle)
+            1.0 - tail(value - self.middle, self.high - self.middle)
         } else {
             HALF
         }
@@ -42,13 +41,22 @@ impl Percentiles {
 
     /// Value that the quantity lies below with a probability: the inverse of [`Percentiles::chance_below`].
     pub fn quantile(self, chance: f64) -> f64 {
-        let out = |further: f64, width: f64| (HALF / further).ln() / FALL.ln() * width;
         if chance < HALF {
-            self.middle - out(chance, self.middle - self.low)
+            self.middle - distance(chance, self.middle - self.low)
         } else {
-            self.middle + out(1.0 - chance, self.high - self.middle)
+            self.middle + distance(1.0 - chance, self.high - self.middle)
         }
     }
+}
+
+/// Chance of a value further out than a distance from the median, whose percentile on that side lies `width` away.
+fn tail(distance: f64, width: f64) -> f64 {
+    HALF * (-FALL.ln() * distance / width).exp()
+}
+
+/// Distance from the median beyond which a value lies with a chance: the inverse of [`tail`].
+fn distance(chance: f64, width: f64) -> f64 {
+    (HALF / chance).ln() / FALL.ln() * width
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::kernel::Kernel;
 use crate::platform::Format;
 use crate::quantities::Passes;
 use crate::whole;
+use ir::entity::EntityRef;
 use ir::mesh::{Axes, Mesh};
 use ir::types::DType;
 use serde::{Deserialize, Serialize};
@@ -116,7 +117,8 @@ impl Tile {
 }
 
 impl From<[f64; 3]> for Tile {
-    fn from([rows, columns, share]: [f64; 3]) -> Tile {
+    fn from(tile: [f64; 3]) -> Tile {
+        let [rows, columns, share] = tile;
         Tile { rows, columns, share }
     }
 }
@@ -251,10 +253,9 @@ impl Device {
 
     /// Returns whether the device computes in a precision recipe: one of [`Device::precisions`], or a variant of one.
     pub fn computes_in(&self, recipe: &str) -> bool {
-        let is = |known: &String| {
-            recipe.strip_prefix(known.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-        };
-        self.precisions.as_ref().is_none_or(|known| known.iter().any(is))
+        let Some(known) = &self.precisions else { return true };
+        let mut variants = known.iter().filter_map(|known| recipe.strip_prefix(known.as_str()));
+        variants.any(|variant| variant.is_empty() || variant.starts_with('-'))
     }
 
     /// Peak operations per second on operands of a format; `None` if unsupported.
@@ -361,8 +362,8 @@ impl Cluster {
 
     /// Innermost level that joins all ranks of a group over these axes.
     pub fn link(&self, mesh: &Mesh, axes: &Axes) -> &Link {
-        let span = |axis| mesh.axes.keys().filter(|&inner| inner >= axis).map(|inner| mesh.axes[inner].size).product();
-        let reach: u64 = axes.iter().map(span).max().unwrap_or(1);
+        let spans = axes.iter().map(|axis| mesh.axes.values().skip(axis.index()).map(|inner| inner.size).product());
+        let reach: u64 = spans.max().unwrap_or(1);
         self.links.iter().find(|link| link.joins >= reach).unwrap_or(&self.links[self.links.len() - 1])
     }
 }

@@ -69,6 +69,11 @@ impl Level<'_> {
         self.link.bandwidth * self.share * self.link.share.at(message)
     }
 
+    /// Seconds in which `bytes` go over a lane of the level, after the first hop.
+    fn pace(&self, bytes: f64) -> f64 {
+        bytes / self.within / self.bandwidth(bytes / self.within)
+    }
+
     /// Number of hops from the leaves of a tree to its root.
     fn height(&self) -> f64 {
         self.units.log2().ceil()
@@ -128,9 +133,8 @@ impl Platform<'_> {
     pub fn stepwise_gather_time(&self, bytes: f64, messages: f64, group: Group) -> f64 {
         let part = bytes / messages / group.ranks as f64;
         let levels = self.levels(&group.into());
-        let step = |level: &Level<'_>| part / level.within / level.bandwidth(part / level.within);
         let steps = messages * (group.ranks as f64 - 1.0);
-        steps * levels.iter().map(step).fold(0.0, f64::max)
+        steps * levels.iter().map(|level| level.pace(part)).fold(0.0, f64::max)
     }
 
     /// Seconds of broadcasts of `bytes` in `messages` equal parts, one after the other around a ring of all ranks: a part goes through all
@@ -172,8 +176,8 @@ impl Platform<'_> {
             }
             CollectiveKind::AllToAll => start + each_to_each(&levels, bytes, ranks, |_| 1.0),
             CollectiveKind::Exchange { copies, adjacent } => {
-                let share = |units: f64| reached(units, copies.max(1) as f64, adjacent as f64);
-                start + each_to_each(&levels, bytes, ranks, share)
+                start
+                    + each_to_each(&levels, bytes, ranks, |units| reached(units, copies.max(1) as f64, adjacent as f64))
             }
             CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
                 let flat = flat(&levels, bytes, ranks, step);
@@ -193,8 +197,8 @@ impl Platform<'_> {
         for (index, link) in self.cluster.links.iter().enumerate() {
             let is_last = index + 1 == self.cluster.links.len();
             let fits = if is_last { ranks } else { group.ranks_within(link.joins) };
-            let is_whole = |n: &u64| ranks.is_multiple_of(*n) && n.is_multiple_of(within);
-            let joined = (within..=fits).rev().find(is_whole).unwrap_or(within);
+            let mut divisors = (within..=fits).rev().filter(|&joined| ranks.is_multiple_of(joined));
+            let joined = divisors.find(|joined| joined.is_multiple_of(within)).unwrap_or(within);
             if joined > within {
                 let is_network = index > 0 || is_last;
                 let share = if is_network { self.stack.fitted.network.value } else { 1.0 };
@@ -222,12 +226,13 @@ const RING_HOP: f64 = 0.47;
 /// per rank if that is more. The other parts follow without a pause at the pace of the slowest level. Between nodes the
 /// ring has as many lanes as the node has ranks of the group.
 fn flat(levels: &[Level<'_>], bytes: f64, ranks: f64, step: fn(&Level<'_>) -> f64) -> f64 {
-    let links = |level: &Level<'_>| ranks / level.within * (1.0 - 1.0 / level.units);
-    let hop = |level: &Level<'_>| level.link.latency * if level.has_short_hops { RING_HOP } else { 1.0 };
-    let around: f64 = levels.iter().map(|level| links(level) * hop(level)).sum();
+    let around = levels.iter().map(|level| {
+        let links = ranks / level.within * (1.0 - 1.0 / level.units);
+        links * (level.link.latency * if level.has_short_hops { RING_HOP } else { 1.0 })
+    });
     let steps = (ranks - 1.0) * levels.iter().map(step).fold(0.0, f64::max);
-    let pace = |level: &Level<'_>| bytes / level.within / level.bandwidth(bytes / level.within);
-    around.max(steps) + (1.0 - 1.0 / ranks) * levels.iter().map(pace).fold(0.0, f64::max)
+    let pace = levels.iter().map(|level| level.pace(bytes)).fold(0.0, f64::max);
+    around.sum::<f64>().max(steps) + (1.0 - 1.0 / ranks) * pace
 }
 
 /// All-to-all: each rank's parts for the ranks of a level leave over the level's link. `share` gives the fraction of

@@ -13,30 +13,29 @@ use ir::types::Type;
 /// 2022, PaLM, appendix B). A frozen parameter has no gradient, so that its products have one. Causal attention counts only unmasked
 /// pairs. Recomputation is not counted.
 pub fn model_flops(model: &Model) -> f64 {
-    let of_call = |call: &Call| {
-        let block = &model.blocks[call.block];
-        let bound = block.args_of(ArgKind::Param).zip(model.call_params(call, 0));
-        let frozen: Vec<Value> = bound.filter(|(_, it)| model.params[it.0].frozen).map(|(param, _)| param).collect();
-        let passes = |stmt: &Stmt| if stmt.operands.iter().any(|value| frozen.contains(value)) { 2.0 } else { 3.0 };
-        f64::from(call.instances()) * flops(model, block, passes)
-    };
-    model.calls.iter().map(of_call).sum()
+    model.calls.iter().map(|call| f64::from(call.instances()) * call_flops(model, call)).sum()
+}
+
+/// FLOPs of one instance of a call, forward and backward.
+fn call_flops(model: &Model, call: &Call) -> f64 {
+    let block = &model.blocks[call.block];
+    let bound = block.args_of(ArgKind::Param).zip(model.call_params(call, 0));
+    let frozen: Vec<Value> = bound.filter(|(_, it)| model.params[it.0].frozen).map(|(param, _)| param).collect();
+    flops(model, block, |stmt| if stmt.operands.iter().any(|value| frozen.contains(value)) { 2.0 } else { 3.0 })
 }
 
 /// FLOPs of the forward times the number of its `passes`, without padding of experts.
 fn flops(model: &Model, block: &Block, passes: impl Fn(&Stmt) -> f64) -> f64 {
     let filled = Routing::of(block).map_or(1.0, |routing| routing.filled());
-    let has_places = |stmt: &Stmt| stmt.operands.iter().any(|&value| takes_places(model, block.ty(value)));
-    let flops = |stmt: &Stmt| match &stmt.op {
-        Op::Kernel(op @ (KernelOp::Einsum(_) | KernelOp::Attention(_))) => {
-            let logical = |values: &[_]| values.iter().map(|&v| block.ty(v).logical()).collect::<Vec<Type>>();
-            let (operands, results) = (logical(&stmt.operands), logical(&stmt.results));
-            let work = op.def().work(&operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>());
-            passes(stmt) * work.flops as f64 * if has_places(stmt) { filled } else { 1.0 }
-        }
-        _ => 0.0,
-    };
-    block[SectionKind::F].stmts.iter().map(flops).sum()
+    let flops = block[SectionKind::F].stmts.iter().map(|stmt| {
+        let Op::Kernel(op @ (KernelOp::Einsum(_) | KernelOp::Attention(_))) = &stmt.op else { return 0.0 };
+        let [operands, results] = [&stmt.operands, &stmt.results]
+            .map(|values| values.iter().map(|&value| block.ty(value).logical()).collect::<Vec<Type>>());
+        let work = op.def().work(&operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>());
+        let has_places = stmt.operands.iter().any(|&value| takes_places(model, block.ty(value)));
+        passes(stmt) * work.flops as f64 * if has_places { filled } else { 1.0 }
+    });
+    flops.sum()
 }
 
 /// Returns whether a tensor has the capacity dim of experts.

@@ -1,6 +1,7 @@
 //! Shape of a replica group: how many of its ranks lie next to each other.
 
 use crate::collective_time::Group;
+use ir::entity::EntityRef;
 use ir::mesh::{Axes, Mesh};
 use smallvec::{SmallVec, smallvec};
 
@@ -30,8 +31,8 @@ impl GroupShape {
 
     /// Some neighbouring ranks along the pipeline axis; of a mesh without one, any.
     pub fn of_neighbours(mesh: &Mesh, ranks: u64) -> GroupShape {
-        let inner = |axis| mesh.axes.keys().filter(|&other| other > axis).map(|other| mesh.axes[other].size).product();
-        GroupShape::from(Group { ranks, stride: mesh.pipeline().map_or(1, inner) })
+        let inner = mesh.pipeline().map(|axis| mesh.axes.values().skip(axis.index() + 1));
+        GroupShape::from(Group { ranks, stride: inner.map_or(1, |inner| inner.map(|axis| axis.size).product()) })
     }
 
     /// Number of ranks.

@@ -99,35 +99,30 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
     for (at, step) in forward.steps.iter().enumerate().rev() {
         let makes: State = step.makes.iter().map(|&value| bits.values[value]).fold(0, |a, b| a | b);
         let reads: State = step.reads.iter().map(|&value| bits.values[value]).fold(0, |a, b| a | b);
-        let mut next: BTreeMap<State, Vec<Part>> = BTreeMap::new();
-        let mut add = |state: State, parts: Vec<Part>| match next.entry(state & !bits.closed[at]) {
-            Entry::Vacant(entry) => drop(entry.insert(parts)),
-            Entry::Occupied(mut entry) => entry.get_mut().extend(parts),
-        };
+        let mut next = Choices { closed: bits.closed[at], states: BTreeMap::new() };
         for (state, parts) in states {
             let kept: f64 =
                 step.makes.iter().filter(|&&value| state & bits.values[value] != 0).map(|&it| forward.bytes[it]).sum();
-            let plus = |bytes: f64| parts.iter().map(|part| Part { bytes: part.bytes + bytes, ..*part }).collect();
             let left = state & !makes;
             match step.choice {
-                _ if state & makes == 0 => add(state, plus(step.extra)),
-                Choice::View => add(left | reads, plus(step.extra)),
-                Choice::Keep => add(left, plus(kept + step.extra)),
+                _ if state & makes == 0 => next.add(state, plus(&parts, step.extra)),
+                Choice::View => next.add(left | reads, plus(&parts, step.extra)),
+                Choice::Keep => next.add(left, plus(&parts, kept + step.extra)),
                 Choice::Recompute | Choice::Either => {
                     if step.choice == Choice::Either {
-                        add(left, plus(kept + step.extra));
+                        next.add(left, plus(&parts, kept + step.extra));
                     }
                     let more = clusters.more(at, |other| state & bits.steps[other] != 0);
                     let recomputed = parts.iter().map(|part| {
                         tree.push((at, part.last));
                         Part { seconds: part.seconds + more, last: tree.len() - 1, ..*part }
                     });
-                    add(left | reads | bits.steps[at], recomputed.collect());
+                    next.add(left | reads | bits.steps[at], recomputed.collect());
                 }
             }
         }
-        next.values_mut().for_each(|parts| prune(parts, resolution, Part::cost));
-        states = next;
+        states = next.states;
+        states.values_mut().for_each(|parts| prune(parts, resolution, Part::cost));
     }
     let mut given = vec![true; forward.bytes.len()];
     forward.steps.iter().flat_map(|step| &step.makes).for_each(|&value| given[value] = false);
@@ -140,17 +135,40 @@ pub(crate) fn best(forward: &Forward<'_>, resolution: f64) -> Vec<Point> {
         })
         .collect();
     prune(&mut all, resolution, Part::cost);
-    let recomputed = |mut place: usize| {
-        let mut steps = Vec::new();
-        while place > 0 {
-            steps.push(tree[place].0);
-            place = tree[place].1;
-        }
-        steps
-    };
     all.iter()
-        .map(|part| Point { bytes: part.bytes, seconds: part.seconds, recomputed: recomputed(part.last) })
+        .map(|part| Point { bytes: part.bytes, seconds: part.seconds, recomputed: recomputed(&tree, part.last) })
         .collect()
+}
+
+/// Choices by the state of the values and steps that they leave undecided.
+struct Choices {
+    /// Bits to clear.
+    closed: State,
+    states: BTreeMap<State, Vec<Part>>,
+}
+
+impl Choices {
+    fn add(&mut self, state: State, parts: Vec<Part>) {
+        match self.states.entry(state & !self.closed) {
+            Entry::Vacant(entry) => drop(entry.insert(parts)),
+            Entry::Occupied(mut entry) => entry.get_mut().extend(parts),
+        }
+    }
+}
+
+/// The choices with more bytes.
+fn plus(parts: &[Part], bytes: f64) -> Vec<Part> {
+    parts.iter().map(|part| Part { bytes: part.bytes + bytes, ..*part }).collect()
+}
+
+/// Recomputed steps up to a place of the tree of choices.
+fn recomputed(tree: &[(usize, usize)], mut place: usize) -> Vec<usize> {
+    let mut steps = Vec::new();
+    while place > 0 {
+        steps.push(tree[place].0);
+        place = tree[place].1;
+    }
+    steps
 }
 
 /// Sorts entries by seconds, and removes those that save less than `resolution` bytes over a faster entry, except the
@@ -192,6 +210,14 @@ impl Clusters<'_> {
     }
 }
 
+/// Takes a free bit, unless one is taken; `None` if none is free.
+fn take(bit: &mut State, free: &mut Vec<usize>) -> Option<()> {
+    if *bit == 0 {
+        *bit = 1 << free.pop()?;
+    }
+    Some(())
+}
+
 /// Bit of each value and step while undecided; bits are reused.
 struct Bits {
     values: Vec<State>,
@@ -206,12 +232,6 @@ impl Bits {
         let mut bits =
             Bits { values: vec![0; forward.bytes.len()], steps: vec![0; steps.len()], closed: vec![0; steps.len()] };
         let mut free: Vec<usize> = (0..BITS).rev().collect();
-        let take = |bit: &mut State, free: &mut Vec<usize>| -> Option<()> {
-            if *bit == 0 {
-                *bit = 1 << free.pop()?;
-            }
-            Some(())
-        };
         for &value in &forward.wanted {
             take(&mut bits.values[value], &mut free)?;
         }

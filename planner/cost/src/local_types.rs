@@ -26,8 +26,8 @@ pub(crate) fn local_types(types: &[&Type], mesh: &Mesh) -> Vec<Type> {
 
 /// Bytes of a statement's tensors that its op does not touch.
 pub(crate) fn untouched(mesh: &Mesh, values: &PrimaryMap<Value, ValueData>, stmt: &Stmt) -> u64 {
-    let types = |of: &[Value]| of.iter().map(|&v| &values[v].ty).collect::<Vec<_>>();
-    let (operands, results) = (local_types(&types(&stmt.operands), mesh), local_types(&types(&stmt.results), mesh));
+    let [operands, results] = [&stmt.operands, &stmt.results]
+        .map(|of| of.iter().map(|&value| local_type(&values[value].ty, mesh)).collect::<Vec<_>>());
     let (operands, results) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
     stmt.op.def().map_or(0, |def| def.work(&operands, &results).untouched(&operands, &results))
 }

@@ -68,13 +68,13 @@ impl Platform<'_> {
     fn waves(&self, batch: f64, m: f64, n: f64, k: f64, format: Format) -> f64 {
         let device = &self.cluster.device;
         let rate = device.sustained(format) * self.stack.fitted.matmul.value / device.sms as f64;
-        let seconds = |Tile { rows, columns, share }: Tile| {
+        let mut least = f64::INFINITY;
+        for Tile { rows, columns, share } in device.matmul.tiles.iter().flat_map(|&tile| [tile, tile.transposed()]) {
             let tiles = batch * (m / rows).ceil() * (n / columns).ceil();
             let waves = (tiles / device.sms as f64).ceil();
-            waves * 2.0 * rows * columns * (k + device.depth(format)) / (rate * share)
-        };
-        let tiles = device.matmul.tiles.iter().flat_map(|&tile| [tile, tile.transposed()]);
-        tiles.map(seconds).fold(f64::INFINITY, f64::min)
+            least = least.min(waves * 2.0 * rows * columns * (k + device.depth(format)) / (rate * share));
+        }
+        least
     }
 }
 
@@ -117,17 +117,16 @@ mod tests {
     #[test]
     fn experts_gain_less_where_operands_are_transposed() {
         let stack = Stack::find("megatron-core-2025").unwrap();
-        let share = |cluster: &str, format: Format| {
-            let cluster = Cluster::find(cluster).unwrap();
-            let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
-            let [m, n, k] = [4096.0, 8192.0, 6144.0];
-            platform.matmul(4.0, m, n, k, format, false) / platform.grouped_matmul(4.0, m, n, k, format, false)
-        };
         let (grouped, transposed) = (stack.traits.kernels.grouped, stack.traits.kernels.grouped_transposed);
-        for (cluster, format, wanted) in
+        for (name, format, wanted) in
             [("h100", Format::F8, grouped * transposed), ("h100", Format::Half, grouped), ("b200", Format::F8, grouped)]
         {
-            assert!((share(cluster, format) - wanted).abs() < 1e-9, "{cluster} {format:?}");
+            let cluster = Cluster::find(name).unwrap();
+            let platform = Platform { cluster: &cluster, stack: &stack, recipe: &Recipe::bf16() };
+            let [m, n, k] = [4096.0, 8192.0, 6144.0];
+            let share =
+                platform.matmul(4.0, m, n, k, format, false) / platform.grouped_matmul(4.0, m, n, k, format, false);
+            assert!((share - wanted).abs() < 1e-9, "{name} {format:?}");
         }
     }
 
@@ -168,8 +167,9 @@ mod tests {
         // One row reads the entire matrix for very few operations.
         assert!(time(1.0, Format::Half) > 2.0 * 4096.0 * 4096.0 / cluster.device.memory_bandwidth);
         // An accumulated f32 result is read and written.
-        let thin = |accumulate| platform.matmul(1.0, 8192.0, 8192.0, 64.0, Format::Half, accumulate);
-        assert!(thin(true) > 1.5 * thin(false));
+        let [added, stored] =
+            [true, false].map(|accumulate| platform.matmul(1.0, 8192.0, 8192.0, 64.0, Format::Half, accumulate));
+        assert!(added > 1.5 * stored);
     }
 
     #[test]

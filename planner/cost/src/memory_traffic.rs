@@ -23,7 +23,6 @@ pub struct MemoryTraffic {
 /// product. Views launch nothing.
 pub fn memory_traffic(mesh: &Mesh, body: &Body) -> [MemoryTraffic; 2] {
     let [mut apart, mut grouped] = [MemoryTraffic::default(); 2];
-    let bytes = |value: &Value| local_type(&body.values[*value].ty, mesh).bytes();
     for instr in &body.instrs {
         let stmts: Vec<&Stmt> = instr.stmts().iter().filter(|stmt| is_memory_bound(stmt)).collect();
         for stmt in &stmts {
@@ -33,7 +32,7 @@ pub fn memory_traffic(mesh: &Mesh, body: &Body) -> [MemoryTraffic; 2] {
             BodyInstr::Fused(fused) => {
                 grouped.add(mesh, body, &fused.reads(), &fused.outs, &stmts);
                 if let Some(product) = fused.product() {
-                    let own: u64 = product.operands.iter().chain(&product.results).map(bytes).sum();
+                    let own = local_bytes(mesh, body, product.operands.iter().chain(&product.results));
                     grouped.launches -= 1;
                     grouped.bytes = grouped.bytes.saturating_sub(own);
                 }
@@ -46,18 +45,22 @@ pub fn memory_traffic(mesh: &Mesh, body: &Body) -> [MemoryTraffic; 2] {
 
 /// True if a statement is a kernel whose time is in the bytes that it moves: neither a product, nor attention, nor a view.
 pub fn is_memory_bound(stmt: &Stmt) -> bool {
-    let is_bound = |class| !matches!(class, OpClass::Product | OpClass::Attention);
-    stmt.op.def().map(|def| def.facts()).is_some_and(|facts| is_bound(facts.class) && !facts.is_view)
+    let Some(facts) = stmt.op.def().map(|def| def.facts()) else { return false };
+    !matches!(facts.class, OpClass::Product | OpClass::Attention) && !facts.is_view
+}
+
+/// Bytes of values on a rank.
+fn local_bytes<'v>(mesh: &Mesh, body: &Body, values: impl Iterator<Item = &'v Value>) -> u64 {
+    values.map(|&value| local_type(&body.values[value].ty, mesh).bytes()).sum()
 }
 
 impl MemoryTraffic {
     /// Counts a kernel that runs statements. Results that it adds to are read first.
     fn add(&mut self, mesh: &Mesh, body: &Body, reads: &[Value], writes: &[Value], stmts: &[&Stmt]) {
-        let bytes = |value: &Value| local_type(&body.values[*value].ty, mesh).bytes();
         let sums = stmts.iter().filter(|stmt| stmt.accumulate).flat_map(|stmt| &stmt.results);
         let reads: BTreeSet<Value> = reads.iter().chain(sums).copied().collect();
         self.launches += 1;
-        let bytes = reads.iter().chain(writes).map(bytes).sum::<u64>();
+        let bytes = local_bytes(mesh, body, reads.iter().chain(writes));
         self.bytes += bytes.saturating_sub(stmts.iter().map(|stmt| untouched(mesh, &body.values, stmt)).sum());
     }
 }

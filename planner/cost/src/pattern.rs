@@ -4,9 +4,9 @@ use crate::collective_time::CollectiveKind;
 use crate::group_shape::GroupShape;
 use crate::pieces::pieces;
 use crate::platform::Platform;
-use ir::mesh::{Axes, Mesh};
+use ir::mesh::Mesh;
 use ir::ops::Collective;
-use ir::types::{Dim, Type};
+use ir::types::Type;
 
 /// Communication pattern of a collective.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,8 +38,8 @@ impl Pattern {
             Collective::AllReduce { .. } => Pattern::Sum,
             Collective::AllToAll { .. } => Pattern::Exchange,
             Collective::Permute { dims, .. } => {
-                let of_dim = |before: &Dim, after: &Axes| pieces(mesh, before.size, &before.axes, after);
-                Pattern::Pieces(operand.dims.iter().zip(dims).map(|(before, after)| of_dim(before, after)).product())
+                let dims = operand.dims.iter().zip(dims);
+                Pattern::Pieces(dims.map(|(dim, after)| pieces(mesh, dim.size, &dim.axes, after)).product())
             }
             Collective::Shift { .. } => Pattern::Pieces(1),
             Collective::AllSlice { .. } | Collective::ToPartial { .. } => Pattern::Local,
@@ -104,6 +104,7 @@ mod tests {
     use crate::collective_time::Group;
     use crate::presets::{CLUSTERS, STACKS};
     use crate::stack::Stack;
+    use ir::mesh::Axes;
     use ir::types::DType;
 
     fn cluster() -> Cluster {
@@ -147,11 +148,14 @@ mod tests {
 
     /// Bytes from which the seconds of a byte, beyond some that any message takes, rise by more than rounding.
     fn rise(platform: &Platform<'_>, pattern: Pattern, group: &GroupShape, least: f64) -> Option<f64> {
-        let bytes = |step: i32| 2f64.powf(f64::from(step) / 4.0);
-        let seconds = |step| platform.pattern_time(pattern, bytes(step), bytes(step), group);
-        let of_byte = |step| (seconds(step) - least) / bytes(step);
-        let rounding = |step| 1e-12 * seconds(step) / bytes(step);
-        (0..160).find(|&step| of_byte(step + 1) > of_byte(step) + rounding(step)).map(bytes)
+        let bytes: Vec<f64> = (0..=160).map(|step| 2f64.powf(f64::from(step) / 4.0)).collect();
+        let seconds: Vec<f64> =
+            bytes.iter().map(|&bytes| platform.pattern_time(pattern, bytes, bytes, group)).collect();
+        let step = (0..160).find(|&step| {
+            let [fewer, more] = [step, step + 1].map(|step| (seconds[step] - least) / bytes[step]);
+            more > fewer + 1e-12 * seconds[step] / bytes[step]
+        });
+        step.map(|step| bytes[step])
     }
 
     /// The search for reshards rests on it: what is true of some bytes bounds fewer.

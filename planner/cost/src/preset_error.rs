@@ -62,6 +62,10 @@ pub(crate) fn none_or<T>(complaints: Vec<String>, value: T, code: Code) -> Resul
 
 pub(crate) fn out_of_range(key: &str, value: f64, low: f64, high: f64, unit: &str) -> Option<String> {
     let is_in = (low..=high).contains(&value);
-    let short = |figure: f64| if figure < 1e4 { figure.to_string() } else { format!("{figure:e}") };
     (!is_in).then(|| format!("`{key}` is {value}, expected {unit}: from {} to {}", short(low), short(high)))
+}
+
+/// A figure without many zeros.
+fn short(figure: f64) -> String {
+    if figure < 1e4 { figure.to_string() } else { format!("{figure:e}") }
 }

@@ -33,20 +33,30 @@ pub const STACKS: &[Preset] = presets!("stacks":
     "fsdp-eager" "fsdp-compile" "fsdp-compile-2024" "fsdp-compile-2025" "fsdp-compile-2026" "automodel-2026" "foundry-2023"
     "nemo" "nemo-2024-01" "jax-2023" "jax-xla-2023" "jax-2024" "deepseek-2024" "deepspeed-2021" "llama-2024" "meshwright" "meshwright-threads" "meshwright-cuda");
 
+impl Preset {
+    fn file(&self) -> BaseFile {
+        BaseFile { place: self.name.into(), text: self.text.into() }
+    }
+
+    /// Further names of a cluster.
+    fn aliases(&self) -> Vec<String> {
+        toml::from_str::<Named>(self.text).map_or(Vec::new(), |named| named.aliases)
+    }
+}
+
 impl BaseFile {
     /// File of a preset cluster, by its name or an alias, in capitals or not.
     ///
     /// # Errors
     /// No preset has the name.
     pub fn cluster(name: &str) -> Result<BaseFile, PresetError> {
-        let file = |preset: &Preset| BaseFile { place: preset.name.into(), text: preset.text.into() };
         if let Some(preset) = CLUSTERS.iter().find(|preset| preset.name.eq_ignore_ascii_case(name)) {
-            return Ok(file(preset));
+            return Ok(preset.file());
         }
-        let aliases = |preset: &Preset| toml::from_str::<Named>(preset.text).map_or(Vec::new(), |named| named.aliases);
-        let is = |preset: &&Preset| aliases(preset).iter().any(|alias| alias.eq_ignore_ascii_case(name));
-        CLUSTERS.iter().find(is).map(file).ok_or_else(|| {
-            let aliases: Vec<String> = CLUSTERS.iter().flat_map(aliases).collect();
+        let mut presets = CLUSTERS.iter();
+        let alias_of = presets.find(|preset| preset.aliases().iter().any(|alias| alias.eq_ignore_ascii_case(name)));
+        alias_of.map(Preset::file).ok_or_else(|| {
+            let aliases: Vec<String> = CLUSTERS.iter().flat_map(Preset::aliases).collect();
             let known = CLUSTERS.iter().map(|preset| preset.name).chain(aliases.iter().map(String::as_str));
             PresetError::unknown(Code::UnknownCluster, "cluster", name, &known.collect::<Vec<_>>())
         })
@@ -86,7 +96,7 @@ impl Cluster {
         text: &str,
         open: &mut dyn FnMut(&str) -> Result<BaseFile, E>,
     ) -> Result<Cluster, E> {
-        let files = linked(text, (Code::BadCluster, &["name", "aliases", "about"]), open)?;
+        let files = linked(text, Code::BadCluster, &["name", "aliases", "about"], open)?;
         let cluster = if files.len() == 1 {
             // Parses the text itself, so that an error has a line number.
             toml::from_str(text)
@@ -131,11 +141,22 @@ impl Cluster {
     }
 }
 
+/// Checks of the figures of a table.
+struct RangeChecks<'c> {
+    table: String,
+    complaints: &'c mut Vec<String>,
+}
+
+impl RangeChecks<'_> {
+    /// Checks a figure of the table.
+    fn check(&mut self, key: &str, value: f64, low: f64, high: f64, unit: &str) {
+        self.complaints.extend(out_of_range(&format!("{}.{key}", self.table), value, low, high, unit));
+    }
+}
+
 /// Checks a device against the ranges of any hardware in these units: a wrong unit is reported.
 fn check_device(device: &Device, complaints: &mut Vec<String>) {
-    let mut check = |key: &str, value: f64, low: f64, high: f64, unit: &str| {
-        complaints.extend(out_of_range(&format!("device.{key}"), value, low, high, unit));
-    };
+    let mut checks = RangeChecks { table: "device".to_string(), complaints };
     let flops = "operations per second";
     let peaks = [
         ("flops_f32", Some(device.flops_f32)),
@@ -144,63 +165,69 @@ fn check_device(device: &Device, complaints: &mut Vec<String>) {
         ("flops_f4", device.flops_f4),
     ];
     for (key, value) in peaks.iter().filter_map(|&(key, value)| Some((key, value?))) {
-        check(key, value, 1e8, 1e17, flops);
+        checks.check(key, value, 1e8, 1e17, flops);
     }
-    check("memory_bandwidth", device.memory_bandwidth, 1e8, 1e14, "bytes per second");
-    check("memory_share", device.memory_share, 0.01, 1.0, "a share");
-    device.memory_share_half.into_iter().for_each(|share| check("memory_share_half", share, 0.01, 1.0, "a share"));
-    check("memory", device.memory as f64, 1e7, 1e14, "bytes");
-    check("host_bandwidth", device.host_bandwidth, 0.0, 1e13, "bytes per second");
-    check("start", device.start, 0.0, 1e-3, "seconds");
-    check("sms", device.sms as f64, 1.0, 1e5, "a number of parts");
+    checks.check("memory_bandwidth", device.memory_bandwidth, 1e8, 1e14, "bytes per second");
+    checks.check("memory_share", device.memory_share, 0.01, 1.0, "a share");
+    device
+        .memory_share_half
+        .into_iter()
+        .for_each(|share| checks.check("memory_share_half", share, 0.01, 1.0, "a share"));
+    checks.check("memory", device.memory as f64, 1e7, 1e14, "bytes");
+    checks.check("host_bandwidth", device.host_bandwidth, 0.0, 1e13, "bytes per second");
+    checks.check("start", device.start, 0.0, 1e-3, "seconds");
+    checks.check("sms", device.sms as f64, 1.0, 1e5, "a number of parts");
     let matmul = &device.matmul;
     for (key, share) in
         [("f32", matmul.f32), ("half", matmul.half), ("f8", matmul.f8), ("f4", matmul.f4), ("power", matmul.power)]
     {
-        check(&format!("matmul.{key}"), share, 0.01, 1.0, "a share of the peak");
+        checks.check(&format!("matmul.{key}"), share, 0.01, 1.0, "a share of the peak");
     }
-    check("matmul.depth", matmul.depth, 0.0, 1e5, "steps of k");
-    matmul.depth_f32.into_iter().for_each(|depth| check("matmul.depth_f32", depth, 0.0, 1e5, "steps of k"));
-    check("matmul.tiles", matmul.tiles.len() as f64, 1.0, 64.0, "a number of tiles");
+    checks.check("matmul.depth", matmul.depth, 0.0, 1e5, "steps of k");
+    matmul.depth_f32.into_iter().for_each(|depth| checks.check("matmul.depth_f32", depth, 0.0, 1e5, "steps of k"));
+    checks.check("matmul.tiles", matmul.tiles.len() as f64, 1.0, 64.0, "a number of tiles");
     for tile in &matmul.tiles {
         let sides = [tile.rows, tile.columns];
-        sides.into_iter().for_each(|side| check("matmul.tiles", side, 1.0, 4096.0, "rows and columns of a tile"));
-        check("matmul.tiles", tile.share, 0.01, 1.0, "a share of the full rate");
+        sides
+            .into_iter()
+            .for_each(|side| checks.check("matmul.tiles", side, 1.0, 4096.0, "rows and columns of a tile"));
+        checks.check("matmul.tiles", tile.share, 0.01, 1.0, "a share of the full rate");
     }
     let kernels = device.attention.iter().map(|kernel| ("attention", kernel));
     for (table, (kernel, rates)) in kernels.chain(device.attention_f32.iter().map(|kernel| ("attention_f32", kernel))) {
         let key = format!("{table}.{kernel:?}").to_lowercase();
         for (part, Table(points)) in [("forward", &rates.forward), ("backward", &rates.backward)] {
             for point in points {
-                check(&format!("{key}.{part}"), point.size, 1.0, 1e6, "the size of a head");
-                check(&format!("{key}.{part}"), point.value, 1e-4, 1.0, "a share of the peak");
+                checks.check(&format!("{key}.{part}"), point.size, 1.0, 1e6, "the size of a head");
+                checks.check(&format!("{key}.{part}"), point.value, 1e-4, 1.0, "a share of the peak");
             }
         }
         for half in [rates.half.forward, rates.half.backward] {
-            check(&format!("{key}.half"), half, 0.0, 1e5, "a number of keys");
+            checks.check(&format!("{key}.half"), half, 0.0, 1e5, "a number of keys");
         }
-        rates.f32.into_iter().for_each(|share| check(&format!("{key}.f32"), share, 1e-4, 1.0, "a share of the rate"));
+        rates
+            .f32
+            .into_iter()
+            .for_each(|share| checks.check(&format!("{key}.f32"), share, 1e-4, 1.0, "a share of the rate"));
     }
 }
 
 fn check_link(level: usize, link: &Link, complaints: &mut Vec<String>) {
-    let mut check = |key: &str, value: f64, low: f64, high: f64, unit: &str| {
-        complaints.extend(out_of_range(&format!("links[{level}].{key}"), value, low, high, unit));
-    };
-    check("joins", link.joins as f64, 1.0, f64::MAX, "a number of devices");
-    check("bandwidth", link.bandwidth, 1e6, 1e14, "bytes per second of a device, one way");
-    check("latency", link.latency, 0.0, 0.1, "seconds");
-    check("start", link.start, 0.0, 0.1, "seconds");
-    check("message", link.message, 0.0, 0.1, "seconds");
+    let mut checks = RangeChecks { table: format!("links[{level}]"), complaints };
+    checks.check("joins", link.joins as f64, 1.0, f64::MAX, "a number of devices");
+    checks.check("bandwidth", link.bandwidth, 1e6, 1e14, "bytes per second of a device, one way");
+    checks.check("latency", link.latency, 0.0, 0.1, "seconds");
+    checks.check("start", link.start, 0.0, 0.1, "seconds");
+    checks.check("message", link.message, 0.0, 0.1, "seconds");
     for (key, value) in [("pair", link.pair), ("switch", link.switch)] {
-        value.into_iter().for_each(|value| check(key, value, 1e6, 1e14, "bytes per second"));
+        value.into_iter().for_each(|value| checks.check(key, value, 1e6, 1e14, "bytes per second"));
     }
-    link.tree.into_iter().for_each(|share| check("tree", share, 0.01, 1.0, "a share of the bandwidth"));
-    link.step.into_iter().for_each(|seconds| check("step", seconds, 0.0, 0.1, "seconds"));
+    link.tree.into_iter().for_each(|share| checks.check("tree", share, 0.01, 1.0, "a share of the bandwidth"));
+    link.step.into_iter().for_each(|seconds| checks.check("step", seconds, 0.0, 0.1, "seconds"));
     let Table(points) = &link.share;
     for point in points {
-        check("share", point.size, 1.0, 1e15, "bytes of a message");
-        check("share", point.value, 1e-4, 1.0, "a share of the bandwidth");
+        checks.check("share", point.size, 1.0, 1e15, "bytes of a message");
+        checks.check("share", point.value, 1e-4, 1.0, "a share of the bandwidth");
     }
     if !points.windows(2).all(|pair| pair[0].size < pair[1].size) {
         complaints.push(format!("`links[{level}].share` must go by increasing bytes"));

@@ -131,23 +131,24 @@ impl Residual {
 
     /// Least and greatest value of one of [`Job::SIZES`] among the runs.
     fn range(&self, size: usize) -> Option<Interval> {
-        let values = || self.measured.iter().flat_map(|group| &group.sizes).map(|sizes| sizes[size]);
-        Some(Interval { low: values().reduce(f64::min)?, high: values().reduce(f64::max)? })
+        let values = self.measured.iter().flat_map(|group| &group.sizes).map(|sizes| sizes[size]);
+        Some(Interval { low: values.clone().reduce(f64::min)?, high: values.reduce(f64::max)? })
     }
 
     /// Doublings from the nearest run of the same kinds, summed over the sizes, and 1 at most.
     fn nearest(&self, job: &Job) -> f64 {
         let alike = self.measured.iter().filter(|group| group.kinds == job.kinds).flat_map(|group| &group.sizes);
-        let doublings = |sizes: &[f64; Job::SIZES.len()]| {
-            sizes.iter().zip(&job.sizes).map(|(run, size)| (size / run).log2().abs()).sum()
-        };
-        alike.map(doublings).fold(1.0, f64::min)
+        let doublings =
+            alike.map(|run| run.iter().zip(&job.sizes).map(|(run, size)| (size / run).log2().abs()).sum::<f64>());
+        doublings.fold(1.0, f64::min)
     }
 
     /// Doublings that the kinds without runs count as.
     fn new_kinds(&self, kinds: &[String; Job::KINDS.len()]) -> f64 {
-        let is_known = |at: usize| self.measured.iter().any(|group| group.kinds[at] == kinds[at]);
-        let new = (0..kinds.len()).filter(|&at| !self.measured.is_empty() && !is_known(at));
+        if self.measured.is_empty() {
+            return 0.0;
+        }
+        let new = (0..kinds.len()).filter(|&at| self.measured.iter().all(|group| group.kinds[at] != kinds[at]));
         KIND * new.count() as f64
     }
 }
@@ -174,13 +175,13 @@ impl Errors {
         let unseen = 1.0 + (UNSEEN - 1.0) * nearest;
         let other_source =
             if self.sources > 0 { nearest * prior.source.powi(2) / f64::from(self.sources) } else { 0.0 };
-        // Squares add up, as those of independent errors.
-        let half = |own: f64, prior_end: f64| {
+        let ends = [(self.low.min(0.0), prior.ends.low), (self.high.max(0.0), prior.ends.high)];
+        let [low, high] = ends.map(|(own, prior_end)| {
+            // Squares add up, as those of independent errors.
             let near = (runs * (unseen * own).powi(2) + prior.runs * prior_end * prior_end) / (runs + prior.runs);
             (near + far * far + other_source).sqrt()
-        };
-        let (low, high) = (self.low.min(0.0), self.high.max(0.0));
-        Interval { low: -half(low, prior.ends.low), high: half(high, prior.ends.high) }
+        });
+        Interval { low: -low, high }
     }
 }
 
@@ -253,9 +254,9 @@ mod tests {
 
     #[test]
     fn an_interval_widens_with_few_runs_to_that_of_none() {
-        let width = |runs: u32| fitted(runs).time_interval(&job(2e9, "A")).width();
-        assert!((width(100_000) - 0.1 * UNSEEN).abs() < 1e-4);
-        assert!(width(2) > 1.4 * width(100));
+        let [few, more, many] = [2, 100, 100_000].map(|runs| fitted(runs).time_interval(&job(2e9, "A")).width());
+        assert!((many - 0.1 * UNSEEN).abs() < 1e-4);
+        assert!(few > 1.4 * more);
         assert_eq!(Residual::default().time_interval(&job(2e9, "A")), TIME.ends);
         assert_eq!(fitted(9).memory_errors(&job(2e9, "A")).interval(), MEMORY.ends);
     }
@@ -263,27 +264,30 @@ mod tests {
     #[test]
     fn an_interval_widens_with_the_distance_from_the_runs() {
         let residual = fitted(100);
-        let distance = |parameters: f64, device: &str| residual.distance(&job(parameters, device));
-        assert_eq!([1e9, 8e9, 16e9, 0.25e9].map(|size| distance(size, "A")), [0.0, 0.0, 1.0, 2.0]);
-        assert_eq!(distance(8e9, "B"), KIND);
-        let width = |parameters: f64| residual.time_interval(&job(parameters, "A")).width();
-        assert!(width(8e9) < width(16e9) && width(16e9) < width(512e9));
+        let distances = [1e9, 8e9, 16e9, 0.25e9].map(|parameters| residual.distance(&job(parameters, "A")));
+        assert_eq!(distances, [0.0, 0.0, 1.0, 2.0]);
+        assert_eq!(residual.distance(&job(8e9, "B")), KIND);
+        let widths = [8e9, 16e9, 512e9].map(|parameters| residual.time_interval(&job(parameters, "A")).width());
+        assert!(widths[0] < widths[1] && widths[1] < widths[2], "{widths:?}");
+    }
+
+    /// Half the width of the interval of a request after many runs of some sources.
+    fn half_width(sources: u32, parameters: f64) -> f64 {
+        let time = Errors { sources, ..fitted(100_000).time };
+        let residual = Residual { time, ..fitted(100_000) };
+        residual.time_interval(&job(parameters, "A")).width() / 2.0
     }
 
     /// A request that was measured has the errors of the runs. From half a doubling away to a whole one it widens to that of another
     /// source, and less so if there are several sources already.
     #[test]
     fn an_interval_widens_between_runs_and_with_few_sources() {
-        let of = |sources: u32| {
-            let time = Errors { sources, ..fitted(100_000).time };
-            let residual = Residual { time, ..fitted(100_000) };
-            move |parameters: f64| residual.time_interval(&job(parameters, "A")).width() / 2.0
-        };
-        let one = of(1);
-        assert!((one(1e9) - 0.05).abs() < 1e-4 && one(1e9) < one(1.4e9) && one(1.4e9) < one(2e9), "{}", one(1e9));
-        let apart = |sources: f64| (0.05 * UNSEEN).hypot(TIME.source / sources.sqrt());
-        for (sources, width) in [(1, apart(1.0)), (4, apart(4.0)), (0, 0.05 * UNSEEN)] {
-            assert!((of(sources)(2e9) - width).abs() < 1e-4, "{sources}: {} {width}", of(sources)(2e9));
+        let [there, near, far] = [1e9, 1.4e9, 2e9].map(|parameters| half_width(1, parameters));
+        assert!((there - 0.05).abs() < 1e-4 && there < near && near < far, "{there} {near} {far}");
+        let [one, four] = [1.0f64, 4.0].map(|sources| (0.05 * UNSEEN).hypot(TIME.source / sources.sqrt()));
+        for (sources, wanted) in [(1, one), (4, four), (0, 0.05 * UNSEEN)] {
+            let width = half_width(sources, 2e9);
+            assert!((width - wanted).abs() < 1e-4, "{sources}: {width} {wanted}");
         }
     }
 
@@ -310,12 +314,12 @@ mod tests {
     /// Runs that need more than predicted move the chances of others by as much, if there are many.
     #[test]
     fn a_budget_follows_the_median_of_the_runs() {
-        let of = |runs: u32| {
+        let [none, few, many] = [0, 2, 100_000].map(|runs| {
             let memory = Errors { runs, sources: 1, low: 0.05, middle: 0.1, high: 0.15 };
             let residual = Residual { memory, ..fitted(9) };
             -residual.memory_budget(&job(1.0, "A").kinds, 0.5).share([None; 8]).ln()
-        };
-        assert!((of(100_000) - 0.1).abs() < 1e-5 && of(2) < 0.051 && of(0) == 0.0, "{} {}", of(100_000), of(2));
+        });
+        assert!((many - 0.1).abs() < 1e-5 && few < 0.051 && none == 0.0, "{many} {few}");
     }
 
     #[test]

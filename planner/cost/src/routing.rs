@@ -1,6 +1,6 @@
 //! Expert capacity and token dropping.
 
-use ir::graph::{Block, SectionKind, Stmt};
+use ir::graph::{Block, SectionKind};
 use ir::ops::{KernelOp, Op};
 
 /// Token routing within a routing group.
@@ -19,19 +19,18 @@ pub struct Routing {
 impl Routing {
     /// Routing of a block; `None` without experts.
     pub fn of(block: &Block) -> Option<Routing> {
-        let dispatches = |stmt: &&Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Dispatch(_)));
-        let dispatch = block[SectionKind::F].stmts.iter().find(dispatches)?;
-        let sizes = |value| block.ty(value).dims.iter().rev().map(|dim| dim.size).collect::<Vec<u64>>();
+        let mut stmts = block[SectionKind::F].stmts.iter();
+        let dispatch = stmts.find(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Dispatch(_))))?;
         // index [.., t, k], places [.., e, c, h].
-        let (index, places) = (sizes(dispatch.operands[1]), sizes(dispatch.results[0]));
+        let [index, places] = [dispatch.operands[1], dispatch.results[0]]
+            .map(|value| block.ty(value).dims.iter().rev().map(|dim| dim.size).collect::<Vec<u64>>());
         Some(Routing { tokens: *index.get(1)?, chosen: index[0], experts: *places.get(2)?, capacity: places[1] })
     }
 
     /// Fraction of the capacity that is used under uniform routing; the rest absorbs imbalance.
     pub fn filled(&self) -> f64 {
-        let [choices, places] = [[self.tokens, self.chosen], [self.experts, self.capacity]];
-        let product = |of: [u64; 2]| of[0] as f64 * of[1] as f64;
-        (product(choices) / product(places)).min(1.0)
+        let choices = self.tokens as f64 * self.chosen as f64;
+        (choices / (self.experts as f64 * self.capacity as f64)).min(1.0)
     }
 
     /// Routing with the capacity of uniform routing.

@@ -290,22 +290,22 @@ impl Expression {
 
 impl Operator {
     fn apply(self, left: i64, right: i64) -> Option<i64> {
-        let truth = |is_so: bool| Some(i64::from(is_so));
-        match self {
-            Operator::Or => truth(left != 0 || right != 0),
-            Operator::And => truth(left != 0 && right != 0),
-            Operator::Equal => truth(left == right),
-            Operator::Differs => truth(left != right),
-            Operator::AtMost => truth(left <= right),
-            Operator::AtLeast => truth(left >= right),
-            Operator::Less => truth(left < right),
-            Operator::Greater => truth(left > right),
-            Operator::Plus => left.checked_add(right),
-            Operator::Minus => left.checked_sub(right),
-            Operator::Times => left.checked_mul(right),
-            Operator::Over => left.checked_div(right),
-            Operator::Modulo => left.checked_rem(right),
-        }
+        let is_so = match self {
+            Operator::Or => left != 0 || right != 0,
+            Operator::And => left != 0 && right != 0,
+            Operator::Equal => left == right,
+            Operator::Differs => left != right,
+            Operator::AtMost => left <= right,
+            Operator::AtLeast => left >= right,
+            Operator::Less => left < right,
+            Operator::Greater => left > right,
+            Operator::Plus => return left.checked_add(right),
+            Operator::Minus => return left.checked_sub(right),
+            Operator::Times => return left.checked_mul(right),
+            Operator::Over => return left.checked_div(right),
+            Operator::Modulo => return left.checked_rem(right),
+        };
+        Some(i64::from(is_so))
     }
 }
 

@@ -13,10 +13,12 @@ impl BaseFile {
     /// # Errors
     /// No preset has the name.
     pub fn stack(name: &str) -> Result<BaseFile, PresetError> {
-        let known = || STACKS.iter().map(|preset| preset.name);
         let preset = STACKS.iter().find(|preset| preset.name == name);
         let file = preset.map(|preset| BaseFile { place: name.into(), text: preset.text.into() });
-        file.ok_or_else(|| PresetError::unknown(Code::UnknownStack, "stack", name, &known().collect::<Vec<_>>()))
+        file.ok_or_else(|| {
+            let known: Vec<&str> = STACKS.iter().map(|preset| preset.name).collect();
+            PresetError::unknown(Code::UnknownStack, "stack", name, &known)
+        })
     }
 }
 
@@ -47,7 +49,7 @@ impl Stack {
         text: &str,
         open: &mut dyn FnMut(&str) -> Result<BaseFile, E>,
     ) -> Result<Stack, E> {
-        let files = linked(text, (Code::BadStack, &["name", "about"]), open)?;
+        let files = linked(text, Code::BadStack, &["name", "about"], open)?;
         let sources = files.iter().rev().flat_map(|file| comments(&file.text)).collect();
         let stack = if files.len() == 1 && !files[0].has(flat::FACTS) {
             // Parses the text itself, so that an error has a line number.

@@ -3,6 +3,9 @@
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer};
 
+/// What an error says a file should have.
+const EXPECTED: &str = "a whole number, such as 48e9 or 48_000_000_000";
+
 /// A number of a file.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -14,14 +17,13 @@ enum Number {
 
 impl Number {
     fn whole<E: Error>(self) -> Result<u64, E> {
-        let wrong = |what: Unexpected<'_>| E::invalid_value(what, &"a whole number, such as 48e9 or 48_000_000_000");
         match self {
             Number::Whole(number) => Ok(number),
             Number::Float(number) if number.fract() == 0.0 && (0.0..u64::MAX as f64).contains(&number) => {
                 Ok(number as u64)
             }
-            Number::Float(number) => Err(wrong(Unexpected::Float(number))),
-            Number::Other(value) => Err(wrong(Unexpected::Other(&value.to_string()))),
+            Number::Float(number) => Err(E::invalid_value(Unexpected::Float(number), &EXPECTED)),
+            Number::Other(value) => Err(E::invalid_value(Unexpected::Other(&value.to_string()), &EXPECTED)),
         }
     }
 }

@@ -21,8 +21,8 @@ pub(super) fn take_attention(device: &mut Device) -> Result<(), PresetError> {
         None => {
             let measured = CLUSTERS.iter().filter_map(|preset| read(preset.text).ok());
             let measured = measured.filter(|cluster| !cluster.device.attention.is_empty());
-            let far = |cluster: &Cluster| difference(device, &cluster.device);
-            match measured.min_by(|a, b| far(a).total_cmp(&far(b))) {
+            let apart = measured.map(|cluster| (difference(device, &cluster.device), cluster));
+            match apart.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, cluster)| cluster) {
                 Some(nearest) => nearest,
                 None => return Ok(()),
             }

@@ -58,13 +58,12 @@ impl Alias {
 
     /// Consecutive exchanges are one exchange over all of their axes: the first has the entire cost, the others are free.
     fn exchanged(&mut self, block: &Block, mesh: &Mesh, section: SectionKind) {
-        let is_exchange = |stmt: &Stmt| is_exchange(block, mesh, stmt);
-        for stmt in block[section].stmts.iter().filter(|stmt| is_exchange(stmt)) {
+        for stmt in block[section].stmts.iter().filter(|stmt| is_exchange(block, mesh, stmt)) {
             if self.free.contains(stmt.results[0]) {
                 continue;
             }
             let mut chain = chain(block, section, stmt.operands[0]);
-            chain.truncate(chain.iter().take_while(|(stmt, _)| is_exchange(stmt)).count());
+            chain.truncate(chain.iter().take_while(|(stmt, _)| is_exchange(block, mesh, stmt)).count());
             let over = chain.iter().fold(Axes::none(), |over, (_, collective)| over.union(collective.over()));
             self.exchanges.insert(stmt.operands[0], over.sorted());
             for (stmt, _) in chain.iter().skip(1) {
@@ -87,14 +86,16 @@ pub(super) fn is_exchange(block: &Block, mesh: &Mesh, stmt: &Stmt) -> bool {
 /// Results of experts that only the gradient of the routing weights reads, in the forward and after each exchange of the
 /// backward. If routing weights are applied between an expert's products, that gradient reads none of these results.
 pub(super) fn weighed(block: &Block) -> EntitySet<Value> {
-    let backward = || [SectionKind::I, SectionKind::W].into_iter().flat_map(|section| &block[section].stmts);
-    let is_once = |value: Value| backward().filter(|stmt| stmt.operands.contains(&value)).count() == 1;
+    let backward = [SectionKind::I, SectionKind::W].into_iter().flat_map(|section| &block[section].stmts);
     let mut weighed = EntitySet::new();
-    for stmt in backward().filter(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::CombineDw(_)))) {
+    for stmt in backward.clone().filter(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::CombineDw(_)))) {
         let mut next = Some(stmt.operands[1]);
-        while let Some(value) = next.filter(|&value| is_once(value)) {
+        while let Some(value) = next {
+            if backward.clone().filter(|stmt| stmt.operands.contains(&value)).count() != 1 {
+                break;
+            }
             weighed.insert(value);
-            let maker = backward().find(|stmt| stmt.results.contains(&value));
+            let maker = backward.clone().find(|stmt| stmt.results.contains(&value));
             next = maker.filter(|stmt| matches!(stmt.op, Op::Collective(_))).map(|stmt| stmt.operands[0]);
         }
     }

@@ -67,16 +67,16 @@ fn attention(op: &KernelOp, dims: [&[Dim]; 3], size: impl Fn(&Dim) -> f64) -> Op
         _ => return None,
     };
     let causal = settings.causal;
-    let size_of = |operand: usize, dim: usize| dims[operand].get(dim).map_or(1.0, &size);
     let keys = dims[1].get(1).map_or(1.0, |dim| dim.size as f64);
+    let [q, k, v] = dims.map(|dims| [0, 1, 2, 3, 4].map(|dim| dims.get(dim).map_or(1.0, &size)));
     let shape = AttentionShape {
-        batch: size_of(0, 0),
-        heads: size_of(0, 2) * size_of(0, 3),
-        kv_heads: size_of(1, 2),
-        queries: size_of(0, 1),
-        keys: settings.block.map_or(f64::INFINITY, |block| block as f64).min(size_of(1, 1)),
-        d: size_of(0, 4),
-        c: size_of(2, 3),
+        batch: q[0],
+        heads: q[2] * q[3],
+        kv_heads: k[2],
+        queries: q[1],
+        keys: settings.block.map_or(f64::INFINITY, |block| block as f64).min(k[1]),
+        d: q[4],
+        c: v[3],
         share: if causal { Reach::of(settings).causal_pairs(keys) / (keys * keys) } else { 1.0 },
     };
     let counted = if causal { Reach::of(settings).halved_pairs(keys) / (keys * keys) } else { 1.0 };
@@ -105,11 +105,11 @@ impl Reach {
 
     /// That of a block's attention; all without attention.
     pub fn of_block(block: &Block) -> Reach {
-        let of = |stmt: &Stmt| match &stmt.op {
+        let reach = block[SectionKind::F].stmts.iter().find_map(|stmt| match &stmt.op {
             Op::Kernel(KernelOp::Attention(op)) => Some(Reach::of(&op.0)),
             _ => None,
-        };
-        block[SectionKind::F].stmts.iter().find_map(of).unwrap_or(Reach::All)
+        });
+        reach.unwrap_or(Reach::All)
     }
 
     /// Pairs of a query and a key that it sees in a causal document of some tokens: `n (n + 1) / 2`, with a window `w` of fewer
@@ -162,19 +162,26 @@ impl Attention {
     /// a sequence, a stack may take the keys piece by piece.
     pub(super) fn cost(&self, site: &Site<'_>, ranks: Option<(Group, CpKind)>) -> Cost {
         let pieces = site.platform.stack.traits.kernels.pieces;
-        let of = |attention: f64, kernels: f64| Cost { attention, cp: 0.0, kernels };
         match ranks {
             Some((group, CpKind::Ulysses)) => self.by_heads(site, group),
             Some((group, CpKind::Ring)) => {
                 let steps = group.ranks as f64;
                 let block = AttentionShape { keys: self.shape.keys / steps, ..self.shape };
                 let attention = steps * site.platform.attention(&block, self.backward) * pieces;
-                of(attention + (steps - 1.0) * self.merge(site, &block), steps * self.launches(site))
+                Cost {
+                    attention: attention + (steps - 1.0) * self.merge(site, &block),
+                    cp: 0.0,
+                    kernels: steps * self.launches(site),
+                }
             }
             Some((_, CpKind::AllGather)) => {
-                of(site.platform.attention(&self.shape, self.backward) * pieces, self.launches(site))
+                let attention = site.platform.attention(&self.shape, self.backward) * pieces;
+                Cost { attention, cp: 0.0, kernels: self.launches(site) }
             }
-            None => of(site.platform.attention(&self.shape, self.backward), self.launches(site)),
+            None => {
+                let attention = site.platform.attention(&self.shape, self.backward);
+                Cost { attention, cp: 0.0, kernels: self.launches(site) }
+            }
         }
     }
 
@@ -210,29 +217,61 @@ impl Attention {
     /// gathered again in the backward, which scatters sums of their gradients.
     fn by_heads(&self, site: &Site<'_>, group: Group) -> Cost {
         let ranks = group.ranks as f64;
-        let AttentionShape { batch, heads, kv_heads, queries, d, c, .. } = self.shape;
+        let AttentionShape { heads, kv_heads, queries, d, c, .. } = self.shape;
         let is_sharded = kv_heads % ranks == 0.0;
+        let exchanges = HeadExchanges { attention: self, site, group, is_sharded };
         let own = AttentionShape {
             heads: heads / ranks,
             kv_heads: if is_sharded { kv_heads / ranks } else { kv_heads },
             queries: queries * ranks,
             ..self.shape
         };
-        let bytes = |heads: f64, size: f64| batch * queries * heads * size * site.platform.recipe.activation;
-        let time = |kind, bytes| site.platform.collective_time(kind, bytes, group);
-        let exchange = |heads: f64, size: f64| time(CollectiveKind::AllToAll, bytes(heads, size));
-        let of_keys = |size: f64| {
-            let whole = bytes(kv_heads, size) * ranks;
-            match (is_sharded, self.backward) {
-                (true, _) => exchange(kv_heads, size),
-                (false, false) => time(CollectiveKind::AllGather, whole),
-                (false, true) => time(CollectiveKind::AllGather, whole) + time(CollectiveKind::ReduceScatter, whole),
-            }
-        };
         Cost {
             attention: site.platform.attention(&own, self.backward),
-            cp: exchange(heads, d) + of_keys(d) + of_keys(c) + exchange(heads, c),
+            cp: exchanges.of_queries(heads, d)
+                + exchanges.of_keys(d)
+                + exchanges.of_keys(c)
+                + exchanges.of_queries(heads, c),
             kernels: self.launches(site) + 4.0,
+        }
+    }
+}
+
+/// Collectives between the heads and the sequences of an attention, nothing hidden.
+struct HeadExchanges<'e, 's> {
+    attention: &'e Attention,
+    site: &'e Site<'s>,
+    group: Group,
+    /// True if each rank has some of the key heads.
+    is_sharded: bool,
+}
+
+impl HeadExchanges<'_, '_> {
+    /// Bytes of some heads of this size on a rank.
+    fn bytes(&self, heads: f64, size: f64) -> f64 {
+        let AttentionShape { batch, queries, .. } = self.attention.shape;
+        batch * queries * heads * size * self.site.platform.recipe.activation
+    }
+
+    fn time(&self, kind: CollectiveKind, bytes: f64) -> f64 {
+        self.site.platform.collective_time(kind, bytes, self.group)
+    }
+
+    /// Seconds of the all-to-all of heads of this size.
+    fn of_queries(&self, heads: f64, size: f64) -> f64 {
+        self.time(CollectiveKind::AllToAll, self.bytes(heads, size))
+    }
+
+    /// Seconds of the exchange, or of the gather and of the sums of gradients, of key heads of this size.
+    fn of_keys(&self, size: f64) -> f64 {
+        let kv_heads = self.attention.shape.kv_heads;
+        let whole = self.bytes(kv_heads, size) * self.group.ranks as f64;
+        match (self.is_sharded, self.attention.backward) {
+            (true, _) => self.of_queries(kv_heads, size),
+            (false, false) => self.time(CollectiveKind::AllGather, whole),
+            (false, true) => {
+                self.time(CollectiveKind::AllGather, whole) + self.time(CollectiveKind::ReduceScatter, whole)
+            }
         }
     }
 }

@@ -8,7 +8,6 @@ use crate::collective_time::{CollectiveKind, Group};
 use crate::pattern::Pattern;
 use crate::traits::{Dispatch, Experts, Hidden};
 use ir::graph::{ArgKind, SectionKind, Stmt};
-use ir::ids::Value;
 use ir::mesh::Axes;
 use ir::ops::{Collective, KernelOp, Op};
 use ir::options::CpKind;
@@ -91,9 +90,8 @@ pub(super) fn waits(
 
 /// Seconds of a collective, nothing hidden.
 fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) -> f64 {
-    let bytes = |values: &[Value]| values.iter().map(|&value| site.local.bytes(value)).sum::<f64>();
-    let (before, after) = (bytes(&stmt.operands), bytes(&stmt.results));
-    let isolated = |kind: CollectiveKind, bytes: f64| site.platform.isolated_time(kind, bytes, &group.into());
+    let [before, after] =
+        [&stmt.operands, &stmt.results].map(|values| values.iter().map(|&value| site.local.bytes(value)).sum::<f64>());
     let is_ring = site.axis(stmt, collective) == Axis::Cp && site.options.cp_kind == CpKind::Ring;
     match collective {
         Collective::AllGather { .. } | Collective::ReduceScatter { .. } if is_ring => {
@@ -107,8 +105,10 @@ fn seconds(site: &Site<'_>, stmt: &Stmt, collective: &Collective, group: Group) 
             site.platform.collective_time(exchange(site), before, site.group(over))
         }
         // Frameworks run what is stated, even where another collective would take less.
-        Collective::AllGather { .. } => isolated(CollectiveKind::AllGather, after),
-        Collective::ReduceScatter { .. } => isolated(CollectiveKind::ReduceScatter, before),
+        Collective::AllGather { .. } => site.platform.isolated_time(CollectiveKind::AllGather, after, &group.into()),
+        Collective::ReduceScatter { .. } => {
+            site.platform.isolated_time(CollectiveKind::ReduceScatter, before, &group.into())
+        }
         Collective::AllReduce { .. } => site.platform.collective_time(CollectiveKind::AllReduce, before, group),
         _ => {
             let pattern = Pattern::of(site.local.mesh(), collective, site.block().ty(stmt.operands[0]));

@@ -81,9 +81,13 @@ pub fn frontier(model: &Model, runs: &[f64], options: &BlockOptions, platform: &
         let chosen = tensors::frontier(&Site::new(model, block, options, platform));
         let runs = runs[id.index()];
         frontier.best = with(&frontier.best, &chosen, runs);
-        let of = |figure: fn(&Chosen) -> f64| chosen.iter().map(figure).collect();
-        let (bytes, seconds, least) = (of(|it| it.bytes), of(|it| it.seconds), of(|it| it.least));
-        frontier.kinds.push(Kind { block: id, runs, bytes, seconds, least });
+        frontier.kinds.push(Kind {
+            block: id,
+            runs,
+            bytes: chosen.iter().map(|choice| choice.bytes).collect(),
+            seconds: chosen.iter().map(|choice| choice.seconds).collect(),
+            least: chosen.iter().map(|choice| choice.least).collect(),
+        });
         let choices = chosen.into_iter().map(|choice| choice.names).collect();
         frontier.names.push(Names { block: block.name.clone(), values: values(block), choices });
     }
@@ -99,11 +103,11 @@ fn with(best: &[RecomputeChoice], chosen: &[Chosen], runs: f64) -> Vec<Recompute
     }
     let most = pairs.iter().map(|(.., cost)| cost.bytes).fold(0.0, f64::max);
     prune(&mut pairs, most / STEPS, |(.., cost)| *cost);
-    let joined = |(before, at, RecomputeCost { bytes, seconds }): (usize, usize, RecomputeCost)| {
+    let joined = pairs.into_iter().map(|(before, at, RecomputeCost { bytes, seconds })| {
         let choices = best[before].choices.iter().copied().chain([at]).collect();
         RecomputeChoice { choices, bytes, seconds, least: best[before].least + runs * chosen[at].least }
-    };
-    pairs.into_iter().map(joined).collect()
+    });
+    joined.collect()
 }
 
 fn values(block: &Block) -> Vec<String> {
@@ -147,15 +151,17 @@ impl Frontier {
     /// Names after `selective:` for a choice per kind, in forward order. A name is unqualified if all kinds with the
     /// value recompute it and the value is not a module's; otherwise it is qualified by block.
     pub fn names(&self, choices: &[usize]) -> Vec<String> {
-        let chosen = |kind: usize| &self.names[kind].choices[choices[kind]];
+        let chosen: Vec<&Vec<String>> =
+            self.names.iter().zip(choices).map(|(names, &choice)| &names.choices[choice]).collect();
         if self.is_of_sets() {
-            return chosen(0).clone();
+            return chosen[0].clone();
         }
         let mut names: Vec<String> = Vec::new();
-        for (kind, Names { block, .. }) in self.names.iter().enumerate() {
-            for name in chosen(kind) {
-                let lacks = |other: usize| self.names[other].values.contains(name) && !chosen(other).contains(name);
-                let alone = !is_module(name) && !(0..self.names.len()).any(lacks);
+        for (Names { block, .. }, recomputed) in self.names.iter().zip(&chosen) {
+            for name in *recomputed {
+                let mut kinds = self.names.iter().zip(&chosen);
+                let is_kept = kinds.any(|(kind, chosen)| kind.values.contains(name) && !chosen.contains(name));
+                let alone = !is_module(name) && !is_kept;
                 let qualified = if alone { name.clone() } else { format!("{block}.{name}") };
                 if !names.contains(&qualified) {
                     names.push(qualified);

@@ -29,11 +29,13 @@ pub(super) enum Role {
 /// Returns whether neighbours with these roles share a kernel.
 pub(super) fn share_kernel(fused: EnumSet<FusedKernel>, a: Role, b: Role) -> bool {
     use Role::{Activation, Bias, Dropout, Gate, Norm, Sum};
-    let both = |group: FusedKernel, roles: &[Role]| fused.contains(group) && roles.contains(&a) && roles.contains(&b);
-    both(FusedKernel::Swiglu, &[Activation, Gate])
-        || both(FusedKernel::BiasGelu, &[Bias, Activation])
-        || both(FusedKernel::DropoutAdd, &[Bias, Dropout, Sum])
-        || both(FusedKernel::AddNorm, &[Norm, Sum])
+    let groups: [(FusedKernel, &[Role]); 4] = [
+        (FusedKernel::Swiglu, &[Activation, Gate]),
+        (FusedKernel::BiasGelu, &[Bias, Activation]),
+        (FusedKernel::DropoutAdd, &[Bias, Dropout, Sum]),
+        (FusedKernel::AddNorm, &[Norm, Sum]),
+    ];
+    groups.iter().any(|(kernel, roles)| fused.contains(*kernel) && roles.contains(&a) && roles.contains(&b))
 }
 
 /// Role of a statement; `None` if it is not a pointwise op.

@@ -9,8 +9,9 @@ use crate::platform::Format;
 use crate::traits::{FusedKernel, SavedBytes};
 use ir::dim_role::DimRole;
 use ir::entity::{EntityRef, EntitySet, SecondaryMap};
-use ir::graph::{ArgKind, SectionKind, Stmt};
+use ir::graph::{ArgKind, Block, SectionKind, Stmt};
 use ir::ids::Value;
+use ir::mesh::Mesh;
 use ir::ops::{Collective, KernelOp, Op};
 use ir::options::{CpKind, Recompute};
 use ir::saved::{results, set};
@@ -161,11 +162,10 @@ impl Keep {
     /// the backward where a stack runs blocks as they stand; a recomputed one always is after its last use.
     pub(super) fn transient(&self, site: &Site<'_>) -> Transient {
         let block = site.block();
-        let given = |kind: SectionKind| block[kind].ret.iter().copied();
         let mut kept = self.values.clone();
-        given(SectionKind::F).for_each(|value| {
+        for &value in &block[SectionKind::F].ret {
             kept.insert(value);
-        });
+        }
         let forward = bytes_at(site, &site.stmts(SectionKind::F), &kept, &EntitySet::new(), None);
         let mut dying = self.whole.values.clone();
         if site.platform.stack.traits.saved.block_by_block {
@@ -174,13 +174,13 @@ impl Keep {
             });
         }
         let stmts = backward(site);
-        let backward = bytes_at(site, &stmts, &set(given(SectionKind::I)), &dying, self.returning(site));
-        let most = |bytes: &[f64]| bytes.iter().copied().fold(0.0, f64::max);
+        let given = set(block[SectionKind::I].ret.iter().copied());
+        let backward = bytes_at(site, &stmts, &given, &dying, self.returning(site));
         let made_again = self.whole.bytes - self.bytes;
         let w = set(results(&block[SectionKind::W].stmts));
         let of_w = stmts.iter().zip(&backward).filter(|(stmt, _)| stmt.results.iter().any(|&value| w.contains(value)));
-        let of_w: Vec<f64> = of_w.map(|(_, &bytes)| bytes).collect();
-        Transient { most: most(&forward).max(made_again + most(&backward)), in_w: made_again + most(&of_w) }
+        let in_w = made_again + of_w.map(|(_, &bytes)| bytes).fold(0.0, f64::max);
+        Transient { most: most(&forward).max(made_again + most(&backward)), in_w }
     }
 
     /// The gradient of the experts' inputs with its terms, and bytes that are there while they are made, if a stack runs blocks as they
@@ -188,20 +188,15 @@ impl Keep {
     fn returning(&self, site: &Site<'_>) -> Option<(EntitySet<Value>, f64)> {
         let (block, mesh) = (site.block(), site.local.mesh());
         let again = Some(self.recomputed(site)).filter(|_| site.platform.stack.traits.saved.block_by_block)?;
-        let made: Vec<&Stmt> = again.iter().copied().chain(&block[SectionKind::I].stmts).collect();
-        let sent = |value: Value| {
-            let exchange = made.iter().find(|stmt| stmt.results.contains(&value) && is_exchange(block, mesh, stmt));
-            exchange.map(|stmt| stmt.operands[0])
-        };
-        let first_sent = |value: Value| std::iter::successors(sent(value), |&value| sent(value)).last();
-        let read = |reads: fn(&Stmt) -> Option<Value>| block[SectionKind::I].stmts.iter().find_map(reads);
-        let results = read(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::CombineDw(_))).then(|| stmt.operands[1]))?;
-        let gradient = read(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Combine(_))).then(|| stmt.operands[0]))?;
-        let (before, gradient) = (first_sent(results)?, first_sent(gradient)?);
-        let makes = |value: Value| move |stmt: &&&Stmt| stmt.results.contains(&value);
-        let sum = made.iter().find(makes(gradient)).filter(|stmt| role(block, stmt).is_some());
+        let input = &block[SectionKind::I].stmts;
+        let made: Vec<&Stmt> = again.iter().copied().chain(input).collect();
+        let weights = input.iter().find(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::CombineDw(_))))?;
+        let combine = input.iter().find(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Combine(_))))?;
+        let (results, gradient) = (weights.operands[1], combine.operands[0]);
+        let [before, gradient] = [first_sent(block, mesh, &made, results)?, first_sent(block, mesh, &made, gradient)?];
+        let sum = maker(&made, gradient).filter(|stmt| role(block, stmt).is_some());
         let terms = sum.into_iter().flat_map(|stmt| stmt.operands.iter().copied()).chain([gradient]);
-        again.iter().find(makes(before)).map(|_| (set(terms), site.bytes(before) + site.bytes(results)))
+        maker(&again, before).map(|_| (set(terms), site.bytes(before) + site.bytes(results)))
     }
 }
 
@@ -234,12 +229,9 @@ pub(super) fn saved_for_w(site: &Site<'_>, keep: &Keep) -> SavedForW {
             read.insert(value);
         }
     }
-    let bytes = |made: bool| -> f64 {
-        let values = read.iter().filter(|value| made != keep.has(**value));
-        values.map(|&value| site.kept_bytes(value)).sum()
-    };
-    let made = bytes(true);
-    SavedForW { bytes: bytes(false) + made, made }
+    let (saved, made): (Vec<Value>, Vec<Value>) = read.into_iter().partition(|&value| keep.has(value));
+    let [saved, made] = [saved, made].map(|values| values.iter().map(|&value| site.kept_bytes(value)).sum::<f64>());
+    SavedForW { bytes: saved + made, made }
 }
 
 /// Results of those of some statements of F, in their order, that others need.
@@ -261,13 +253,10 @@ fn needed(stmts: &[&Stmt], others: &[Stmt]) -> EntitySet<Value> {
 
 /// Bytes of the inputs of reductions over tp in the forward.
 pub(super) fn summed(site: &Site<'_>) -> Vec<f64> {
-    let is_sum = |stmt: &&Stmt| match &stmt.op {
-        Op::Collective(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => {
-            site.is_tensor_parallel(stmt)
-        }
-        _ => false,
-    };
-    let sums = site.block()[SectionKind::F].stmts.iter().filter(is_sum);
+    let reductions = site.block()[SectionKind::F].stmts.iter().filter(|stmt| {
+        matches!(stmt.op, Op::Collective(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }))
+    });
+    let sums = reductions.filter(|stmt| site.is_tensor_parallel(stmt));
     sums.map(|stmt| site.local.bytes(stmt.operands[0])).collect()
 }
 
@@ -277,11 +266,8 @@ fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
     if site.platform.stack.traits.saved.block_by_block {
         return [SectionKind::I, SectionKind::W].into_iter().flat_map(|kind| site.stmts(kind)).collect();
     }
-    let made_in = |kind| set(results(&site.block()[kind].stmts));
-    let (mut missing, mut waiting) = (made_in(SectionKind::I), site.stmts(SectionKind::W));
-    for value in made_in(SectionKind::W).iter() {
-        missing.insert(value);
-    }
+    let [of_i, of_w] = [SectionKind::I, SectionKind::W].map(|kind| results(&site.block()[kind].stmts));
+    let (mut missing, mut waiting) = (set(of_i.chain(of_w)), site.stmts(SectionKind::W));
     let mut order = Vec::new();
     for stmt in site.stmts(SectionKind::I) {
         let mut done = vec![stmt];
@@ -304,17 +290,19 @@ fn backward<'a>(site: &Site<'a>) -> Vec<&'a Stmt> {
 }
 
 impl Site<'_> {
+    /// Returns whether only products and gathers of the backward read a value.
+    fn is_for_products(&self, value: Value) -> bool {
+        let mut stmts = [SectionKind::I, SectionKind::W].into_iter().flat_map(|kind| &self.block()[kind].stmts);
+        stmts.all(|stmt| !stmt.operands.contains(&value) || is_product_or_gather(stmt))
+    }
+
     /// Bytes of a saved value. A value that only products read is saved quantised if the recipe has 8 or 4 bits.
     fn kept_bytes(&self, value: Value) -> f64 {
         if let Some(bytes) = self.saved().gated.filter(|_| self.gated.contains(value)) {
             return self.local.elements(value) * bytes;
         }
         let format = self.platform.recipe.products;
-        let only_products = || {
-            let mut readers = [SectionKind::I, SectionKind::W].into_iter().flat_map(|kind| &self.block()[kind].stmts);
-            readers.all(|stmt| !stmt.operands.contains(&value) || is_product_or_gather(stmt))
-        };
-        if matches!(format, Format::F8 | Format::F4) && !self.is_head() && only_products() {
+        if matches!(format, Format::F8 | Format::F4) && !self.is_head() && self.is_for_products(value) {
             self.local.elements(value) * self.saved().operand.unwrap_or(format.bytes())
         } else {
             self.local.bytes(value)
@@ -386,9 +374,30 @@ impl Site<'_> {
 /// Number of statements of F that full recomputation runs: all, or those up to the last one whose result the backward reads.
 fn recomputed_until(site: &Site<'_>) -> usize {
     let stmts = &site.block()[SectionKind::F].stmts;
-    let is_read = |stmt: &Stmt| stmt.results.iter().any(|value| site.later.contains(value));
-    let last = stmts.iter().rposition(is_read).filter(|_| site.platform.stack.traits.saved.stops_early);
-    last.map_or(stmts.len(), |last| last + 1)
+    let last = stmts.iter().rposition(|stmt| stmt.results.iter().any(|value| site.later.contains(value)));
+    last.filter(|_| site.platform.stack.traits.saved.stops_early).map_or(stmts.len(), |last| last + 1)
+}
+
+/// The most bytes of all times.
+fn most(bytes: &[f64]) -> f64 {
+    bytes.iter().copied().fold(0.0, f64::max)
+}
+
+/// Statement that produces a value.
+fn maker<'s>(stmts: &[&'s Stmt], value: Value) -> Option<&'s Stmt> {
+    stmts.iter().copied().find(|stmt| stmt.results.contains(&value))
+}
+
+/// Operand of the first of the consecutive exchanges that lead to a value.
+fn first_sent(block: &Block, mesh: &Mesh, stmts: &[&Stmt], value: Value) -> Option<Value> {
+    let mut first = None;
+    let mut value = value;
+    while let Some(exchange) = stmts.iter().find(|stmt| stmt.results.contains(&value) && is_exchange(block, mesh, stmt))
+    {
+        value = exchange.operands[0];
+        first = Some(value);
+    }
+    first
 }
 
 /// Bytes of results of products that are neither recomputed nor read.

@@ -139,15 +139,19 @@ impl Seconds {
     pub fn total(&self) -> f64 {
         self.gemm + self.attention + self.memory_bound + self.tp + self.cp + self.ep + self.launch + self.host
     }
+
+    /// Sum of all categories but launches.
+    fn on_device(&self) -> f64 {
+        self.total() - self.launch
+    }
 }
 
 impl Profile {
     /// CPU seconds of kernel launches.
     pub fn launches(&self) -> Passes {
-        let device = |parts: &[Seconds]| parts.iter().map(|part| part.total() - part.launch).sum::<f64>();
         Passes {
-            forward: device(&[self.f]) - self.spare.forward,
-            backward: device(&[self.i, self.w, self.recomputed]) - self.spare.backward,
+            forward: self.f.on_device() - self.spare.forward,
+            backward: self.i.on_device() + self.w.on_device() + self.recomputed.on_device() - self.spare.backward,
         }
     }
 
@@ -239,15 +243,15 @@ fn passed_on(block: &Block) -> impl Iterator<Item = Value> + '_ {
 /// Parameter elements on one rank; those of experts have an expert dim, and trained ones a gradient.
 fn parameters(site: &Site<'_>) -> Elements {
     let block = site.block();
-    let of_param = |param: Value| {
+    let of_params = block.args_of(ArgKind::Param).map(|param| {
         let elements = site.local.elements(param);
         let all = match site.local.has_role(param, DimRole::Experts) {
             true => SplitByExperts { dense: 0.0, experts: elements },
             false => SplitByExperts { dense: elements, experts: 0.0 },
         };
         Elements { all, trained: if block.gradient_of(param).is_some() { all } else { SplitByExperts::default() } }
-    };
-    block.args_of(ArgKind::Param).map(of_param).sum()
+    });
+    of_params.sum()
 }
 
 #[derive(Default)]
@@ -295,8 +299,8 @@ fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
 /// Returns whether a statement reads a parameter without a gradient, in a block that has been differentiated.
 fn has_frozen(block: &Block, stmt: &Stmt) -> bool {
     let is_differentiated = [SectionKind::I, SectionKind::W].iter().any(|&kind| !block[kind].stmts.is_empty());
-    let is_frozen = |value: Value| block.arg_kind(value) == Some(ArgKind::Param) && block.gradient_of(value).is_none();
-    is_differentiated && stmt.operands.iter().any(|&value| is_frozen(value))
+    let mut params = stmt.operands.iter().filter(|&&value| block.arg_kind(value) == Some(ArgKind::Param));
+    is_differentiated && params.any(|&param| block.gradient_of(param).is_none())
 }
 
 /// FLOPs executed by kernels for a forward, its backward (two products per forward product, or one with a frozen parameter), and

@@ -61,34 +61,31 @@ fn sum(layers: &[Layers], set: usize) -> RecomputeCost {
 
 /// Choices of sets, the fastest first.
 fn of_sets(layers: &[Layers], sets: &[(usize, RecomputeCost)], modules: &[&str]) -> Frontier {
-    // Least seconds of each set and of all sets that save less.
-    let suffix_minima = |seconds: &dyn Fn(usize) -> f64| -> Vec<f64> {
-        let mut least = f64::INFINITY;
-        let mut with = |set: usize| {
-            least = least.min(seconds(set));
-            least
-        };
-        let mut minima: Vec<f64> = sets.iter().rev().map(|(set, _)| with(*set)).collect();
-        minima.reverse();
-        minima
-    };
-    let least = suffix_minima(&|set| sum(layers, set).seconds);
-    let by_block = layers.iter().map(|kind| (kind.block, suffix_minima(&|set| kind.under(set).seconds))).collect();
-    let names = |set: usize| {
+    let least = suffix_minima(sets, |set| sum(layers, set).seconds);
+    let by_block = layers.iter().map(|kind| (kind.block, suffix_minima(sets, |set| kind.under(set).seconds)));
+    let by_block = by_block.collect();
+    let (mut best, mut names) = (Vec::with_capacity(sets.len()), Vec::with_capacity(sets.len()));
+    for (at, &(set, RecomputeCost { bytes, seconds })) in sets.iter().enumerate() {
+        best.push(RecomputeChoice { choices: vec![at], bytes, seconds, least: least[at] });
         let named = modules.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
-        named.map(|(_, module)| module.to_string()).collect()
-    };
-    let choice = |(at, &(_, RecomputeCost { bytes, seconds })): (usize, &(usize, RecomputeCost))| RecomputeChoice {
-        choices: vec![at],
-        bytes,
-        seconds,
-        least: least[at],
-    };
-    let best: Vec<RecomputeChoice> = sets.iter().enumerate().map(choice).collect();
+        names.push(named.map(|(_, module)| module.to_string()).collect());
+    }
     let bytes = best.iter().map(|choice| choice.bytes).collect();
     let seconds = best.iter().map(|choice| choice.seconds).collect();
     let kind = Kind { block: layers[0].block, runs: 1.0, bytes, seconds, least };
-    Frontier::of_sets(kind, sets.iter().map(|(set, _)| names(*set)).collect(), by_block, best)
+    Frontier::of_sets(kind, names, by_block, best)
+}
+
+/// Least seconds of each set and of all sets that save less.
+fn suffix_minima(sets: &[(usize, RecomputeCost)], seconds: impl Fn(usize) -> f64) -> Vec<f64> {
+    let mut minima = Vec::with_capacity(sets.len());
+    let mut least = f64::INFINITY;
+    for (set, _) in sets.iter().rev() {
+        least = least.min(seconds(*set));
+        minima.push(least);
+    }
+    minima.reverse();
+    minima
 }
 
 impl Layers {
@@ -143,13 +140,12 @@ struct DroppedSet {
 
 impl<'s, 'a> PricedSets<'s, 'a> {
     fn of(site: &'s Site<'a>, modules: &[&str]) -> PricedSets<'s, 'a> {
-        let dropped = |module: &&str| {
+        let modules = modules.iter().map(|module| {
             let Dropped { values, recomputed } = dropped(site, &[module.to_string()]);
             let (values, recomputed) = (values.iter().collect(), recomputed.into_iter().collect());
             DroppedModule { values, recomputed, is_ops: *module == OPS }
-        };
-        let (times, modules) = (RecomputeTimes::of(site), modules.iter().map(dropped).collect());
-        PricedSets { site, times, modules, known: HashMap::new() }
+        });
+        PricedSets { site, times: RecomputeTimes::of(site), modules: modules.collect(), known: HashMap::new() }
     }
 
     /// Cost of the layer if it recomputes a set of the modules.

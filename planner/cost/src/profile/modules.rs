@@ -4,7 +4,7 @@ use super::site::Site;
 use super::tensors::results_of;
 use crate::platform::Format;
 use ir::entity::EntitySet;
-use ir::graph::{SectionKind, Stmt};
+use ir::graph::SectionKind;
 use ir::ids::Value;
 use ir::ops::{Collective, KernelOp, Op};
 use ir::options::Recompute;
@@ -56,19 +56,24 @@ fn named(site: &Site<'_>, names: &[String]) -> BTreeSet<usize> {
 /// Number of separately recomputed parts of a block. A part is a norm, another module, consecutive statements of single values,
 /// or the entire layer.
 pub(super) fn parts(site: &Site<'_>, recompute: &Recompute) -> f64 {
-    let parts_of = |module: &String| match module.as_str() {
-        "core_attn" => usize::from(site.has_attention),
-        "layernorm" => of_module(site.block(), &site.local.model.dims, module).len(),
-        _ => of_module(site.block(), &site.local.model.dims, module).len().min(1),
-    };
     match recompute {
         _ if !is_layer(site.block()) => 0.0,
         Recompute::None | Recompute::Auto => 0.0,
         Recompute::Selective(modules) if modules.is_empty() => f64::from(u8::from(site.has_attention)),
         Recompute::Selective(names) => {
-            (names.iter().map(parts_of).sum::<usize>() + runs(site, &named(site, names))) as f64
+            let of_modules = names.iter().map(|module| parts_of_module(site, module)).sum::<usize>();
+            (of_modules + runs(site, &named(site, names))) as f64
         }
         Recompute::Full(_) => 1.0,
+    }
+}
+
+/// Number of parts of a module; 0 for the name of a value.
+fn parts_of_module(site: &Site<'_>, module: &str) -> usize {
+    match module {
+        "core_attn" => usize::from(site.has_attention),
+        "layernorm" => of_module(site.block(), &site.local.model.dims, module).len(),
+        _ => of_module(site.block(), &site.local.model.dims, module).len().min(1),
     }
 }
 
@@ -92,32 +97,34 @@ impl Dropped {
 
 /// Indices of statements that the list of saved ops lacks: products in 4 bits, and the attention kernel of some devices.
 fn unlisted(site: &Site<'_>) -> BTreeSet<usize> {
-    let is_unlisted = |stmt: &Stmt| match &stmt.op {
+    let stmts = site.block()[SectionKind::F].stmts.iter().enumerate();
+    let unlisted = stmts.filter(|(_, stmt)| match &stmt.op {
         Op::Kernel(KernelOp::Einsum(_)) => site.platform.recipe.products == Format::F4,
         Op::Kernel(KernelOp::Attention(_)) => !site.saved().selective_attention,
         _ => false,
-    };
-    let stmts = site.block()[SectionKind::F].stmts.iter().enumerate();
-    stmts.filter(|(_, stmt)| is_unlisted(stmt)).map(|(at, _)| at).collect()
+    });
+    unlisted.map(|(at, _)| at).collect()
 }
 
 fn attention(site: &Site<'_>) -> BTreeSet<usize> {
     let stmts = site.block()[SectionKind::F].stmts.iter().enumerate();
-    let is_attention = |stmt: &Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)));
-    stmts.filter(|(_, stmt)| is_attention(stmt)).map(|(at, _)| at).collect()
+    stmts.filter(|(_, stmt)| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)))).map(|(at, _)| at).collect()
 }
 
 /// Adds the gathers of the statements' operands and the reductions of their results.
 fn with_collectives(site: &Site<'_>, mut at: BTreeSet<usize>) -> BTreeSet<usize> {
     let stmts = &site.block()[SectionKind::F].stmts;
-    let reads = |value: &Value| at.iter().any(|&at| stmts[at].operands.contains(value));
-    let makes = |value: &Value| at.iter().any(|&at| stmts[at].results.contains(value));
-    let joins = |stmt: &Stmt| match &stmt.op {
-        Op::Collective(Collective::AllGather { .. }) => stmt.results.iter().any(reads),
-        Op::Collective(_) => stmt.operands.iter().any(makes),
-        _ => false,
-    };
-    let more: Vec<usize> = (0..stmts.len()).filter(|&at| joins(&stmts[at])).collect();
+    let more = stmts.iter().enumerate().filter(|(_, stmt)| {
+        let mut members = at.iter().map(|&at| &stmts[at]);
+        match &stmt.op {
+            Op::Collective(Collective::AllGather { .. }) => {
+                members.any(|member| member.operands.iter().any(|value| stmt.results.contains(value)))
+            }
+            Op::Collective(_) => members.any(|member| member.results.iter().any(|value| stmt.operands.contains(value))),
+            _ => false,
+        }
+    });
+    let more: Vec<usize> = more.map(|(at, _)| at).collect();
     at.extend(more);
     at
 }

@@ -20,6 +20,14 @@ pub(super) struct Moves {
     pub(super) kernels: f64,
 }
 
+impl Moves {
+    /// Adds kernels that move these bytes together.
+    fn add(&mut self, site: &Site<'_>, bytes: f64, kernels: f64) {
+        self.seconds += site.platform.memory_bound(bytes);
+        self.kernels += kernels;
+    }
+}
+
 /// Kernels of one statement.
 enum Piece {
     /// A pointwise op, which may share a kernel with its neighbours.
@@ -35,22 +43,20 @@ enum Piece {
 /// Memory-bound kernels of a section.
 pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], products: &Products) -> Moves {
     let mut moves = Moves::default();
-    let mut add = |bytes: f64, kernels: f64| {
-        moves.seconds += site.platform.memory_bound(bytes);
-        moves.kernels += kernels;
-    };
     let grouped =
-        if site.fuses(FusedKernel::Groups) { in_groups(site, section, stmts, &mut add) } else { EntitySet::new() };
+        if site.fuses(FusedKernel::Groups) { in_groups(site, section, stmts, &mut moves) } else { EntitySet::new() };
     let outside = Outside::of(site, section, stmts);
     let mut run: Vec<(usize, Role)> = Vec::new();
     for (at, stmt) in stmts.iter().enumerate() {
         match piece(site, stmt, products) {
             _ if grouped.contains(stmt.results[0]) => {}
             Piece::Pointwise(role) => run.push((at, role)),
-            Piece::Alone { bytes, kernels } => add(bytes, kernels),
+            Piece::Alone { bytes, kernels } => moves.add(site, bytes, kernels),
             Piece::Nothing => {}
             Piece::Wall => {
-                groups(site, stmts, &run).iter().for_each(|group| add(outside.bytes(site, stmts, group), 1.0));
+                groups(site, stmts, &run)
+                    .iter()
+                    .for_each(|group| moves.add(site, outside.bytes(site, stmts, group), 1.0));
                 run.clear();
             }
         }
@@ -59,22 +65,17 @@ pub(super) fn moves(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], prod
         }
         if products.of[stmt.results[0]].is_some() && stmt.accumulate {
             // The product is written, read back, and added to the sum over micro-batches.
-            add(site.local.elements(stmt.results[0]) * 2.0 * site.platform.recipe.activation, 1.0);
+            moves.add(site, site.local.elements(stmt.results[0]) * 2.0 * site.platform.recipe.activation, 1.0);
         }
     }
-    groups(site, stmts, &run).iter().for_each(|group| add(outside.bytes(site, stmts, group), 1.0));
+    groups(site, stmts, &run).iter().for_each(|group| moves.add(site, outside.bytes(site, stmts, group), 1.0));
     moves
 }
 
 /// Adds the kernels of groups that begin in a section, and returns the first results of all statements in groups. Both gradients are
 /// one body. Of a group with a product, that counts which goes beyond the product. If that is a kernel apart, it reads the product's
 /// result, or the sum that the product leaves in its place.
-fn in_groups(
-    site: &Site<'_>,
-    section: SectionKind,
-    stmts: &[&Stmt],
-    add: &mut impl FnMut(f64, f64),
-) -> EntitySet<Value> {
+fn in_groups(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt], moves: &mut Moves) -> EntitySet<Value> {
     let (body, groups, outside) = match section {
         SectionKind::I | SectionKind::W => (site.backward(), site.backward_groups(), Outside::of_backward(site)),
         SectionKind::G | SectionKind::F | SectionKind::U => {
@@ -92,20 +93,14 @@ fn in_groups(
         }
         if own.contains(&group[0]) {
             let product = group.iter().find(|&&at| products::local(&site.local, body[at]).is_some());
-            let bytes_of = |values: &[Value]| values.iter().map(|&value| site.bytes(value)).sum::<f64>();
-            let operands = product.map_or(0.0, |&at| bytes_of(&body[at].operands));
+            let operands = product.map_or(0.0, |&at| site.bytes_of(&body[at].operands));
             let behind = product.map_or(Behind { bytes: 0.0, kernels: 1.0 }, |&at| {
                 let stmts: Vec<&Stmt> = group.iter().map(|&at| body[at]).collect();
-                let is_read_outside = |value| outside.has(&body, &group, value);
-                behind_product(
-                    site.platform.stack.traits.kernels.fused,
-                    &stmts,
-                    body[at],
-                    bytes_of(&body[at].results),
-                    is_read_outside,
-                )
+                let (fused, result) = (site.platform.stack.traits.kernels.fused, site.bytes_of(&body[at].results));
+                behind_product(fused, &stmts, body[at], result, |value| outside.has(&body, &group, value))
             });
-            add((outside.bytes(site, &body, &group) - operands + behind.bytes).max(0.0), behind.kernels);
+            let bytes = outside.bytes(site, &body, &group) - operands + behind.bytes;
+            moves.add(site, bytes.max(0.0), behind.kernels);
         }
     }
     grouped
@@ -156,22 +151,33 @@ fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
     }
     let a = site.platform.recipe.activation;
     let first = stmt.operands.first().map_or(0.0, |&operand| site.local.elements(operand));
-    let alone = |per_element: f64, kernels: f64| Piece::Alone { bytes: first * per_element, kernels };
     match op {
         KernelOp::Einsum(_) if products.of[stmt.results[0]].is_some() => Piece::Wall,
         KernelOp::Attention(_) | KernelOp::AttentionGrad(_) => Piece::Wall,
         // Constants are made once.
         KernelOp::Iota(_) => Piece::Nothing,
         // Eager ops in f32: casts, square, mean, two products and casts back.
-        KernelOp::RmsNorm(_) if !site.fuses(FusedKernel::Norm) => alone(32.0 + 2.0 * a, 8.0),
-        KernelOp::RmsNormDx(_) if !site.fuses(FusedKernel::Norm) => alone(72.0 + 3.0 * a, 10.0),
-        KernelOp::RmsNormDgamma(_) if !site.fuses(FusedKernel::Norm) => alone(4.0 * a, 2.0),
+        KernelOp::RmsNorm(_) if !site.fuses(FusedKernel::Norm) => {
+            Piece::Alone { bytes: first * (32.0 + 2.0 * a), kernels: 8.0 }
+        }
+        KernelOp::RmsNormDx(_) if !site.fuses(FusedKernel::Norm) => {
+            Piece::Alone { bytes: first * (72.0 + 3.0 * a), kernels: 10.0 }
+        }
+        KernelOp::RmsNormDgamma(_) if !site.fuses(FusedKernel::Norm) => {
+            Piece::Alone { bytes: first * (4.0 * a), kernels: 2.0 }
+        }
         // Eager ops: negation of one half, concatenation, two products and their sum.
-        KernelOp::Rope(_) if !site.fuses(FusedKernel::Rope) => alone(10.0 * a, 5.0),
+        KernelOp::Rope(_) if !site.fuses(FusedKernel::Rope) => Piece::Alone { bytes: first * (10.0 * a), kernels: 5.0 },
         // Passes in f32: cast, maximum, difference, exponential, sum, quotient; backward difference, product, cast back.
-        KernelOp::CrossEntropy(_) if !site.fuses(FusedKernel::Loss) => alone(36.0 + a, 8.0),
-        KernelOp::SumExp(_) if !site.fuses(FusedKernel::Loss) => alone(32.0 + a, 6.0),
-        KernelOp::CrossEntropyGrad(_) if !site.fuses(FusedKernel::Loss) => alone(12.0 + a, 3.0),
+        KernelOp::CrossEntropy(_) if !site.fuses(FusedKernel::Loss) => {
+            Piece::Alone { bytes: first * (36.0 + a), kernels: 8.0 }
+        }
+        KernelOp::SumExp(_) if !site.fuses(FusedKernel::Loss) => {
+            Piece::Alone { bytes: first * (32.0 + a), kernels: 6.0 }
+        }
+        KernelOp::CrossEntropyGrad(_) if !site.fuses(FusedKernel::Loss) => {
+            Piece::Alone { bytes: first * (12.0 + a), kernels: 3.0 }
+        }
         KernelOp::Pick(_) => Piece::Alone { bytes: 3.0 * site.local.bytes(stmt.results[0]), kernels: 1.0 },
         KernelOp::Embedding(_) => Piece::Alone { bytes: 2.0 * site.local.bytes(stmt.results[0]), kernels: 1.0 },
         // Rows are added to a table of zeros, which is added to the sum over micro-batches.
@@ -204,14 +210,13 @@ fn kernels(site: &Site<'_>, op: &str) -> f64 {
 fn groups(site: &Site<'_>, stmts: &[&Stmt], run: &[(usize, Role)]) -> Vec<Members> {
     let mut groups: Vec<SmallVec<[(usize, Role); 8]>> = Vec::new();
     for &(at, role) in run {
-        let near = |&(other, other_role): &(usize, Role)| {
-            let theirs = stmts[other].operands.iter().chain(&stmts[other].results);
-            share_kernel(site.platform.stack.traits.kernels.fused, role, other_role)
-                && theirs.into_iter().any(|value| stmts[at].operands.contains(value) && site.is_large(*value))
-        };
         let mut joined = smallvec![(at, role)];
         groups.retain_mut(|group| {
-            let meets = group.iter().any(near);
+            let meets = group.iter().any(|&(other, other_role)| {
+                let mut theirs = stmts[other].operands.iter().chain(&stmts[other].results);
+                share_kernel(site.platform.stack.traits.kernels.fused, role, other_role)
+                    && theirs.any(|value| stmts[at].operands.contains(value) && site.is_large(*value))
+            });
             if meets {
                 joined.append(group);
             }
@@ -231,23 +236,23 @@ struct Outside {
 impl Outside {
     fn of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) -> Outside {
         let block = site.block();
-        let mut later = EntitySet::new();
-        let mut add = |values: &mut dyn Iterator<Item = Value>| {
-            for value in values.filter(|value| !site.remade.contains_key(value)) {
-                later.insert(value);
-            }
-        };
-        add(&mut block[section].ret.iter().copied());
+        let mut outside = Outside { later: EntitySet::new() };
+        outside.add(site, &block[section].ret);
         match section {
-            SectionKind::F => add(&mut site.later.iter().copied()),
-            SectionKind::I => {
-                add(&mut block[SectionKind::W].stmts.iter().flat_map(|stmt| stmt.operands.iter().copied()))
-            }
+            SectionKind::F => outside.add(site, &site.later),
+            SectionKind::I => block[SectionKind::W].stmts.iter().for_each(|stmt| outside.add(site, &stmt.operands)),
             SectionKind::G | SectionKind::W | SectionKind::U => {
-                add(&mut stmts.iter().flat_map(|stmt| stmt.results.iter().copied()))
+                stmts.iter().for_each(|stmt| outside.add(site, &stmt.results))
             }
         }
-        Outside { later }
+        outside
+    }
+
+    /// Adds values that later sections read, except those that a kernel of the backward recomputes.
+    fn add(&mut self, site: &Site<'_>, values: &[Value]) {
+        for &value in values.iter().filter(|value| !site.remade.contains_key(value)) {
+            self.later.insert(value);
+        }
     }
 
     /// Both gradients as one body.
@@ -268,7 +273,6 @@ impl Outside {
 
     /// Bytes that a kernel moves: operands computed elsewhere, results read elsewhere, and masks of dropout.
     fn bytes(&self, site: &Site<'_>, stmts: &[&Stmt], group: &[usize]) -> f64 {
-        let made = |value: Value| group.iter().any(|&at| stmts[at].results.contains(&value));
         let mut read: SmallVec<[Value; 8]> = SmallVec::new();
         let mut untouched = 0.0;
         for (stmt, &value) in
@@ -276,9 +280,10 @@ impl Outside {
         {
             untouched += untouched_bytes(site, stmt, value);
             let sources = site.remade.get(&value).map_or(std::slice::from_ref(&value), Vec::as_slice);
-            for &source in sources.iter().filter(|&&source| !made(source)) {
-                if !read.contains(&source) {
-                    read.push(source);
+            for source in sources {
+                let is_made = group.iter().any(|&at| stmts[at].results.contains(source));
+                if !is_made && !read.contains(source) {
+                    read.push(*source);
                 }
             }
         }

@@ -132,10 +132,9 @@ impl Products {
 
     /// Merges a statement into a product: a bias is an epilogue, and the sum of two joined products is a product with longer k.
     fn swallow(&mut self, site: &Site<'_>, stmt: &Stmt) {
-        let product = |value: Value| self.of[value];
         let at = match role(site.block(), stmt) {
-            Some(Role::Bias) => product(stmt.operands[0]),
-            Some(Role::Sum) => match (product(stmt.operands[0]), product(stmt.operands[1])) {
+            Some(Role::Bias) => self.of[stmt.operands[0]],
+            Some(Role::Sum) => match (self.of[stmt.operands[0]], self.of[stmt.operands[1]]) {
                 (Some(a), Some(b)) if a != b && self.sums(a, b) => {
                     self.list[a].shape.k += self.list[b].shape.k;
                     self.list[b].shape.k = 0.0;
@@ -153,8 +152,8 @@ impl Products {
 
     fn sums(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.list[a], &self.list[b]);
-        let sizes = |shape: ProductShape| (shape.batch, shape.m, shape.n);
-        a.role.is_some() && a.role == b.role && sizes(a.shape) == sizes(b.shape)
+        let [one, other] = [a, b].map(|product| (product.shape.batch, product.shape.m, product.shape.n));
+        a.role.is_some() && a.role == b.role && one == other
     }
 
     /// Number of kernels per expert: one call for all experts of a rank launches a product for each, and the quantisation of its
@@ -189,10 +188,10 @@ impl Product {
 
     /// Returns whether another product with an operand in common can be joined to this one.
     fn takes(&self, role: Option<Joint>, operands: &[Value; 2], shape: &ProductShape) -> bool {
-        let sizes =
-            |shape: &ProductShape, common: usize| (shape.batch, shape.k, if common == 0 { shape.m } else { shape.n });
-        let common = (0..2).find(|&at| self.operands[at] == operands[at]);
-        self.role == role && common.is_some_and(|at| sizes(&self.shape, at) == sizes(shape, at))
+        let Some(common) = (0..2).find(|&at| self.operands[at] == operands[at]) else { return false };
+        let [own, other] =
+            [&self.shape, shape].map(|shape| (shape.batch, shape.k, if common == 0 { shape.m } else { shape.n }));
+        self.role == role && own == other
     }
 
     /// Returns whether the product reads a value.
@@ -204,19 +203,20 @@ impl Product {
 /// Kind of products that the stack joins a product with: of heads, of the latents of keys and values with their rotated part,
 /// or of the two halves of a gated MLP.
 fn joint(site: &Site<'_>, operands: &[Value; 2]) -> Option<Joint> {
-    let has =
-        |roles: &[DimRole]| operands.iter().any(|&value| roles.iter().any(|&role| site.local.has_role(value, role)));
-    if site.fuses(FusedKernel::Qkv) && has(&[DimRole::KvHeads]) {
-        Some(Joint::Qkv)
-    } else if site.fuses(FusedKernel::Qkv) && has(&[DimRole::KvLatent, DimRole::RotaryHead]) {
-        Some(Joint::Latent)
-    } else if site.fuses(FusedKernel::GateUp)
-        && has(&[DimRole::FeedForward, DimRole::ExpertFeedForward, DimRole::SharedFeedForward])
-    {
-        Some(Joint::GateUp)
-    } else {
-        None
-    }
+    let joints: [(Joint, FusedKernel, &[DimRole]); 3] = [
+        (Joint::Qkv, FusedKernel::Qkv, &[DimRole::KvHeads]),
+        (Joint::Latent, FusedKernel::Qkv, &[DimRole::KvLatent, DimRole::RotaryHead]),
+        (
+            Joint::GateUp,
+            FusedKernel::GateUp,
+            &[DimRole::FeedForward, DimRole::ExpertFeedForward, DimRole::SharedFeedForward],
+        ),
+    ];
+    let joint = joints.into_iter().find(|(_, kernel, roles)| {
+        let mut of_operands = roles.iter().flat_map(|&role| operands.map(|value| (value, role)));
+        site.fuses(*kernel) && of_operands.any(|(value, role)| site.local.has_role(value, role))
+    });
+    joint.map(|(joint, ..)| joint)
 }
 
 /// Format of a product's operands: the recipe's in layers, at most half precision in the head, and f32 for f32 operands

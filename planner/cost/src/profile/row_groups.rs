@@ -8,7 +8,7 @@ use ir::fused::{ROW_BYTES, follows_product};
 use ir::graph::Stmt;
 use ir::ids::Value;
 use ir::ops::Rows;
-use ir::types::{DType, Dim, Type};
+use ir::types::{DType, Type};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -123,7 +123,6 @@ impl Builder<'_> {
 
     /// True if nothing else needs one statement of a group and is needed by another. It is made of the last statement and group `of`.
     fn is_apart(&self, group: &RowGroup, of: usize) -> bool {
-        let meets = |a: &Bits, b: &Bits| a.iter().zip(b).any(|(a, b)| a & b != 0);
         let others = self.groups.iter().enumerate().filter(|(at, _)| *at != of).filter_map(|(_, other)| other.as_ref());
         !others.into_iter().any(|other| meets(&group.needs, &other.bits) && meets(&other.needs, &group.bits))
     }
@@ -157,8 +156,16 @@ impl Builder<'_> {
     }
 }
 
+/// Returns whether two sets have an element in common.
+fn meets(a: &Bits, b: &Bits) -> bool {
+    a.iter().zip(b).any(|(a, b)| a & b != 0)
+}
+
+fn union(a: &Bits, b: &Bits) -> Bits {
+    a.iter().zip(b).map(|(a, b)| a | b).collect()
+}
+
 fn joined(a: &RowGroup, b: &RowGroup) -> RowGroup {
-    let union = |a: &Bits, b: &Bits| a.iter().zip(b).map(|(a, b)| a | b).collect();
     let mut members: Members = a.members.iter().chain(&b.members).copied().collect();
     members.sort_unstable();
     RowGroup {
@@ -181,6 +188,6 @@ fn in_rows<'s>(stmt: &'s Stmt, law: &'s Rows) -> impl Iterator<Item = Value> + '
 fn alike(site: &Site<'_>, one: Value, other: Value, dims: Option<usize>) -> bool {
     let (one, other) = (&site.block().ty(one).dims, &site.block().ty(other).dims);
     let count = dims.unwrap_or(one.len().max(other.len()));
-    let same = |(a, b): (&Dim, &Dim)| a.size == b.size && a.axes == b.axes;
-    one.len() >= count && other.len() >= count && one.iter().zip(other.iter()).take(count).all(same)
+    let mut rows = one.iter().zip(other).take(count);
+    one.len() >= count && other.len() >= count && rows.all(|(a, b)| a.size == b.size && a.axes == b.axes)
 }

@@ -45,7 +45,7 @@ impl<'a> Site<'a> {
         platform: &'a Platform<'a>,
     ) -> Site<'a> {
         let (traits, later) = (&platform.stack.traits, saved_values(block).forward);
-        let is_attention = |stmt: &Stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)));
+        let mut forward = block[SectionKind::F].stmts.iter();
         let mut site = Site {
             local: Local::new(model, block, platform.recipe, traits.experts.capacity),
             options,
@@ -55,7 +55,7 @@ impl<'a> Site<'a> {
             later,
             alias: Alias::default(),
             unread: if traits.experts.weighs_inside { weighed(block) } else { EntitySet::new() },
-            has_attention: block[SectionKind::F].stmts.iter().any(is_attention),
+            has_attention: forward.any(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)))),
             has_experts: Routing::of(block).is_some(),
             backward: OnceCell::new(),
         };
@@ -101,6 +101,11 @@ impl<'a> Site<'a> {
         self.local.bytes(self.alias.there.get(&value).copied().unwrap_or(value))
     }
 
+    /// Bytes of several values.
+    pub(super) fn bytes_of(&self, values: &[Value]) -> f64 {
+        values.iter().map(|&value| self.bytes(value)).sum()
+    }
+
     /// Returns whether a value is an activation rather than a vector of parameters, positions or row sums.
     pub(super) fn is_large(&self, value: Value) -> bool {
         self.block().ty(value).dtype.is_float() && self.local.dims(value).len() > 2
@@ -131,16 +136,22 @@ struct GatedUnit {
 }
 
 fn gated_units(block: &Block) -> Vec<GatedUnit> {
-    let stmts = &block[SectionKind::F].stmts;
-    let is = |stmt: &Stmt, kind: Role| role(block, stmt) == Some(kind);
-    let activation = |value: Value| stmts.iter().find(|it| it.results.contains(&value) && is(it, Role::Activation));
-    let gates = stmts.iter().filter(|stmt| is(stmt, Role::Gate));
-    let unit = |gate: &Stmt| {
-        let [one, other] = gate.operands[..] else { return None };
-        let (made, up) = activation(one).map(|made| (made, other)).or(activation(other).map(|made| (made, one)))?;
-        Some(GatedUnit { inputs: [made.operands[0], up], activation: made.results[0], product: gate.results[0] })
-    };
-    gates.filter_map(unit).collect()
+    let mut units = Vec::new();
+    for gate in block[SectionKind::F].stmts.iter().filter(|stmt| role(block, stmt) == Some(Role::Gate)) {
+        let [one, other] = gate.operands[..] else { continue };
+        let mut sides = [(one, other), (other, one)].into_iter();
+        if let Some((made, up)) = sides.find_map(|(gated, up)| Some((activation(block, gated)?, up))) {
+            let (inputs, product) = ([made.operands[0], up], gate.results[0]);
+            units.push(GatedUnit { inputs, activation: made.results[0], product });
+        }
+    }
+    units
+}
+
+/// Statement of the forward that computes a value as an activation.
+fn activation(block: &Block, value: Value) -> Option<&Stmt> {
+    let mut stmts = block[SectionKind::F].stmts.iter();
+    stmts.find(|stmt| stmt.results.contains(&value) && role(block, stmt) == Some(Role::Activation))
 }
 
 /// Activations that a fused kernel of the backward recomputes, so that they are not saved, with the saved values that it reads for
@@ -154,8 +165,10 @@ fn remade(block: &Block, saved: &[Value], traits: &StackTraits) -> FxHashMap<Val
     }
     let all = has_groups || traits.saved.block_by_block;
     for stmt in transforms::recompute::remade(block).into_iter().map(|at| &block[SectionKind::F].stmts[at]) {
-        let of_operand = |value: &Value| sources.get(value).cloned().unwrap_or_else(|| vec![*value]);
-        let mut read: Vec<Value> = stmt.operands.iter().flat_map(of_operand).collect();
+        let mut read: Vec<Value> = Vec::new();
+        for operand in &stmt.operands {
+            read.extend(sources.get(operand).map_or(std::slice::from_ref(operand), Vec::as_slice));
+        }
         let is_function =
             stmt.op.facts().class == OpClass::Activation && read == stmt.operands && saved.contains(&read[0]);
         if all || read.len() == 1 && is_function {

@@ -7,7 +7,7 @@ use super::site::Site;
 use crate::knapsack::{Choice, Forward, Point, Step, best};
 use crate::quantities::RecomputeCost;
 use ir::entity::{EntityRef, EntitySet};
-use ir::graph::{ArgKind, SectionKind, Stmt};
+use ir::graph::{ArgKind, Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Collective, Op};
 use rustc_hash::FxHashSet;
@@ -37,27 +37,23 @@ pub(super) fn parts(site: &Site<'_>) -> Vec<Part> {
     let later: FxHashSet<Value> = site.later.iter().copied().collect();
     let mut parts: Vec<Part> = Vec::new();
     for (at, stmt) in block[SectionKind::F].stmts.iter().enumerate() {
-        let makes = |part: &&mut Part| {
-            part.choice == Choice::Either
-                && stmt.operands.first().is_some_and(|operand| {
-                    part.stmts.iter().any(|&at| block[SectionKind::F].stmts[at].results.contains(operand))
-                })
-        };
         let is_read_later = stmt.results.iter().any(|value| later.contains(value));
         let joins = match &stmt.op {
             Op::Collective(Collective::AllGather { .. }) => is_read_later,
             Op::Collective(collective) => collective.communicates(),
             _ => false,
         };
-        if joins && let Some(part) = parts.iter_mut().find(makes) {
-            part.stmts.push(at);
-            continue;
+        if joins && let Some(&operand) = stmt.operands.first() {
+            let mut named = parts.iter_mut().filter(|part| part.choice == Choice::Either);
+            if let Some(part) = named.find(|part| part.stmts(block).any(|stmt| stmt.results.contains(&operand))) {
+                part.stmts.push(at);
+                continue;
+            }
         }
-        let is_named = || stmt.results.iter().any(|&value| name(site, value).is_some());
         let choice = match &stmt.op {
             _ if site.remade.contains_key(&stmt.results[0]) => Choice::View,
             Op::Kernel(op) if op.def().facts().is_view => Choice::View,
-            Op::Kernel(_) if is_named() => Choice::Either,
+            Op::Kernel(_) if stmt.results.iter().any(|&value| name(site, value).is_some()) => Choice::Either,
             _ if is_read_later => Choice::Keep,
             _ => Choice::Recompute,
         };
@@ -73,13 +69,13 @@ fn name<'a>(site: &Site<'a>, value: Value) -> Option<&'a str> {
 
 /// Values that are not saved if the statements with these indices are recomputed: their results, and those never saved.
 pub(super) fn results_of(site: &Site<'_>, places: &BTreeSet<usize>) -> EntitySet<Value> {
-    let stmts = &site.block()[SectionKind::F].stmts;
-    let runs = |part: &Part| part.choice == Choice::Recompute || part.stmts.iter().any(|at| places.contains(at));
     let mut values = EntitySet::new();
-    for part in parts(site).iter().filter(|part| runs(part)) {
-        part.stmts.iter().flat_map(|&at| &stmts[at].results).for_each(|&value| {
-            values.insert(value);
-        });
+    for part in parts(site) {
+        if part.choice == Choice::Recompute || part.stmts.iter().any(|at| places.contains(at)) {
+            part.stmts(site.block()).flat_map(|stmt| &stmt.results).for_each(|&value| {
+                values.insert(value);
+            });
+        }
     }
     values
 }
@@ -110,23 +106,23 @@ pub(super) fn frontier(site: &Site<'_>) -> Vec<Chosen> {
     let seconds =
         |steps: &[usize]| times.seconds(&steps.iter().flat_map(|&at| parts[at].stmts.iter().copied()).collect());
     let clusters = clusters(site, &parts, &seconds);
-    let step = |(part, cluster): (&Part, usize)| part.step(site, cluster);
-    let steps = parts.iter().zip(clusters).map(step).collect();
-    let values = site.block().values.keys();
     let stmts = &site.block()[SectionKind::F].stmts;
-    let maker = |value: Value| stmts.iter().find(|stmt| stmt.results.contains(&value));
+    let bytes = site.block().values.keys().map(|value| {
+        let maker = stmts.iter().find(|stmt| stmt.results.contains(&value));
+        Keep::of_value(site, maker, value)
+    });
     let forward = Forward {
-        bytes: values.map(|value| Keep::of_value(site, maker(value), value)).collect(),
-        steps,
+        bytes: bytes.collect(),
+        steps: parts.iter().zip(clusters).map(|(part, cluster)| part.step(site, cluster)).collect(),
         wanted: site.later.iter().copied().filter(|&value| may_be_kept(site, value)).map(EntityRef::index).collect(),
         seconds: &seconds,
     };
-    let named = |Point { bytes, seconds, recomputed }: Point| {
+    let mut all = Vec::new();
+    for Point { bytes, seconds, recomputed } in best(&forward, forward.whole() / STEPS) {
         let chosen = recomputed.iter().filter(|&&at| parts[at].choice == Choice::Either);
         let names = chosen.filter_map(|&at| stmts[parts[at].stmts[0]].results.iter().find_map(|&it| name(site, it)));
-        Chosen { names: names.map(str::to_string).collect(), bytes, seconds, least: seconds }
-    };
-    let mut all: Vec<Chosen> = best(&forward, forward.whole() / STEPS).into_iter().map(named).collect();
+        all.push(Chosen { names: names.map(str::to_string).collect(), bytes, seconds, least: seconds });
+    }
     times.bound(&mut all);
     all
 }
@@ -138,19 +134,28 @@ fn may_be_kept(site: &Site<'_>, value: Value) -> bool {
 
 impl Part {
     fn step(&self, site: &Site<'_>, cluster: usize) -> Step {
-        let stmts = || self.stmts.iter().map(|&at| &site.block()[SectionKind::F].stmts[at]);
-        let makes: BTreeSet<Value> = stmts().flat_map(|stmt| stmt.results.iter().copied()).collect();
+        let stmts = self.stmts(site.block());
+        let makes: BTreeSet<Value> = stmts.clone().flat_map(|stmt| stmt.results.iter().copied()).collect();
         // A kernel of the backward computes some values from other operands than their statement does.
-        let remade = || makes.iter().filter_map(|value| site.remade.get(value)).flatten().copied();
-        let read: Vec<Value> = match remade().next() {
-            Some(_) => remade().collect(),
-            None => stmts().flat_map(|stmt| stmt.operands.iter().copied()).collect(),
-        };
-        let read: BTreeSet<Value> =
+        let mut read: Vec<Value> = makes.iter().filter_map(|value| site.remade.get(value)).flatten().copied().collect();
+        if read.is_empty() {
+            read.extend(stmts.clone().flat_map(|stmt| stmt.operands.iter().copied()));
+        }
+        let reads: BTreeSet<Value> =
             read.into_iter().filter(|value| !makes.contains(value) && may_be_kept(site, *value)).collect();
-        let places = |values: BTreeSet<Value>| values.into_iter().map(EntityRef::index).collect();
-        let extra = stmts().map(|stmt| site.beside(stmt)).sum();
-        Step { choice: self.choice, makes: places(makes), reads: places(read), extra, cluster }
+        let [makes, reads] = [makes, reads].map(|values| values.into_iter().map(EntityRef::index).collect());
+        let extra = stmts.map(|stmt| site.beside(stmt)).sum();
+        Step { choice: self.choice, makes, reads, extra, cluster }
+    }
+
+    /// Statements of the part.
+    fn stmts<'s>(&'s self, block: &'s Block) -> impl Iterator<Item = &'s Stmt> + Clone {
+        self.stmts.iter().map(|&at| &block[SectionKind::F].stmts[at])
+    }
+
+    /// Returns whether the part may be recomputed.
+    fn may_run(&self) -> bool {
+        matches!(self.choice, Choice::Either | Choice::Recompute)
     }
 }
 
@@ -170,18 +175,20 @@ impl<'s, 'a> RecomputeTimes<'s, 'a> {
     /// across clusters; the last choice recomputes most and hides most. If even its clusters take no less time together, no
     /// choice's do.
     fn bound(&self, all: &mut [Chosen]) {
-        let together = |choice: &Chosen| {
-            let recomputed = Keep::of_dropped(self.site, dropped(self.site, &choice.names)).recomputed(self.site);
-            self.of_stmts(&recomputed).min(choice.seconds)
-        };
-        if all.last().is_none_or(|last| together(last) >= last.seconds * (1.0 - SAME)) {
+        if all.last().is_none_or(|last| self.together(last) >= last.seconds * (1.0 - SAME)) {
             return;
         }
         let mut least = f64::INFINITY;
         for choice in all.iter_mut().rev().filter(|choice| !choice.names.is_empty()) {
-            least = least.min(together(choice));
+            least = least.min(self.together(choice));
             choice.least = least;
         }
+    }
+
+    /// Seconds of a choice whose clusters run together.
+    fn together(&self, choice: &Chosen) -> f64 {
+        let recomputed = Keep::of_dropped(self.site, dropped(self.site, &choice.names)).recomputed(self.site);
+        self.of_stmts(&recomputed).min(choice.seconds)
     }
 
     fn seconds(&self, places: &BTreeSet<usize>) -> f64 {
@@ -199,17 +206,16 @@ impl<'s, 'a> RecomputeTimes<'s, 'a> {
 /// Cluster of each part, by the index of one of its parts. Two parts that touch the same value are in one cluster if their time
 /// together differs from the sum of their times.
 fn clusters(site: &Site<'_>, parts: &[Part], seconds: &dyn Fn(&[usize]) -> f64) -> Vec<usize> {
-    let stmts = &site.block()[SectionKind::F].stmts;
-    let touched = |part: &Part| -> BTreeSet<Value> {
-        let values = part.stmts.iter().flat_map(|&at| stmts[at].operands.iter().chain(&stmts[at].results));
+    let touched = parts.iter().map(|part| {
+        let values = part.stmts(site.block()).flat_map(|stmt| stmt.operands.iter().chain(&stmt.results));
         values.copied().filter(|&value| may_be_kept(site, value)).collect()
-    };
-    let runs = |part: &Part| matches!(part.choice, Choice::Either | Choice::Recompute);
-    let all: Vec<BTreeSet<Value>> = parts.iter().map(touched).collect();
-    let alone: Vec<f64> = (0..parts.len()).map(|at| if runs(&parts[at]) { seconds(&[at]) } else { 0.0 }).collect();
+    });
+    let all: Vec<BTreeSet<Value>> = touched.collect();
+    let alone = parts.iter().enumerate().map(|(at, part)| if part.may_run() { seconds(&[at]) } else { 0.0 });
+    let alone: Vec<f64> = alone.collect();
     let mut clusters: Vec<usize> = (0..parts.len()).collect();
-    for b in (0..parts.len()).filter(|&at| runs(&parts[at])) {
-        for a in (0..b).filter(|&at| runs(&parts[at]) && !all[at].is_disjoint(&all[b])) {
+    for b in (0..parts.len()).filter(|&at| parts[at].may_run()) {
+        for a in (0..b).filter(|&at| parts[at].may_run() && !all[at].is_disjoint(&all[b])) {
             let (into, from) = (clusters[a], clusters[b]);
             let size = clusters.iter().filter(|cluster| [into, from].contains(cluster)).count();
             let apart = alone[a] + alone[b];
@@ -240,19 +246,22 @@ pub(super) fn recomputed(site: &Site<'_>, names: &[String]) -> Vec<Recomputed> {
     let times = RecomputeTimes::of(site);
     let stmts = &site.block()[SectionKind::F].stmts;
     let whole = Keep::of_dropped(site, Dropped::default());
-    let recomputed = |part: &Part| {
+    let mut recomputed = Vec::new();
+    for part in parts(site) {
         let runs = part.choice == Choice::Either && part.stmts.iter().any(|&at| keep.runs(at));
-        let name = stmts[part.stmts[0]].results.iter().find_map(|&value| name(site, value)).filter(|_| runs)?;
-        let saved = |stmt: &Stmt| {
+        let first = &stmts[part.stmts[0]];
+        let named = first.results.iter().find_map(|&value| name(site, value)).filter(|_| runs);
+        let Some(name) = named else { continue };
+        let bytes = part.stmts(site.block()).map(|stmt| {
             let values = stmt.results.iter().filter(|&&value| whole.has(value));
             values.map(|&value| Keep::of_value(site, Some(stmt), value)).sum::<f64>() + site.beside(stmt)
-        };
-        Some(Recomputed {
+        });
+        recomputed.push(Recomputed {
             name: name.to_string(),
-            op: stmts[part.stmts[0]].op.name(),
-            bytes: part.stmts.iter().map(|&at| saved(&stmts[at])).sum(),
+            op: first.op.name(),
+            bytes: bytes.sum(),
             seconds: times.seconds(&part.stmts.iter().copied().collect()),
-        })
-    };
-    parts(site).iter().filter_map(recomputed).collect()
+        });
+    }
+    recomputed
 }

@@ -27,7 +27,8 @@ pub(super) fn complaints(stack: &Stack) -> Vec<String> {
         }
     }
     found.extend(stack.traits.figures().iter().filter_map(Figure::complaint));
-    found.extend([("time", stack.residual.time), ("memory", stack.residual.memory)].into_iter().flat_map(errors));
+    found.extend(errors("time", stack.residual.time));
+    found.extend(errors("memory", stack.residual.memory));
     let runs = stack.residual.measured.iter().flat_map(|group| &group.sizes);
     let sizes = runs.flat_map(|sizes| Job::SIZES.into_iter().zip(*sizes));
     found.extend(sizes.filter_map(|(name, size)| {
@@ -37,13 +38,17 @@ pub(super) fn complaints(stack: &Stack) -> Vec<String> {
 }
 
 /// Messages about errors of predictions.
-fn errors((name, Errors { low, middle, high, .. }): (&str, Errors)) -> Vec<String> {
-    let log = |(end, log): (&str, f64)| {
-        out_of_range(&format!("residual.{name}.{end}"), log, -5.0, 5.0, "natural logarithms of a ratio")
-    };
-    let order =
-        (low > high).then(|| format!("`residual.{name}` is from {low} to {high}, expected the lower one first"));
-    [("low", low), ("middle", middle), ("high", high)].into_iter().filter_map(log).chain(order).collect()
+fn errors(name: &str, errors: Errors) -> Vec<String> {
+    let Errors { low, middle, high, .. } = errors;
+    let mut found = Vec::new();
+    for (end, log) in [("low", low), ("middle", middle), ("high", high)] {
+        let key = format!("residual.{name}.{end}");
+        found.extend(out_of_range(&key, log, -5.0, 5.0, "natural logarithms of a ratio"));
+    }
+    if low > high {
+        found.push(format!("`residual.{name}` is from {low} to {high}, expected the lower one first"));
+    }
+    found
 }
 
 /// Least value, greatest value and unit of each fitted constant, in the order of [`Fitted::by_name`](crate::Fitted::by_name).
