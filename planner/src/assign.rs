@@ -3,6 +3,7 @@
 //! [`choose`](crate::choose) decides the assignment from the operands, for `propagate` and `decompose`.
 //! [`recover`](crate::recover) infers the assignment from the types, for `reshard`.
 
+use crate::fault::Fault;
 use crate::sections::Hint;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
@@ -72,8 +73,8 @@ impl Pin {
 
     /// Required axes of a dim.
     pub(crate) fn of(&self, place: usize) -> Axes {
-        let open = || self.least.get(place).cloned().unwrap_or_default();
-        self.dims.get(place).cloned().flatten().unwrap_or_else(open)
+        let pinned = self.dims.get(place).and_then(Option::as_ref);
+        pinned.or_else(|| self.least.get(place)).cloned().unwrap_or_default()
     }
 
     /// Returns whether a dim is required to have the axis.
@@ -87,13 +88,12 @@ impl Pin {
         let pinned = self.dims.iter().flatten().chain(&self.least).fold(Axes::none(), |all, axes| all.union(axes));
         for (place, (dim, pin)) in ty.dims.iter_mut().zip(&self.dims).enumerate() {
             let least = self.least.get(place).cloned().unwrap_or_default();
-            let free = |axes: &Axes, from: usize| -> Axes {
-                axes.iter()
-                    .take(from)
-                    .chain(axes.iter().skip(from).take_while(|&axis| !pinned.contains(axis)))
-                    .collect()
+            let natural = if least.is_prefix_of(&dim.axes) {
+                let further = dim.axes.iter().skip(least.len()).take_while(|&axis| !pinned.contains(axis));
+                least.iter().chain(further).collect()
+            } else {
+                least
             };
-            let natural = if least.is_prefix_of(&dim.axes) { free(&dim.axes, least.len()) } else { least };
             dim.axes = pin.clone().unwrap_or(natural);
         }
         if let Some(storage) = &self.storage {
@@ -139,10 +139,10 @@ pub(crate) fn reading_order(operands: &[Operand<'_>]) -> Vec<usize> {
 ///
 /// # Errors
 /// The op's own rule does not fit its tensors, which is a bug in the op.
-pub(crate) fn instantiate(def: &dyn OpDef, operands: &[&Type], results: &[&Type]) -> Result<Instance, String> {
+pub(crate) fn instantiate(def: &dyn OpDef, operands: &[&Type], results: &[&Type]) -> Result<Instance, Fault> {
     parsed(def.rule(operands, results))
         .and_then(|rule| rule.instantiate(operands, results))
-        .map_err(|why| format!("rule of `{}`: {why}", def.name()))
+        .map_err(|why| Fault::Rule { op: def.name(), why })
 }
 
 thread_local! {

@@ -90,16 +90,16 @@ impl Choice<'_> {
 
     /// Adopts the pinned axes first, except those that are to stay partial.
     fn adopt_pinned(&mut self, results: &[ResultSite<'_>], pending: &Axes) {
-        let free = |axes: &Axes| axes.iter().take_while(|&axis| !pending.contains(axis)).collect::<Axes>();
         for (tensor, result) in self.instance.results.iter().zip(results) {
-            let pinned: Vec<_> = result.pin.dims.iter().map(|axes| axes.as_ref().map(free)).collect();
-            self.adopt_tensor(tensor, &pinned);
+            let pinned = result.pin.dims.iter().map(|axes| axes.as_ref().map(|axes| leading(axes, pending)));
+            self.adopt_tensor(tensor, &pinned.collect::<Vec<_>>());
             for (factors, _) in tensor.iter().zip(&result.pin.dims).filter(|(_, pin)| pin.is_some()) {
                 factors.iter().for_each(|&factor| self.locked[factor] = true);
             }
         }
         for (tensor, result) in self.instance.results.iter().zip(results) {
-            self.adopt_tensor(tensor, &result.pin.least.iter().map(|axes| Some(free(axes))).collect::<Vec<_>>());
+            let least = result.pin.least.iter().map(|axes| Some(leading(axes, pending)));
+            self.adopt_tensor(tensor, &least.collect::<Vec<_>>());
         }
     }
 
@@ -107,11 +107,19 @@ impl Choice<'_> {
     /// skipped: contracted axes, and axes that operands are partial over. A later reduction is cheaper.
     fn adopt_found(&mut self, results: &[ResultSite<'_>], summed: &Axes) {
         for (tensor, result) in self.instance.results.iter().zip(results).filter(|(_, result)| result.hint.found) {
-            let free = |axes: &Axes| Some(axes.iter().take_while(|&axis| !summed.contains(axis)).collect());
-            self.adopt_tensor(tensor, &result.hint.axes.iter().map(free).collect::<Vec<_>>());
+            let found = result.hint.axes.iter().map(|axes| Some(leading(axes, summed)));
+            self.adopt_tensor(tensor, &found.collect::<Vec<_>>());
             for (factors, _) in tensor.iter().zip(&result.hint.tied).filter(|(_, tied)| **tied) {
                 factors.iter().for_each(|&factor| self.locked[factor] = true);
             }
+        }
+    }
+
+    /// Adopts the axes that the results are hinted to have.
+    fn adopt_hints(&mut self, results: &[ResultSite<'_>]) {
+        for (tensor, result) in self.instance.results.iter().zip(results) {
+            let hinted: Vec<_> = result.hint.axes.iter().cloned().map(Some).collect();
+            self.adopt_tensor(tensor, &hinted);
         }
     }
 
@@ -123,6 +131,11 @@ impl Choice<'_> {
             }
         }
     }
+}
+
+/// Axes before the first that `excluded` contains.
+fn leading(axes: &Axes, excluded: &Axes) -> Axes {
+    axes.iter().take_while(|&axis| !excluded.contains(axis)).collect()
 }
 
 /// Returns whether each factor represents an indivisible dim.
@@ -181,24 +194,18 @@ pub(crate) fn choose(
             .collect();
         choice.adopt_tensor(&instance.operands[index], &wished);
     }
-    let wishes = |choice: &mut Choice<'_>| {
-        for (tensor, result) in instance.results.iter().zip(results) {
-            let wished: Vec<_> = result.hint.axes.iter().cloned().map(Some).collect();
-            choice.adopt_tensor(tensor, &wished);
-        }
-    };
     // A sum or product of equally partial values can stay partial and is reduced once, at its reader. An op that does
     // more work than its operand's size would make every rank compute on the full partial tensor. A view computes
     // nothing.
     if !instance.pointwise && !op.facts().is_view {
-        wishes(&mut choice);
+        choice.adopt_hints(results);
     }
     let storage = pointwise_storage(instance, &operand_types, results, &choice.taken);
     choice.taken = choice.taken.union(&storage);
     let passing = choose_passing(op, instance, operands, &choice.factors, &choice.taken, &result_types);
     choice.taken =
         choice.taken.union(&passing.as_ref().map_or_else(Axes::none, |passing| passing.partial.axes.clone()));
-    wishes(&mut choice);
+    choice.adopt_hints(results);
     Assignment { factors: choice.factors, passing, storage }
 }
 
@@ -213,6 +220,14 @@ fn pointwise_storage(instance: &Instance, operands: &[&Type], results: &[ResultS
     stored.or(pinned).filter(|storage| storage.is_disjoint(taken)).cloned().unwrap_or_default()
 }
 
+/// Axes over which a tensor is a partial sum, without those in use.
+fn passable(ty: &Type, used: &Axes) -> Axes {
+    match &ty.partial {
+        Some(Partial { kind: PartialKind::Sum, axes }) => axes.without(used),
+        _ => Axes::none(),
+    }
+}
+
 fn choose_passing(
     op: &Op,
     instance: &Instance,
@@ -225,19 +240,17 @@ fn choose_passing(
     {
         return None;
     }
-    let sums = |index: usize| match &operands[index].ty.partial {
-        Some(Partial { kind: PartialKind::Sum, axes }) => axes.without(used),
-        _ => Axes::none(),
-    };
     let grown = results.iter().map(|ty| ty.elements()).sum::<u64>();
     for group in op.facts().linear.groups(operands.len()) {
         let axes = match group.as_slice() {
             // Reducing one more scalar costs nothing extra: if one scalar is partial, all are.
             _ if group.len() > 1 && grown == 1 => {
-                group.iter().fold(Axes::none(), |all, &index| all.union(&sums(index)))
+                group.iter().fold(Axes::none(), |all, &index| all.union(&passable(operands[index].ty, used)))
             }
             [alone] if operands[*alone].uses > 1 || grown > operands[*alone].ty.elements() => Axes::none(),
-            [first, rest @ ..] => rest.iter().fold(sums(*first), |all, &index| all.intersection(&sums(index))),
+            [first, rest @ ..] => rest.iter().fold(passable(operands[*first].ty, used), |all, &index| {
+                all.intersection(&passable(operands[index].ty, used))
+            }),
             [] => Axes::none(),
         };
         if !axes.is_empty() {

@@ -3,7 +3,7 @@
 //! A collective moves if it depends on parameters alone. With it move the statements that it needs, and the collectives that only
 //! rearrange its result. Equal statements of several sections become one. Gathers over the same axes are joined into buckets.
 
-use crate::passes::collectives::buckets;
+use crate::passes::collectives::{buckets, communicates};
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::mesh::Mesh;
@@ -29,9 +29,9 @@ fn in_block(block: &mut Block, mesh: &Mesh, bucket_bytes: u64) {
     let mut same: HashMap<Value, Value> = HashMap::new();
     for kind in OF_MICROBATCHES {
         let section = &mut block[kind];
-        let is_moving = |stmt: &Stmt| stmt.results.iter().any(|value| moving.contains(value));
-        let (moved, stays): (Vec<Stmt>, Vec<Stmt>) =
-            std::mem::take(&mut section.stmts).into_iter().partition(is_moving);
+        let (moved, stays): (Vec<Stmt>, Vec<Stmt>) = std::mem::take(&mut section.stmts)
+            .into_iter()
+            .partition(|stmt| stmt.results.iter().any(|value| moving.contains(value)));
         section.stmts = stays;
         for mut stmt in moved {
             rename(&mut stmt.operands, &same);
@@ -88,9 +88,8 @@ fn joined(block: &Block, mesh: &Mesh, stmts: Vec<Stmt>, bucket_bytes: u64) -> Ve
     let (mut rest, mut joined) = (stmts, Vec::new());
     while !rest.is_empty() {
         let to_come: HashSet<Value> = rest.iter().flat_map(|stmt| stmt.results.iter().copied()).collect();
-        let is_ready = |stmt: &Stmt| !stmt.operands.iter().any(|value| to_come.contains(value));
-        let (ready, others): (Vec<Stmt>, Vec<Stmt>) = rest.into_iter().partition(is_ready);
-        let communicates = |stmt: &Stmt| matches!(&stmt.op, Op::Collective(change) if change.communicates());
+        let (ready, others): (Vec<Stmt>, Vec<Stmt>) =
+            rest.into_iter().partition(|stmt| !stmt.operands.iter().any(|value| to_come.contains(value)));
         let (moved, made): (Vec<Stmt>, Vec<Stmt>) = ready.into_iter().partition(communicates);
         joined.extend(made);
         joined.extend(buckets(block, mesh, moved, bucket_bytes));

@@ -12,7 +12,7 @@ use ir::limits;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::OpClass;
 use ir::options::{AnnotationRule, AnnotationTarget, CpKind, ParallelConfig, PlanOptions};
-use ir::types::{Dim, Dims, Type};
+use ir::types::{Dims, Type};
 
 /// Dims of queries, keys and values: the sequence and the key heads; of queries also the query heads of each.
 const SEQUENCE: usize = 1;
@@ -33,15 +33,13 @@ pub(crate) fn attend_by_heads(model: &mut Model, options: &PlanOptions) -> Resul
     if options.parallel.cp <= 1 || options.parallel.cp_kind != CpKind::Ulysses {
         return Ok(());
     }
-    let lookup = |name: &str| model.mesh.lookup(name).unwrap_or_default();
-    let (cp, heads) = (lookup("cp"), Heads::of(model.dims.values()));
-    let is_of_heads =
-        |rule: &&AnnotationRule| rule.on == AnnotationTarget::Params && rule.roles.contains(&DimRole::KvHeads);
-    let rules = options.rules.iter().filter(is_of_heads);
-    let outside = rules.fold(Axes::none(), |all, rule| all.union(&lookup(&rule.axis)));
-    let degrees = [&outside, &cp].map(|axes| model.mesh.size(axes));
+    let (cp, heads) = (model.mesh.lookup("cp").unwrap_or_default(), Heads::of(model.dims.values()));
+    let rules = options.rules.iter().filter(|rule| shards_heads(rule));
+    let axes = rules.map(|rule| model.mesh.lookup(&rule.axis).unwrap_or_default());
+    let outside = axes.fold(Axes::none(), |all, axes| all.union(&axes));
+    let (outside_degree, cp_degree) = (model.mesh.size(&outside), model.mesh.size(&cp));
     let [mut keys, mut queries] = head_axes(&model.mesh, &outside, heads);
-    match heads.and_then(|heads| heads.of_cp(degrees[0], degrees[1])) {
+    match heads.and_then(|heads| heads.of_cp(outside_degree, cp_degree)) {
         Some(CpHeads::Queries) => queries = queries.union(&cp),
         Some(CpHeads::Keys) | None => keys = keys.union(&cp),
     }
@@ -50,7 +48,7 @@ pub(crate) fn attend_by_heads(model: &mut Model, options: &PlanOptions) -> Resul
             let dim = &block.ty(stmt.results[0]).dims[HEADS];
             if !model.mesh.is_even(dim.size, &keys) {
                 let name = dim.name.map_or_else(String::new, |id| model.dims[id].name.clone());
-                return Err(uneven(degrees, name, dim.size, heads));
+                return Err(uneven(outside_degree, cp_degree, name, dim.size, heads));
             }
             let places = [(SEQUENCE, Axes::none()), (HEADS, keys.clone()), (QUERIES, queries.clone())];
             pin(block, &model.dims, &stmt, &places[..if queries.is_empty() { 2 } else { 3 }]);
@@ -71,17 +69,24 @@ pub fn check_heads(dims: &Dims, parallel: &ParallelConfig) -> Result<(), PlanErr
     let Some(heads) = Heads::of(dims.values()).filter(|_| cp > 1 && cp_kind == CpKind::Ulysses) else { return Ok(()) };
     let too_few = heads.of_cp(tp, cp).is_none();
     let dim = dims.values().find(|dim| too_few && dim.role == Some(DimRole::KvHeads));
-    dim.map_or(Ok(()), |dim| Err(uneven([tp, cp], dim.name.clone(), dim.size, Some(heads))))
+    dim.map_or(Ok(()), |dim| Err(uneven(tp, cp, dim.name.clone(), dim.size, Some(heads))))
+}
+
+/// Returns whether a rule shards the key heads of parameters.
+fn shards_heads(rule: &AnnotationRule) -> bool {
+    rule.on == AnnotationTarget::Params && rule.roles.contains(&DimRole::KvHeads)
 }
 
 /// Error for heads that tp and cp together do not divide.
-fn uneven([tp, cp]: [u64; 2], dim: String, size: u64, heads: Option<Heads>) -> PlanError {
+fn uneven(tp: u64, cp: u64, dim: String, size: u64, heads: Option<Heads>) -> PlanError {
     let axis = if tp > 1 { "tp x cp" } else { "cp" };
-    let of_cp = |heads: Heads| {
-        let degrees = heads.degrees().into_iter().filter(|cp| heads.of_cp(tp, *cp).is_some());
-        degrees.map(|cp| tp * cp).collect()
+    let degrees = match heads {
+        None => divisors(size),
+        Some(heads) => {
+            let fit = heads.degrees().into_iter().filter(|cp| heads.of_cp(tp, *cp).is_some());
+            fit.map(|cp| tp * cp).collect()
+        }
     };
-    let degrees = heads.map_or_else(|| divisors(size), of_cp);
     PlanError::NotDivisible { axis: axis.to_string(), degree: tp * cp, dim, size, degrees }
 }
 
@@ -101,8 +106,8 @@ fn attentions(block: &Block) -> Vec<Stmt> {
 /// Statements of F and I that read the statement's results, except attention and its gradient.
 fn readers(block: &Block, made: &Stmt) -> Vec<Stmt> {
     let sections = [SectionKind::F, SectionKind::I].into_iter().flat_map(|kind| &block[kind].stmts);
-    let reads = |stmt: &&Stmt| !attends(stmt) && stmt.operands.iter().any(|value| made.results.contains(value));
-    sections.filter(reads).cloned().collect()
+    let readers = sections.filter(|stmt| stmt.operands.iter().any(|value| made.results.contains(value)));
+    readers.filter(|stmt| !attends(stmt)).cloned().collect()
 }
 
 /// Pins the open dims of a statement's results.
@@ -111,9 +116,9 @@ fn pin(block: &mut Block, dims: &Dims, stmt: &Stmt, pins: &[(usize, Axes)]) {
         let ty: &mut Type = &mut block.values[result].ty;
         let runs_along = ty.dims.get(SEQUENCE).and_then(|dim| dim.role(dims)) == Some(DimRole::Sequence);
         for (place, axes) in pins.iter().filter(|_| runs_along) {
+            let Some(dim) = ty.dims.get_mut(*place).filter(|dim| dim.open) else { continue };
             // Keys and values have the elements of a head in the place of query heads.
-            let is_there = |dim: &&mut Dim| *place != QUERIES || dim.role(dims) == Some(DimRole::QueryHeads);
-            if let Some(dim) = ty.dims.get_mut(*place).filter(|dim| dim.open).filter(is_there) {
+            if *place != QUERIES || dim.role(dims) == Some(DimRole::QueryHeads) {
                 (dim.axes, dim.open) = (axes.clone(), false);
             }
         }

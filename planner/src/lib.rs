@@ -46,6 +46,7 @@
 
 mod assign;
 mod choose;
+mod fault;
 mod gather;
 mod heads;
 mod pass;

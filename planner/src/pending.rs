@@ -5,7 +5,7 @@
 use crate::assign::{Operand, ResultSite};
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
-use ir::rule::{DimFactors, Instance, TensorFactors, holds};
+use ir::rule::{DimFactors, Instance, holds};
 use ir::types::{PartialKind, Type};
 
 /// Statement whose pins may use axes of contracted factors.
@@ -28,8 +28,8 @@ impl Contest<'_> {
 
     fn stays(&self, axis: AxisId) -> bool {
         let pinned = self.factors(axis, false);
-        let states = |result: &ResultSite<'_>| result.hint.found && result.pin.is_stated && result.pin.has(axis);
-        let is_pinned = self.results.iter().any(states);
+        let mut results = self.results.iter();
+        let is_pinned = results.any(|result| result.hint.found && result.pin.is_stated && result.pin.has(axis));
         let summed = self.factors(axis, true);
         is_pinned && !summed.is_empty() && self.bytes_pending(axis, &summed) < self.bytes_moved(axis, &pinned)
     }
@@ -62,34 +62,26 @@ impl Contest<'_> {
     /// Bytes moved if the operands release the axis from contracted factors. An operand that regains the axis on a
     /// pinned factor is exchanged; any other is gathered.
     fn bytes_moved(&self, axis: AxisId, pinned: &[usize]) -> u64 {
-        let gives_up = |dim_factors: &DimFactors| dim_factors.iter().any(|&factor| self.leaves_sum(factor));
-        self.bytes_of_operands(axis, gives_up, pinned)
+        self.bytes_of_operands(axis, |factors| factors.iter().any(|&factor| self.leaves_sum(factor)), pinned)
     }
 
     /// Bytes moved if the sum is reduced later: the results, and operands with the axis on a factor of all results.
     fn bytes_pending(&self, axis: AxisId, summed: &[usize]) -> u64 {
         let results = self.results.iter().filter(|result| result.pin.has(axis));
-        let gives_up = |dim_factors: &DimFactors| dim_factors.iter().all(|&factor| !self.leaves_sum(factor));
         let reduced: u64 = results.map(|result| self.local(&result.pin.apply(result.ty)) * self.devices(axis)).sum();
-        reduced + self.bytes_of_operands(axis, gives_up, summed)
+        reduced + self.bytes_of_operands(axis, |factors| !factors.iter().any(|&factor| self.leaves_sum(factor)), summed)
     }
 
     fn bytes_of_operands(&self, axis: AxisId, gives_up: impl Fn(&DimFactors) -> bool, onto: &[usize]) -> u64 {
-        let moved = |dim_factors: &TensorFactors, ty: &Type| {
-            let has =
-                |(dim, dim_factors): (&ir::types::Dim, &DimFactors)| dim.axes.contains(axis) && gives_up(dim_factors);
-            if !ty.dims.iter().zip(dim_factors).any(has) {
-                return 0;
+        let mut bytes = 0;
+        for (tensor, Operand { ty, .. }) in self.instance.operands.iter().zip(self.operands) {
+            let mut dims = ty.dims.iter().zip(tensor);
+            if dims.any(|(dim, factors)| dim.axes.contains(axis) && gives_up(factors)) {
+                let stays_sharded = onto.iter().any(|&factor| holds(tensor, factor));
+                bytes += self.local(ty) * if stays_sharded { 1 } else { self.devices(axis) };
             }
-            let stays_sharded = onto.iter().any(|&factor| holds(dim_factors, factor));
-            self.local(ty) * if stays_sharded { 1 } else { self.devices(axis) }
-        };
-        self.instance
-            .operands
-            .iter()
-            .zip(self.operands)
-            .map(|(dim_factors, operand)| moved(dim_factors, operand.ty))
-            .sum()
+        }
+        bytes
     }
 
     fn local(&self, ty: &Type) -> u64 {

@@ -111,8 +111,8 @@ impl Ports {
 
 /// Arguments that calls pass: values and inputs.
 pub(crate) fn passed(block: &ir::graph::Block) -> Vec<(Value, ArgKind)> {
-    let passed = |kind| matches!(kind, ArgKind::Value | ArgKind::Input);
-    block.args.iter().filter(|arg| passed(arg.kind)).map(|arg| (arg.value, arg.kind)).collect()
+    let passed = block.args.iter().filter(|arg| matches!(arg.kind, ArgKind::Value | ArgKind::Input));
+    passed.map(|arg| (arg.value, arg.kind)).collect()
 }
 
 /// Positions of the results that calls receive.

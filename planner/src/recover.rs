@@ -4,7 +4,7 @@
 use crate::assign::{Assignment, Operand, Passing, reading_order, split};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::OpDef;
-use ir::rule::{Factor, Instance, holds};
+use ir::rule::{Instance, holds};
 use ir::types::{Partial, PartialKind, Type};
 
 /// Infers the factor assignment of a decided statement.
@@ -62,9 +62,9 @@ fn recover_storage(instance: &Instance, operands: &[&Type], results: &[&Type]) -
 
 /// Factors whose sharding leaves the result partial in this way.
 fn contracted(instance: &Instance, result: usize, partial: &Partial) -> Vec<usize> {
-    let owes = |factor: &Factor| factor.partial == Some(partial.kind) && !factor.replicated;
-    let factors = 0..instance.factors.len();
-    factors.filter(|&l| owes(&instance.factors[l]) && !holds(&instance.results[result], l)).collect()
+    let factors = instance.factors.iter().enumerate();
+    let summed = factors.filter(|(_, factor)| factor.partial == Some(partial.kind) && !factor.replicated);
+    summed.map(|(at, _)| at).filter(|&at| !holds(&instance.results[result], at)).collect()
 }
 
 /// Moves the remaining axes that fit to a factor.
@@ -87,8 +87,11 @@ fn recover_passing(def: &dyn OpDef, operands: &[&Type], partial: &Partial, left:
     if partial.kind == PartialKind::Max || left.is_empty() {
         return None;
     }
-    let brings = |index: &usize| operands[*index].partial.as_ref().is_some_and(|d| d.kind == PartialKind::Sum);
-    let group = def.facts().linear.groups(operands.len()).into_iter().find(|group| group.iter().any(brings))?;
+    let mut groups = def.facts().linear.groups(operands.len()).into_iter();
+    let group = groups.find(|group| {
+        let mut partials = group.iter().filter_map(|&index| operands[index].partial.as_ref());
+        partials.any(|partial| partial.kind == PartialKind::Sum)
+    })?;
     let axes = if group.len() == 1 { left.intersection(&operands[group[0]].partial_axes()) } else { left.clone() };
     *left = left.without(&axes);
     (!axes.is_empty())

@@ -8,12 +8,13 @@
 //! In the text the ring takes the place of the gathers of an attention, and of the reduce-scatters of its gradients.
 
 use crate::PlanError;
+use crate::fault::Fault;
 use ir::graph::{Block, Model, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Binary, BinaryKind, Builder, Collective, InRounds, Op, RoundResult, Rounds, Unary, UnaryKind};
 use ir::options::{CpKind, ParallelConfig};
-use ir::types::{DType, Type};
+use ir::types::{DType, Dim, Type};
 use transforms::renumber::renumber;
 
 /// The dim of queries, keys, values and positions that is the sequence.
@@ -33,7 +34,7 @@ pub fn ring(model: &mut Model) -> Result<(), PlanError> {
     for block in model.blocks.values_mut() {
         let mut made = Vec::new();
         for kind in [SectionKind::F, SectionKind::I, SectionKind::W] {
-            section(&mesh, block, kind, &mut made).map_err(|why| PlanError::Fault { pass: "ring", why })?;
+            section(&mesh, block, kind, &mut made).map_err(|fault| fault.in_pass("ring"))?;
         }
         made.sort_unstable();
         while drop_unread(block, &made) {}
@@ -43,14 +44,14 @@ pub fn ring(model: &mut Model) -> Result<(), PlanError> {
 }
 
 /// Puts rings in the place of ops; `made` gets the results of all their statements.
-fn section(mesh: &Mesh, block: &mut Block, kind: SectionKind, made: &mut Vec<Value>) -> Result<(), String> {
+fn section(mesh: &Mesh, block: &mut Block, kind: SectionKind, made: &mut Vec<Value>) -> Result<(), Fault> {
     let mut number = 0;
     while let Some(stmt) = block[kind].stmts.get(number).cloned() {
         let Some(ring) = Ring::of(mesh, block, kind, &stmt) else {
             number += 1;
             continue;
         };
-        let op = stmt.op.extras().in_rounds.ok_or("a ring has an op in rounds")?;
+        let op = stmt.op.extras().in_rounds.ok_or(Fault::NoRounds)?;
         let mut emit = Emit { block, stmts: Vec::new() };
         emit.rounds(&ring, op, &stmt)?;
         let rounds = emit.stmts;
@@ -101,26 +102,35 @@ struct Ring {
     ends: Vec<Option<Value>>,
 }
 
+/// The dim of a value that is its sequence.
+fn sequence(block: &Block, value: Value) -> Option<&Dim> {
+    block.ty(value).dims.get(SEQUENCE)
+}
+
 impl Ring {
     fn of(mesh: &Mesh, block: &Block, kind: SectionKind, stmt: &Stmt) -> Option<Ring> {
-        let sequence = |value: Value| block.ty(value).dims.get(SEQUENCE);
-        let (over, size) = sequence(*stmt.operands.first()?).map(|dim| (dim.axes.clone(), dim.size))?;
+        let Dim { axes: over, size, .. } = sequence(block, *stmt.operands.first()?)?.clone();
         let (ranks, length) = (mesh.size(&over), size / mesh.size(&over).max(1));
         let rounds = stmt.op.extras().in_rounds?.rounds(length).filter(|_| ranks > 1 && mesh.is_even(size, &over))?;
         let gather = Op::Collective(Collective::AllGather { dim: Some(SEQUENCE), over: over.clone() });
-        let own = |place: &usize| {
-            let made = |one: &&Stmt| one.results == [stmt.operands[*place]];
-            let made = block[kind].stmts.iter().find(made).filter(|made| made.op == gather)?;
-            let own = made.operands[0];
-            sequence(own).is_some_and(|dim| dim.axes == over && dim.size == size).then_some(own)
-        };
-        let own = rounds.travelling.iter().map(own).collect::<Option<Vec<Value>>>()?;
+        let mut own = Vec::with_capacity(rounds.travelling.len());
+        for &place in rounds.travelling {
+            let made = block[kind].stmts.iter().find(|made| made.results == [stmt.operands[place]])?;
+            let part = made.operands[0];
+            let is_own = sequence(block, part).is_some_and(|dim| dim.axes == over && dim.size == size);
+            if made.op != gather || !is_own {
+                return None;
+            }
+            own.push(part);
+        }
         let scatter = Op::Collective(Collective::ReduceScatter { dim: Some(SEQUENCE), over: over.clone() });
-        let end = |(use_of, &result): (&RoundResult, &Value)| match use_of {
-            RoundResult::Travelling => end_of(block, kind, result, &scatter).map(Some),
-            RoundResult::Joined | RoundResult::Summed => Some(None),
-        };
-        let ends = rounds.results.iter().zip(&stmt.results).map(end).collect::<Option<Vec<Option<Value>>>>()?;
+        let mut ends = Vec::with_capacity(rounds.results.len());
+        for (use_of, &result) in rounds.results.iter().zip(&stmt.results) {
+            ends.push(match use_of {
+                RoundResult::Travelling => Some(end_of(block, kind, result, &scatter)?),
+                RoundResult::Joined | RoundResult::Summed => None,
+            });
+        }
         Some(Ring { rounds, over, ranks, length, own, ends })
     }
 
@@ -183,7 +193,7 @@ impl Emit<'_> {
     }
 
     /// All rounds, and the results of the statement.
-    fn rounds(&mut self, ring: &Ring, op: &dyn InRounds, stmt: &Stmt) -> Result<(), String> {
+    fn rounds(&mut self, ring: &Ring, op: &dyn InRounds, stmt: &Stmt) -> Result<(), Fault> {
         let ends = stmt.results.iter().zip(&ring.ends).map(|(&result, end)| end.unwrap_or(result)).collect::<Vec<_>>();
         let types = self.types(&ends);
         let (mut own, mut so_far) = (ring.own.clone(), None);
@@ -205,7 +215,7 @@ impl Emit<'_> {
                 Some(before) => self.together(ring, op, before, &next)?,
             });
         }
-        self.end(ring, &so_far.ok_or("a ring without rounds")?, &ends);
+        self.end(ring, &so_far.ok_or(Fault::EmptyRing)?, &ends);
         Ok(())
     }
 
@@ -216,33 +226,34 @@ impl Emit<'_> {
         op: &dyn InRounds,
         before: Vec<Value>,
         next: &[Value],
-    ) -> Result<Vec<Value>, String> {
+    ) -> Result<Vec<Value>, Fault> {
         let uses = ring.rounds.results;
         if uses.contains(&RoundResult::Joined) {
             return self.joined(op, &before, next);
         }
-        let travelling = |values: &[Value]| -> Vec<Value> {
-            values.iter().zip(uses).filter(|(_, of)| **of == RoundResult::Travelling).map(|(&value, _)| value).collect()
-        };
-        let mut moved = self.shifted(ring, &travelling(&before)).into_iter();
+        let travelling = before.iter().zip(uses).filter(|(_, use_of)| **use_of == RoundResult::Travelling);
+        let travelling: Vec<Value> = travelling.map(|(&value, _)| value).collect();
+        let mut moved = self.shifted(ring, &travelling).into_iter();
         let mut sums = Vec::new();
         for ((value, &own), use_of) in before.into_iter().zip(next).zip(uses) {
-            let value =
-                if *use_of == RoundResult::Travelling { moved.next().ok_or("a shift lacks a result")? } else { value };
+            let value = match use_of {
+                RoundResult::Travelling => moved.next().ok_or(Fault::ShortShift)?,
+                RoundResult::Joined | RoundResult::Summed => value,
+            };
             sums.push(self.sum(value, own));
         }
         Ok(sums)
     }
 
     /// The results of two rounds as one. A value of the join is sharded as the result of its rank is.
-    fn joined(&mut self, op: &dyn InRounds, before: &[Value], next: &[Value]) -> Result<Vec<Value>, String> {
+    fn joined(&mut self, op: &dyn InRounds, before: &[Value], next: &[Value]) -> Result<Vec<Value>, Fault> {
         let types = self.types(before);
         let mut builder = Builder::new(self.block);
-        let made = op.join(&mut builder, before, next)?;
+        let made = op.join(&mut builder, before, next).map_err(Fault::Op)?;
         let stmts = builder.stmts;
         for &value in stmts.iter().flat_map(|stmt| &stmt.results) {
             let like = types.iter().find(|ty| ty.rank() == self.block.ty(value).rank());
-            let like = like.ok_or("a join has the dims of its results")?.clone();
+            let like = like.ok_or(Fault::JoinedRank)?.clone();
             self.block.values[value].ty = Type { dtype: self.block.ty(value).dtype, ..like };
         }
         self.stmts.extend(stmts);

@@ -2,6 +2,7 @@
 
 use crate::assign::{Operand, Pin, ResultSite, instantiate};
 use crate::choose::choose;
+use crate::fault::Fault;
 use crate::recover::recover;
 use crate::sums;
 use ir::graph::{ArgKind, Block, SectionKind, Span, Stmt};
@@ -57,7 +58,7 @@ impl Site<'_> {
     ///
     /// # Errors
     /// An op's rule does not fit its tensors, which is an internal error.
-    pub(crate) fn decide(&self, block: &mut Block, kind: SectionKind, hints: &Hints) -> Result<(), String> {
+    pub(crate) fn decide(&self, block: &mut Block, kind: SectionKind, hints: &Hints) -> Result<(), Fault> {
         let known = Known { uses: count_uses(block), reduced: self.reduced_before(block, kind)? };
         let hints = self.spread_hints(block, kind, hints.clone())?;
         let mut stmts = std::mem::take(&mut block[kind].stmts).into_iter();
@@ -81,11 +82,11 @@ impl Site<'_> {
         stmt: Stmt,
         known: &Known,
         hints: &Hints,
-    ) -> Result<Vec<Stmt>, String> {
+    ) -> Result<Vec<Stmt>, Fault> {
         let naturals = match &stmt.op {
             Op::Collective(collective) => {
                 let moved = collective.moved(&stmt.operands).iter();
-                moved.map(|&v| collective.result_type(block.ty(v))).collect::<Result<Vec<_>, _>>()?
+                moved.map(|&v| collective.result_type(block.ty(v))).collect::<Result<Vec<_>, _>>().map_err(Fault::Op)?
             }
             Op::Reshard => {
                 close_reshard(block, &stmt, hints);
@@ -96,39 +97,40 @@ impl Site<'_> {
         Ok(settle(block, stmt, naturals))
     }
 
-    fn naturals(&self, block: &Block, stmt: &Stmt, known: &Known, hints: &Hints) -> Result<Vec<Type>, String> {
-        let instance = instance_of(block, stmt)?.ok_or("a collective has no rule")?;
+    fn naturals(&self, block: &Block, stmt: &Stmt, known: &Known, hints: &Hints) -> Result<Vec<Type>, Fault> {
+        let instance = instance_of(block, stmt)?.ok_or(Fault::NoRule)?;
         let operands =
-            operands(block, stmt, &known.uses, &|value| known.reduced.get(&value).unwrap_or(block.ty(value)));
-        let site = |&v: &Value| {
-            let nothing = || Hint::preference(vec![Axes::none(); block.ty(v).rank()]);
-            let hint = hints.get(&v).cloned().unwrap_or_else(nothing);
-            ResultSite { ty: block.ty(v), pin: pin_of(block, stmt, v), hint }
-        };
-        let results: Vec<ResultSite<'_>> = stmt.results.iter().map(site).collect();
+            operands_of(block, stmt, &known.uses, &|value| known.reduced.get(&value).unwrap_or(block.ty(value)));
+        let mut results = Vec::with_capacity(stmt.results.len());
+        for &value in &stmt.results {
+            let ty = block.ty(value);
+            let hint = hints.get(&value).cloned();
+            let hint = hint.unwrap_or_else(|| Hint::preference(vec![Axes::none(); ty.rank()]));
+            results.push(ResultSite { ty, pin: pin_of(block, stmt, value), hint });
+        }
         let assignment = choose(self.mesh, self.dims, &stmt.op, &instance, &operands, &results);
         Ok(results.iter().enumerate().map(|(r, result)| assignment.result_type(&instance, r, result.ty)).collect())
     }
 
     /// Types of partial values that F, or I, reduces without making them larger: each partial is reduced once.
-    fn reduced_before(&self, block: &Block, kind: SectionKind) -> Result<FxHashMap<Value, Type>, String> {
+    fn reduced_before(&self, block: &Block, kind: SectionKind) -> Result<FxHashMap<Value, Type>, Fault> {
         let earlier: &[SectionKind] = match kind {
             SectionKind::I => &[SectionKind::F],
             SectionKind::W => &[SectionKind::F, SectionKind::I],
             SectionKind::G | SectionKind::F | SectionKind::U => &[],
         };
         let mut reduced = FxHashMap::default();
-        let owes = |&value: &Value| block.ty(value).partial.is_some();
         let stmts = earlier.iter().flat_map(|&kind| &block[kind].stmts);
-        for stmt in stmts.filter(|stmt| stmt.operands.iter().any(owes)) {
-            let lies = |value| reduced.get(&value).unwrap_or(block.ty(value));
+        for stmt in stmts.filter(|stmt| stmt.operands.iter().any(|&value| block.ty(value).partial.is_some())) {
             let wanted = match &stmt.op {
                 Op::Reshard => vec![block.ty(stmt.results[0]).clone()],
-                _ => wanted_types(self.mesh, block, stmt, &lies)?.unwrap_or_default(),
+                _ => wanted_types(self.mesh, block, stmt, &|value| reduced.get(&value).unwrap_or(block.ty(value)))?
+                    .unwrap_or_default(),
             };
             for (&value, ty) in stmt.operands.iter().zip(wanted) {
-                let is_smaller = ty.local_bytes(self.mesh) <= block.ty(value).local_bytes(self.mesh);
-                if owes(&value) && ty.partial.is_none() && is_smaller {
+                let partial = block.ty(value);
+                let is_smaller = ty.local_bytes(self.mesh) <= partial.local_bytes(self.mesh);
+                if partial.partial.is_some() && ty.partial.is_none() && is_smaller {
                     reduced.entry(value).or_insert(ty);
                 }
             }
@@ -137,7 +139,7 @@ impl Site<'_> {
     }
 
     /// Propagates a preference for a result to the operands that share its factors.
-    fn spread_hints(&self, block: &Block, kind: SectionKind, mut hints: Hints) -> Result<Hints, String> {
+    fn spread_hints(&self, block: &Block, kind: SectionKind, mut hints: Hints) -> Result<Hints, Fault> {
         for stmt in block[kind].stmts.iter().rev() {
             let Some(instance) = instance_of(block, stmt)? else { continue };
             let factors = wished_factors(&instance, stmt, &hints);
@@ -190,10 +192,19 @@ fn close_reshard(block: &mut Block, stmt: &Stmt, hints: &Hints) {
 ///
 /// # Errors
 /// The op's own rule does not fit its tensors.
-pub(crate) fn instance_of(block: &Block, stmt: &Stmt) -> Result<Option<Instance>, String> {
+pub(crate) fn instance_of(block: &Block, stmt: &Stmt) -> Result<Option<Instance>, Fault> {
     let Some(def) = stmt.op.def() else { return Ok(None) };
-    let types = |values: &[Value]| values.iter().map(|&v| block.ty(v)).collect::<Vec<&Type>>();
-    instantiate(def, &types(&stmt.operands), &types(&stmt.results)).map(Some)
+    instantiate(def, &types_of(block, &stmt.operands), &types_of(block, &stmt.results)).map(Some)
+}
+
+/// Types of values of a block.
+pub(crate) fn types_of<'b>(block: &'b Block, values: &[Value]) -> Vec<&'b Type> {
+    values.iter().map(|&value| block.ty(value)).collect()
+}
+
+/// Returns whether a value is a parameter or a state of its block.
+pub(crate) fn is_stored(block: &Block, value: Value) -> bool {
+    matches!(block.arg_kind(value), Some(ArgKind::Param | ArgKind::State))
 }
 
 /// Operand types that a statement requires; `None` for collectives, which accept any type. `lies` gives the current
@@ -206,45 +217,48 @@ pub(crate) fn wanted_types<'b>(
     block: &'b Block,
     stmt: &Stmt,
     lies: &dyn Fn(Value) -> &'b Type,
-) -> Result<Option<Vec<Type>>, String> {
+) -> Result<Option<Vec<Type>>, Fault> {
     let (Some(def), Some(instance)) = (stmt.op.def(), instance_of(block, stmt)?) else { return Ok(None) };
-    let results: Vec<&Type> = stmt.results.iter().map(|&v| block.ty(v)).collect();
-    let read = |lies: &dyn Fn(Value) -> &'b Type| {
-        let operands = operands(block, stmt, &FxHashMap::default(), lies);
-        let assignment = recover(mesh, def, &instance, &operands, &results);
-        let gives = |(r, ty): (usize, &&Type)| assignment.result_type(&instance, r, ty).partial == ty.partial;
-        let gives_results = results.iter().enumerate().all(gives);
-        let wanted = operands.iter().enumerate().map(|(i, operand)| assignment.operand_type(&instance, i, operand.ty));
-        (wanted.collect(), gives_results)
-    };
-    let (wanted, gives_results) = read(lies);
-    Ok(Some(if gives_results { wanted } else { read(&|value| block.ty(value)).0 }))
+    let results = types_of(block, &stmt.results);
+    let mut operands = operands_of(block, stmt, &FxHashMap::default(), lies);
+    let mut assignment = recover(mesh, def, &instance, &operands, &results);
+    let mut results_with_places = results.iter().enumerate();
+    if !results_with_places.all(|(at, ty)| assignment.result_type(&instance, at, ty).partial == ty.partial) {
+        operands = operands_of(block, stmt, &FxHashMap::default(), &|value| block.ty(value));
+        assignment = recover(mesh, def, &instance, &operands, &results);
+    }
+    let wanted = operands.iter().enumerate();
+    Ok(Some(wanted.map(|(at, operand)| assignment.operand_type(&instance, at, operand.ty)).collect()))
 }
 
 /// Type of the only operand that makes the only result have type `ty`; `None` if there is no such type.
 ///
 /// # Errors
 /// The op's own rule does not fit its tensors.
-pub(crate) fn operand_for(mesh: &Mesh, block: &Block, stmt: &Stmt, ty: &Type) -> Result<Option<Type>, String> {
+pub(crate) fn operand_for(mesh: &Mesh, block: &Block, stmt: &Stmt, ty: &Type) -> Result<Option<Type>, Fault> {
     let (Some(def), Some(instance)) = (stmt.op.def(), instance_of(block, stmt)?) else { return Ok(None) };
-    let operands = operands(block, stmt, &FxHashMap::default(), &|value| block.ty(value));
+    let operands = operands_of(block, stmt, &FxHashMap::default(), &|value| block.ty(value));
     let assignment = recover(mesh, def, &instance, &operands, &[ty]);
-    let may_be_cut = |factor: usize| !instance.factors[factor].replicated || assignment.factors[factor].is_empty();
-    let is_legal = (0..instance.factors.len()).all(may_be_cut) && instance.compounds_hold(&assignment.factors, mesh);
+    let mut factors = instance.factors.iter().zip(&assignment.factors);
+    let is_legal = factors.all(|(factor, axes)| !factor.replicated || axes.is_empty())
+        && instance.compounds_hold(&assignment.factors, mesh);
     let gives = is_legal && assignment.result_type(&instance, 0, ty) == *ty;
     Ok(gives.then(|| assignment.operand_type(&instance, 0, operands[0].ty)))
 }
 
 /// Operands of a statement with the facts that `choose` uses; `lies` gives their current types.
-fn operands<'b>(
+fn operands_of<'b>(
     block: &Block,
     stmt: &Stmt,
     uses: &FxHashMap<Value, usize>,
     lies: &dyn Fn(Value) -> &'b Type,
 ) -> Vec<Operand<'b>> {
-    let param = |value| matches!(block.arg_kind(value), Some(ArgKind::Param | ArgKind::State));
-    let view = |&v: &Value| Operand { ty: lies(v), param: param(v), uses: uses.get(&v).copied().unwrap_or(1) };
-    stmt.operands.iter().map(view).collect()
+    let mut operands = Vec::with_capacity(stmt.operands.len());
+    for &value in &stmt.operands {
+        let uses = uses.get(&value).copied().unwrap_or(1);
+        operands.push(Operand { ty: lies(value), param: is_stored(block, value), uses });
+    }
+    operands
 }
 
 /// Constraints on a result. A gradient follows its parameter except for its own storage, and its partial is open. A

@@ -25,30 +25,39 @@ pub(crate) fn regroup(block: &Block, next: &mut [Stmt], uses: &FxHashMap<Value, 
         return length;
     }
     let mut stmts = chain.iter_mut();
-    let mut add = |left: Value, right: Value| {
-        let Some(stmt) = stmts.next() else { return left };
-        stmt.operands = vec![left, right];
-        stmt.results[0]
-    };
-    let sums: Vec<Value> = groups.into_iter().filter_map(|(_, values)| values.into_iter().reduce(&mut add)).collect();
-    sums.into_iter().reduce(&mut add);
+    let mut sums = Vec::with_capacity(groups.len());
+    for (_, values) in groups {
+        sums.extend(values.into_iter().reduce(|left, right| add(&mut stmts, left, right)));
+    }
+    sums.into_iter().reduce(|left, right| add(&mut stmts, left, right));
     length
+}
+
+/// Makes the next statement the sum of two values; returns the sum.
+fn add(stmts: &mut std::slice::IterMut<'_, Stmt>, left: Value, right: Value) -> Value {
+    let Some(stmt) = stmts.next() else { return left };
+    stmt.operands = vec![left, right];
+    stmt.results[0]
 }
 
 /// Leading statements that each add to the previous result, where no other statement reads the result and no pin
 /// constrains it.
 fn chain<'s>(block: &Block, next: &'s mut [Stmt], uses: &FxHashMap<Value, usize>) -> &'s mut [Stmt] {
-    let is_sum = |stmt: &Stmt| !stmt.accumulate && stmt.operands.len() == 2 && stmt.op.facts().is_sum;
-    let passes_on = |stmt: &Stmt, to: &Stmt| {
-        let sum = stmt.results[0];
-        let is_open = block.ty(sum).dims.iter().all(|dim| dim.open);
-        is_open && uses.get(&sum) == Some(&1) && to.operands.contains(&sum)
-    };
     let mut length = usize::from(next.first().is_some_and(is_sum));
-    while (1..next.len()).contains(&length) && is_sum(&next[length]) && passes_on(&next[length - 1], &next[length]) {
+    while (1..next.len()).contains(&length) && is_sum(&next[length]) {
+        let sum = next[length - 1].results[0];
+        let is_open = block.ty(sum).dims.iter().all(|dim| dim.open);
+        if !is_open || uses.get(&sum) != Some(&1) || !next[length].operands.contains(&sum) {
+            break;
+        }
         length += 1;
     }
     &mut next[..length]
+}
+
+/// Returns whether a statement adds two values.
+fn is_sum(stmt: &Stmt) -> bool {
+    !stmt.accumulate && stmt.operands.len() == 2 && stmt.op.facts().is_sum
 }
 
 /// Terms of a chain, in order.

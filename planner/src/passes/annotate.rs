@@ -36,15 +36,14 @@ pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Platform<'_>) ->
 /// Closes the declared parameters and inputs, and the values that follow them, as the rules leave them.
 pub(crate) fn close(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError> {
     let storage = ZeroStorage::of(model, options);
-    let stored = |from: u8, ty: &Type| if options.parallel.zero >= from { storage.axes(ty) } else { Axes::none() };
     // Dims of which no rule has the role stay unsharded; `propagate` decides the open dims of a file with its own mesh.
     if options.parallel.devices() > 1 || model.mesh.tensor_axes().is_empty() {
         model.params.values_mut().for_each(|param| param.ty = param.ty.closed());
         model.inputs.iter_mut().for_each(|input| input.ty = input.ty.closed());
     }
-    model.params.values_mut().for_each(|param| store(&mut param.ty, &|ty| stored(3, ty)));
-    bind(model, |_, _, ty| stored(1, ty));
-    model.blocks.values_mut().for_each(|block| store_gradients(block, &|ty| stored(2, ty)));
+    model.params.values_mut().for_each(|param| store(&mut param.ty, &|ty| storage.since_stage(3, ty)));
+    bind(model, |_, _, ty| storage.since_stage(1, ty));
+    model.blocks.values_mut().for_each(|block| store_gradients(block, &|ty| storage.since_stage(2, ty)));
     attend_by_heads(model, options)
 }
 
@@ -59,6 +58,8 @@ pub(crate) fn bind(model: &mut Model, zero: impl Fn(BlockId, Value, &Type) -> Ax
 
 /// Axes over which ZeRO shards.
 struct ZeroStorage {
+    /// Stage of ZeRO.
+    stage: u8,
     /// Axes of a group.
     group: Axes,
     /// Axes of tp, whose ranks may hold copies of experts.
@@ -69,7 +70,13 @@ struct ZeroStorage {
 impl ZeroStorage {
     fn of(model: &Model, options: &PlanOptions) -> ZeroStorage {
         let tensor = model.mesh.lookup("tp").unwrap_or_default();
-        ZeroStorage { group: zero_group(&model.mesh, options), tensor, dims: model.dims.clone() }
+        let (stage, group) = (options.parallel.zero, zero_group(&model.mesh, options));
+        ZeroStorage { stage, group, tensor, dims: model.dims.clone() }
+    }
+
+    /// Storage axes of a tensor that ZeRO shards from a stage on, for a parameter of this type.
+    fn since_stage(&self, first: u8, ty: &Type) -> Axes {
+        if self.stage >= first { self.axes(ty) } else { Axes::none() }
     }
 
     /// Axes of the ranks that hold a parameter of this type, or copies of it.
@@ -81,11 +88,11 @@ impl ZeroStorage {
 
 /// Axes of a group of ZeRO: the innermost axes of dp and cp in rank order, whose ranks `build_mesh` has made `shard`.
 pub(crate) fn zero_group(mesh: &Mesh, options: &PlanOptions) -> Axes {
-    let axes = |name| mesh.lookup(name).unwrap_or_default();
-    let all = axes("dp").union(&axes("cp"));
+    let [dp, cp] = ["dp", "cp"].map(|name| mesh.lookup(name).unwrap_or_default());
+    let all = dp.union(&cp);
     let (shard, ranked) = (options.parallel.shard.unwrap_or_else(|| mesh.size(&all)), all.sorted());
-    let inner = |count: usize| ranked.as_slice()[ranked.len() - count..].iter().copied().collect::<Axes>();
-    let group = (0..=ranked.len()).map(inner).find(|group| mesh.size(group) >= shard);
+    let mut inner = (0..=ranked.len()).rev().map(|outer| ranked.iter().skip(outer).collect::<Axes>());
+    let group = inner.find(|group| mesh.size(group) >= shard);
     all.intersection(&group.unwrap_or_default())
 }
 
@@ -96,28 +103,37 @@ fn apply_rules(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError
         .filter(|rule| options.parallel.degree(&rule.axis).is_none_or(|degree| degree > 1))
         .map(|rule| RuleAxes::of(model, rule))
         .collect::<Result<Vec<_>, _>>()?;
-    let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
-    let seed = |ty: &mut Type, on: AnnotationTarget| -> Result<(), PlanError> {
-        let open: Vec<bool> = ty.dims.iter().map(|dim| dim.open).collect();
-        for axes in rules.iter().filter(|axes| axes.rule.on == on) {
-            shard(ty, &open, axes, &mesh, &dims)?;
-        }
-        Ok(())
-    };
+    let annotations = Annotations { rules, mesh: &model.mesh, dims: &model.dims };
     for input in &mut model.inputs {
-        seed(&mut input.ty, AnnotationTarget::Inputs)?;
+        annotations.shard(&mut input.ty, AnnotationTarget::Inputs)?;
     }
     for param in model.params.values_mut() {
-        seed(&mut param.ty, AnnotationTarget::Params)?;
+        annotations.shard(&mut param.ty, AnnotationTarget::Params)?;
     }
     for block in model.blocks.values_mut() {
-        for arg in block.args.clone() {
-            if arg.kind == ArgKind::Value {
-                seed(&mut block.values[arg.value].ty, AnnotationTarget::Values)?;
-            }
+        for arg in block.args.iter().filter(|arg| arg.kind == ArgKind::Value) {
+            annotations.shard(&mut block.values[arg.value].ty, AnnotationTarget::Values)?;
         }
     }
     Ok(())
+}
+
+/// The annotation rules of a configuration on the mesh of its model.
+struct Annotations<'a> {
+    rules: Vec<RuleAxes<'a>>,
+    mesh: &'a Mesh,
+    dims: &'a Dims,
+}
+
+impl Annotations<'_> {
+    /// Applies the rules for one kind of tensor to a type.
+    fn shard(&self, ty: &mut Type, on: AnnotationTarget) -> Result<(), PlanError> {
+        let open: Vec<bool> = ty.dims.iter().map(|dim| dim.open).collect();
+        for axes in self.rules.iter().filter(|axes| axes.rule.on == on) {
+            shard(ty, &open, axes, self.mesh, self.dims)?;
+        }
+        Ok(())
+    }
 }
 
 /// A rule with its axes.
@@ -130,11 +146,10 @@ struct RuleAxes<'a> {
 
 impl<'a> RuleAxes<'a> {
     fn of(model: &Model, rule: &'a AnnotationRule) -> Result<RuleAxes<'a>, PlanError> {
-        let known = || model.mesh.axes.values().map(|axis| axis.name.clone()).collect::<Vec<_>>().join(", ");
-        let all = model
-            .mesh
-            .lookup(&rule.axis)
-            .ok_or_else(|| PlanError::UnknownAxis { name: rule.axis.clone(), known: known() })?;
+        let Some(all) = model.mesh.lookup(&rule.axis) else {
+            let known = model.mesh.axes.values().map(|axis| axis.name.clone()).collect::<Vec<_>>().join(", ");
+            return Err(PlanError::UnknownAxis { name: rule.axis.clone(), known });
+        };
         if rule.roles.iter().any(|&role| model.dim_of(role).is_some()) {
             let heads = head_axes(&model.mesh, &all, Heads::of(model.dims.values()));
             return Ok(RuleAxes { rule, all, heads });

@@ -53,6 +53,13 @@ struct Part {
     size: u64,
 }
 
+impl Part {
+    /// Returns whether ZeRO may shard over the part.
+    fn is_of_zero(&self) -> bool {
+        matches!(self.axis, "dp" | "cp")
+    }
+}
+
 /// Builds the mesh of a configuration on links of one level, for a model with these heads.
 ///
 /// # Errors
@@ -87,36 +94,48 @@ fn on_levels(parallel: &ParallelConfig, heads: Option<Heads>, levels: &[u64]) ->
     Ok(named(&parts))
 }
 
-/// Mesh of the parts, outermost first. A part that is its entire axis takes that name, as does the ep part of dp and
-/// the rest of dp. Other parts are numbered.
+/// Mesh of the parts, outermost first.
 fn named(parts: &[Part]) -> Mesh {
     let mut mesh = Mesh { name: "mesh".to_string(), ..Mesh::default() };
-    let alike = |is: &dyn Fn(&Part) -> bool| parts.iter().filter(|part| is(part)).count();
     for (place, part) in parts.iter().enumerate() {
-        let inside = alike(&|other| other.axis == part.axis && other.role == part.role);
-        let name = match (alike(&|other| other.axis == part.axis), part.role) {
-            (1, _) => part.axis.to_string(),
-            (2, Role::Copies) if part.axis == "dp" && inside == 1 => "edp".to_string(),
-            (2, Role::Differs) if part.axis == "dp" && alike(&|other| other.role == part.role) == 1 => "ep".to_string(),
-            _ => format!("{}{}", part.axis, parts[place + 1..].iter().filter(|other| other.axis == part.axis).count()),
-        };
-        mesh.axes.push(Axis { name, size: part.size });
+        mesh.axes.push(Axis { name: axis_name(parts, place), size: part.size });
     }
-    // Major to minor in the order of tokens: sequences first, then parts of a sequence.
-    let axes_of = |is: &dyn Fn(&Part) -> bool| -> Axes {
-        let ids = || parts.iter().enumerate().filter(|(_, part)| is(part));
-        let of = |axis: &'static str| ids().filter(move |(_, part)| part.axis == axis);
-        ParallelConfig::AXES.into_iter().flat_map(of).map(|(place, _)| AxisId::new(place)).collect()
-    };
-    let expert =
-        [("ep", axes_of(&|part| part.role == Role::Differs)), ("etp", axes_of(&|part| part.role == Role::Shares))];
-    let groups = ParallelConfig::AXES.map(|name| (name, axes_of(&|part| part.axis == name))).into_iter().chain(expert);
-    for (name, axes) in groups {
+    let expert = [
+        ("ep", axes_of(parts, |part| part.role == Role::Differs)),
+        ("etp", axes_of(parts, |part| part.role == Role::Shares)),
+    ];
+    let groups = ParallelConfig::AXES.map(|name| (name, axes_of(parts, |part| part.axis == name)));
+    for (name, axes) in groups.into_iter().chain(expert) {
         if !axes.is_empty() && mesh.axes.values().all(|axis| axis.name != name) {
             mesh.groups.push(Group { name: name.to_string(), axes });
         }
     }
     mesh
+}
+
+/// Name of a part. A part that is its entire axis takes that name, as does the ep part of dp and the rest of dp. Other
+/// parts are numbered.
+fn axis_name(parts: &[Part], place: usize) -> String {
+    let part = &parts[place];
+    let of_axis: Vec<&Part> = parts.iter().filter(|other| other.axis == part.axis).collect();
+    let alike = of_axis.iter().filter(|other| other.role == part.role).count();
+    let of_role = parts.iter().filter(|other| other.role == part.role).count();
+    match (of_axis.len(), part.role) {
+        (1, _) => part.axis.to_string(),
+        (2, Role::Copies) if part.axis == "dp" && alike == 1 => "edp".to_string(),
+        (2, Role::Differs) if part.axis == "dp" && of_role == 1 => "ep".to_string(),
+        _ => format!("{}{}", part.axis, parts[place + 1..].iter().filter(|other| other.axis == part.axis).count()),
+    }
+}
+
+/// Axes of the chosen parts, major to minor in the order of tokens: sequences first, then parts of a sequence.
+fn axes_of(parts: &[Part], is_chosen: impl Fn(&Part) -> bool) -> Axes {
+    let mut axes = Axes::none();
+    for name in ParallelConfig::AXES {
+        let chosen = parts.iter().enumerate().filter(|(_, part)| part.axis == name && is_chosen(part));
+        chosen.for_each(|(place, _)| axes.push(AxisId::new(place)));
+    }
+    axes
 }
 
 /// Sizes of the parts of an axis, innermost first, with `inner` devices inside the axis.
@@ -148,25 +167,29 @@ fn split(name: &str, degree: u64, inner: u64, levels: &[u64]) -> Result<Vec<u64>
 fn with_shared_heads(parts: Vec<Part>, sharing: u64) -> Vec<Part> {
     let sizes: Vec<u64> = parts.iter().filter(|part| part.axis == "tp").map(|part| part.size).collect();
     let mut sides = heads::parts(sizes, sharing);
-    let split = |part: Part| {
-        let sizes = if part.axis == "tp" { sides.next().unwrap_or([part.size, 1]) } else { [part.size, 1] };
-        sizes.into_iter().filter(|&size| size > 1).map(move |size| Part { size, ..part })
-    };
-    parts.into_iter().flat_map(split).collect()
+    let mut split = Vec::with_capacity(parts.len());
+    for part in parts {
+        let sides = if part.axis == "tp" { sides.next() } else { None };
+        let sizes = sides.unwrap_or([part.size, 1]).into_iter().filter(|&size| size > 1);
+        split.extend(sizes.map(|size| Part { size, ..part }));
+    }
+    split
 }
 
 /// The parts, innermost first, with that of dp or cp split in two that contains the boundary of ZeRO's groups.
 fn with_groups(parts: Vec<Part>, shard: Option<u64>) -> Result<Vec<Part>, UnevenGroups> {
-    let may_shard = |part: &Part| matches!(part.axis, "dp" | "cp");
-    let sharding: Vec<_> = parts.iter().filter(|part| may_shard(part)).map(|part| (part.axis, part.size)).collect();
+    let sharding: Vec<_> = parts.iter().filter(|part| part.is_of_zero()).map(|part| (part.axis, part.size)).collect();
     let mut ranks = group_ranks(&sharding, shard)?.into_iter();
-    let split = |part: Part| {
-        let inside = if may_shard(&part) { ranks.next().unwrap_or(1) } else { 1 };
-        let is_whole = inside == 1 || inside == part.size;
-        let sizes = if is_whole { vec![part.size] } else { vec![inside, part.size / inside] };
-        sizes.into_iter().map(move |size| Part { size, ..part })
-    };
-    Ok(parts.into_iter().flat_map(split).collect())
+    let mut split = Vec::with_capacity(parts.len() + 1);
+    for part in parts {
+        let inside = if part.is_of_zero() { ranks.next().unwrap_or(1) } else { 1 };
+        if inside == 1 || inside == part.size {
+            split.push(part);
+        } else {
+            split.extend([inside, part.size / inside].map(|size| Part { size, ..part }));
+        }
+    }
+    Ok(split)
 }
 
 #[cfg(test)]

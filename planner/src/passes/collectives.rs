@@ -5,14 +5,19 @@
 //! extra gather would split values that share a bucket.
 
 use crate::PlanError;
-use crate::reshard::{ReshardCache, ReshardStep, Site};
+use crate::fault::Fault;
+use crate::reshard::{NoPath, ReshardCache, ReshardStep, Site};
+use crate::sections::is_stored;
 use cost::Platform;
-use ir::graph::{ArgKind, Block, Model, SectionKind, Span, Stmt};
+use ir::graph::{Block, Model, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::mesh::Mesh;
 use ir::ops::{Collective, Op};
 use ir::options::PlanOptions;
 use ir::types::{PartialKind, Type};
+
+/// Name of the pass.
+const NAME: &str = "collectives";
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, platform: &Platform<'_>) -> Result<(), PlanError> {
     run_by(&ReshardCache::default(), model, options, platform)
@@ -31,7 +36,7 @@ pub(crate) fn run_by(
     let step = model.step.as_mut().map(|step| &mut step.graph);
     for block in model.blocks.values_mut().chain(step) {
         for kind in SectionKind::ALL {
-            lower_section(&mut paths, block, kind).map_err(fault)?;
+            lower_section(&mut paths, block, kind).map_err(|fault| fault.in_pass(NAME))?;
         }
         combine(block, &mesh, options.bucket_bytes);
     }
@@ -62,15 +67,12 @@ pub fn reshard_paths(
     site: &Site<'_>,
     known: &ReshardCache,
 ) -> Result<Vec<Vec<Collective>>, PlanError> {
-    let path = |[from, to]: [Type; 2]| {
-        let steps = known.cheapest(site, &from, &to).map_err(|why| fault(why.to_string()))?;
-        Ok(steps.into_iter().map(|step| step.change).collect())
-    };
-    changes.map(path).collect()
-}
-
-fn fault(why: String) -> PlanError {
-    PlanError::Fault { pass: "collectives", why }
+    let mut paths = Vec::new();
+    for [from, to] in changes {
+        let steps = known.cheapest(site, &from, &to).map_err(|why| Fault::from(why).in_pass(NAME))?;
+        paths.push(steps.into_iter().map(|step| step.change).collect());
+    }
+    Ok(paths)
 }
 
 /// Reshard paths by pair of types, since the sections of a block need the same paths.
@@ -81,12 +83,12 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    fn path(&mut self, from: &Type, to: &Type) -> Result<Vec<ReshardStep>, String> {
+    fn path(&mut self, from: &Type, to: &Type) -> Result<Vec<ReshardStep>, NoPath> {
         let known = self.found.iter().find(|(f, t, _)| is_alike(f, from) && is_alike(t, to));
         if let Some((_, _, path)) = known {
             return Ok(path.clone());
         }
-        let path = self.known.cheapest(&self.site, from, to).map_err(|why| why.to_string())?;
+        let path = self.known.cheapest(&self.site, from, to)?;
         self.found.push((from.clone(), to.clone(), path.clone()));
         Ok(path)
     }
@@ -97,7 +99,7 @@ fn is_alike(a: &Type, b: &Type) -> bool {
     a == b && a.dims.iter().zip(&b.dims).all(|(a, b)| a.name == b.name)
 }
 
-fn lower_section(paths: &mut Found<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
+fn lower_section(paths: &mut Found<'_>, block: &mut Block, kind: SectionKind) -> Result<(), Fault> {
     let mut stmts: Vec<Stmt> = Vec::new();
     for stmt in std::mem::take(&mut block[kind].stmts) {
         let lowered = if stmt.op == Op::Reshard { lower(paths, block, &stmts, &stmt)? } else { vec![stmt] };
@@ -108,7 +110,7 @@ fn lower_section(paths: &mut Found<'_>, block: &mut Block, kind: SectionKind) ->
 }
 
 /// Emits the steps of one reshard. If two paths share a prefix, the second path continues from the first path's value.
-fn lower(paths: &mut Found<'_>, block: &mut Block, before: &[Stmt], stmt: &Stmt) -> Result<Vec<Stmt>, String> {
+fn lower(paths: &mut Found<'_>, block: &mut Block, before: &[Stmt], stmt: &Stmt) -> Result<Vec<Stmt>, NoPath> {
     let (from, to) = (stmt.operands[0], stmt.results[0]);
     let path = paths.path(block.ty(from), block.ty(to))?;
     let (mut stmts, mut value) = (Vec::new(), from);
@@ -135,22 +137,25 @@ fn lower(paths: &mut Found<'_>, block: &mut Block, before: &[Stmt], stmt: &Stmt)
 
 /// Result of the same step on the value earlier in this section, unless either value is stored to.
 fn made_before(block: &Block, before: &[Stmt], op: &Op, value: Value) -> Option<Value> {
-    let same = |stmt: &&Stmt| stmt.op == *op && stmt.operands == [value];
-    let made = before.iter().find(same)?.results[0];
-    let stored = |value| matches!(block.arg_kind(value), Some(ArgKind::Param | ArgKind::State));
-    (!stored(value) && !stored(made)).then_some(made)
+    let made = before.iter().find(|stmt| stmt.op == *op && stmt.operands == [value])?.results[0];
+    (!is_stored(block, value) && !is_stored(block, made)).then_some(made)
+}
+
+/// Returns whether a statement is a collective that moves bytes between ranks.
+pub(crate) fn communicates(stmt: &Stmt) -> bool {
+    matches!(&stmt.op, Op::Collective(change) if change.communicates())
 }
 
 /// Combines equal collectives of `U` over the same axes into buckets of at most `limit` bytes. It combines the gradient
 /// reductions at the start, and the gathers of updated parameters at the end, which nothing in `U` reads.
 fn combine(block: &mut Block, mesh: &Mesh, limit: u64) {
-    let moves = |stmt: &Stmt| matches!(&stmt.op, Op::Collective(c) if c.communicates());
     let mut rest = std::mem::take(&mut block[SectionKind::U].stmts);
     let mut combined = Vec::new();
     loop {
         let computed: Vec<Value> = rest.iter().flat_map(|stmt| stmt.results.clone()).collect();
-        let starts = |stmt: &Stmt| moves(stmt) && stmt.operands.iter().all(|value| !computed.contains(value));
-        let (ready, others): (Vec<Stmt>, Vec<Stmt>) = rest.into_iter().partition(starts);
+        let (ready, others): (Vec<Stmt>, Vec<Stmt>) = rest
+            .into_iter()
+            .partition(|stmt| communicates(stmt) && stmt.operands.iter().all(|value| !computed.contains(value)));
         rest = others;
         if ready.is_empty() {
             break;
@@ -159,9 +164,9 @@ fn combine(block: &mut Block, mesh: &Mesh, limit: u64) {
     }
     let read: Vec<Value> =
         rest.iter().flat_map(|stmt| stmt.operands.clone()).chain(block[SectionKind::U].ret.clone()).collect();
-    let ends =
-        |stmt: &Stmt| moves(stmt) && stmt.results.iter().all(|value| !read.contains(value) || is_arg(block, *value));
-    let (last, middle): (Vec<Stmt>, Vec<Stmt>) = rest.into_iter().partition(ends);
+    let (last, middle): (Vec<Stmt>, Vec<Stmt>) = rest.into_iter().partition(|stmt| {
+        communicates(stmt) && stmt.results.iter().all(|value| !read.contains(value) || is_arg(block, *value))
+    });
     combined.extend(middle);
     combined.extend(buckets(block, mesh, last, limit));
     block[SectionKind::U].stmts = combined;
@@ -171,25 +176,33 @@ fn is_arg(block: &Block, value: Value) -> bool {
     block.arg_kind(value).is_some()
 }
 
+/// Collective over the values of several.
+struct Bucket {
+    stmt: Stmt,
+    /// Bytes of the operands on one rank.
+    bytes: u64,
+    /// Kind of the operands' partials.
+    partial: Option<PartialKind>,
+}
+
 /// Collectives that do not depend on each other, with equal ones joined into buckets of at most `limit` bytes.
 pub(crate) fn buckets(block: &Block, mesh: &Mesh, stmts: Vec<Stmt>, limit: u64) -> Vec<Stmt> {
-    let bytes = |stmt: &Stmt| stmt.operands.iter().map(|&v| block.ty(v).local_bytes(mesh)).sum::<u64>();
-    let kind =
-        |stmt: &Stmt| stmt.operands.first().and_then(|&v| block.ty(v).partial.clone()).map(|partial| partial.kind);
-    let mut buckets: Vec<(Stmt, u64, Option<PartialKind>)> = Vec::new();
+    let mut buckets: Vec<Bucket> = Vec::new();
     for stmt in stmts {
-        let (size, unreduced) = (bytes(&stmt), kind(&stmt));
-        let fits = |(bucket, filled, bucket_partial): &&mut (Stmt, u64, Option<PartialKind>)| {
-            bucket.op == stmt.op && *bucket_partial == unreduced && *filled + size <= limit
-        };
-        match buckets.iter_mut().find(fits) {
-            Some((bucket, filled, _)) => {
-                bucket.results.extend(stmt.results);
-                bucket.operands.extend(stmt.operands);
-                *filled += size;
+        let bytes = stmt.operands.iter().map(|&value| block.ty(value).local_bytes(mesh)).sum::<u64>();
+        let first = stmt.operands.first().and_then(|&value| block.ty(value).partial.as_ref());
+        let partial = first.map(|partial| partial.kind);
+        let fitting = buckets
+            .iter_mut()
+            .find(|bucket| bucket.stmt.op == stmt.op && bucket.partial == partial && bucket.bytes + bytes <= limit);
+        match fitting {
+            Some(bucket) => {
+                bucket.stmt.results.extend(stmt.results);
+                bucket.stmt.operands.extend(stmt.operands);
+                bucket.bytes += bytes;
             }
-            None => buckets.push((stmt, size, unreduced)),
+            None => buckets.push(Bucket { stmt, bytes, partial }),
         }
     }
-    buckets.into_iter().map(|(stmt, _, _)| stmt).collect()
+    buckets.into_iter().map(|bucket| bucket.stmt).collect()
 }

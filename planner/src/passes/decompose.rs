@@ -2,14 +2,14 @@
 //! softmax, cross-entropy and norms over a sharded vocabulary or hidden dim.
 
 use crate::PlanError;
+use crate::fault::Fault;
 use crate::sections::{Hints, Known, Site, count_uses, instance_of};
 use cost::Platform;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::Builder;
 use ir::options::PlanOptions;
-use ir::rule::{DimFactors, TensorFactors};
-use ir::types::Type;
+use ir::rule::{DimFactors, Instance};
 use rustc_hash::FxHashMap;
 
 pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
@@ -18,7 +18,7 @@ pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Platform<'_>) -> Resul
     let step = model.step.as_mut().map(|step| &mut step.graph);
     for block in model.blocks.values_mut().chain(step) {
         for kind in SectionKind::ALL {
-            expand_section(&site, block, kind).map_err(|why| PlanError::Fault { pass: "decompose", why })?;
+            expand_section(&site, block, kind).map_err(|fault| fault.in_pass("decompose"))?;
         }
     }
     Ok(())
@@ -28,7 +28,7 @@ pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Platform<'_>) -> Resul
 ///
 /// # Errors
 /// An op has no decomposition.
-pub(crate) fn expand_section(site: &Site<'_>, block: &mut Block, kind: SectionKind) -> Result<(), String> {
+pub(crate) fn expand_section(site: &Site<'_>, block: &mut Block, kind: SectionKind) -> Result<(), Fault> {
     let uses = count_uses(block);
     for stmt in std::mem::take(&mut block[kind].stmts) {
         let decided = if must_expand(block, &stmt)? { expand(site, block, stmt, uses.clone())? } else { vec![stmt] };
@@ -38,22 +38,26 @@ pub(crate) fn expand_section(site: &Site<'_>, block: &mut Block, kind: SectionKi
 }
 
 /// Returns whether the op is composite, or has an operand sharded on a `!` factor.
-fn must_expand(block: &Block, stmt: &Stmt) -> Result<bool, String> {
+fn must_expand(block: &Block, stmt: &Stmt) -> Result<bool, Fault> {
     if stmt.op.is_composite() || !stmt.op.facts().expands_when_sharded {
         return Ok(stmt.op.is_composite());
     }
     let Some(instance) = instance_of(block, stmt)? else { return Ok(false) };
-    let types = |values: &[Value]| values.iter().map(|&v| block.ty(v)).collect::<Vec<&Type>>();
-    let (operands, results) = (types(&stmt.operands), types(&stmt.results));
-    let cut = |tensor: &TensorFactors, ty: &Type| {
-        let whole = |factors: &DimFactors| factors.iter().any(|&factor| instance.factors[factor].marked_replicated);
-        tensor.iter().zip(&ty.dims).any(|(factors, dim)| whole(factors) && !dim.axes.is_empty())
-    };
     // A result with the factor decides; without one the operands decide.
-    let kept = instance.results.iter().zip(&results).any(|(tensor, ty)| cut(tensor, ty));
-    let reads = || instance.operands.iter().zip(&operands).any(|(tensor, ty)| cut(tensor, ty));
-    let keeps_letter = instance.results.iter().flatten().flatten().any(|&l| instance.factors[l].marked_replicated);
-    Ok(kept || (!keeps_letter && reads()))
+    let results_decide = instance.results.iter().flatten().any(|factors| has_marked(&instance, factors));
+    let (tensors, values) = match results_decide {
+        true => (&instance.results, &stmt.results),
+        false => (&instance.operands, &stmt.operands),
+    };
+    Ok(tensors.iter().zip(values).any(|(tensor, &value)| {
+        let mut dims = tensor.iter().zip(&block.ty(value).dims);
+        dims.any(|(factors, dim)| has_marked(&instance, factors) && !dim.axes.is_empty())
+    }))
+}
+
+/// Returns whether a dim has a `!` factor.
+fn has_marked(instance: &Instance, factors: &DimFactors) -> bool {
+    factors.iter().any(|&factor| instance.factors[factor].marked_replicated)
 }
 
 /// Decides the graph that replaces a statement; `uses` counts all reads of the block, the statement's own included.
@@ -62,10 +66,10 @@ fn expand(
     block: &mut Block,
     stmt: Stmt,
     mut uses: FxHashMap<Value, usize>,
-) -> Result<Vec<Stmt>, String> {
+) -> Result<Vec<Stmt>, Fault> {
     let Some(def) = stmt.op.def() else { return Ok(vec![stmt]) };
     let mut builder = Builder::new(block);
-    let made = def.expand(&mut builder, &stmt.operands).unwrap_or_else(|| Err("has no expansion".to_string()))?;
+    let made = def.expand(&mut builder, &stmt.operands).ok_or(Fault::NoExpansion)?.map_err(Fault::Op)?;
     let mut stmts = builder.stmts;
     for (&from, &to) in made.iter().zip(&stmt.results) {
         rename(&mut stmts, from, to);

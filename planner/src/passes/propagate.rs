@@ -6,6 +6,7 @@
 //! `reshard`. The pass `reshard` handles operands with another sharding.
 
 use crate::PlanError;
+use crate::fault::Fault;
 use crate::passes::annotate;
 use crate::ports::{Ports, passed, value_results};
 use crate::sections::{Hint, Hints, Site, made, reshard_stmt};
@@ -24,10 +25,10 @@ pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Platform<'_>) -> Resul
     if model.is_fully_specified() {
         return Ok(());
     }
-    propagate(model).map_err(|why| PlanError::Fault { pass: "propagate", why })
+    propagate(model).map_err(|fault| fault.in_pass("propagate"))
 }
 
-fn propagate(model: &mut Model) -> Result<(), String> {
+fn propagate(model: &mut Model) -> Result<(), Fault> {
     let mut ports = Ports::new(model);
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let site = Site { mesh: &mesh, dims: &dims };
@@ -51,7 +52,7 @@ fn propagate(model: &mut Model) -> Result<(), String> {
 ///
 /// # Errors
 /// An op's rule does not fit its tensors, which is an internal error.
-pub(crate) fn finish(site: &Site<'_>, model: &mut Model) -> Result<(), String> {
+pub(crate) fn finish(site: &Site<'_>, model: &mut Model) -> Result<(), Fault> {
     join_partial_gradients(model);
     for block in model.blocks.values_mut() {
         pay_gradients(block);
@@ -66,7 +67,7 @@ fn plan_block(
     id: BlockId,
     ports: &mut Ports,
     spread: &Spread,
-) -> Result<(), String> {
+) -> Result<(), Fault> {
     let hints = spread.hints(id, block);
     for arg in block.args.clone() {
         let ty = spread.argument(id, arg.value).unwrap_or(block.ty(arg.value)).closed();
@@ -111,7 +112,7 @@ fn fill(stated: &Type, natural: &Type) -> Type {
     ty
 }
 
-fn plan_backward(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &Ports) -> Result<(), String> {
+fn plan_backward(site: &Site<'_>, block: &mut Block, id: BlockId, ports: &Ports) -> Result<(), Fault> {
     let results: Vec<(usize, Value)> = block.differentiable_results().collect();
     let places = value_results(&block.results);
     for (cotangent, (result, primal)) in block[SectionKind::I].args.clone().into_iter().zip(results) {
@@ -224,9 +225,13 @@ fn pay_gradients(block: &mut Block) {
 }
 
 /// Makes the sums that blocks pass to the step graph partial over the same axes, so that their total is reduced once.
-fn plan_step(site: &Site<'_>, model: &mut Model) -> Result<(), String> {
-    let returns = |block: &Block| block[SectionKind::U].ret.first().map(|&value| block.ty(value).partial_axes());
-    let unreduced = model.blocks.values().filter_map(returns).fold(Axes::none(), |all, axes| all.union(&axes)).sorted();
+fn plan_step(site: &Site<'_>, model: &mut Model) -> Result<(), Fault> {
+    let mut unreduced = Axes::none();
+    for block in model.blocks.values() {
+        let Some(&value) = block[SectionKind::U].ret.first() else { continue };
+        unreduced = unreduced.union(&block.ty(value).partial_axes());
+    }
+    let unreduced = unreduced.sorted();
     for block in model.blocks.values_mut() {
         let Some(&value) = block[SectionKind::U].ret.first() else { continue };
         let wanted = block.ty(value).partial_over(PartialKind::Sum, &unreduced);

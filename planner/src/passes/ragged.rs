@@ -98,13 +98,18 @@ impl Routes {
         filled: &HashMap<Value, (Value, u64)>,
     ) -> Option<(Value, u64)> {
         let operands = &block[at.0].stmts[at.1].operands;
-        let rows = |operand: usize| filled.get(operands.get(operand)?).copied();
-        let is_kept = |group: &&&[usize]| group.iter().all(|&operand| rows(operand).is_some());
-        if let Some(group) = def.facts().keeps_zeros.iter().find(is_kept) {
-            let first = rows(*group.first()?);
-            return first.filter(|_| group.iter().all(|&operand| rows(operand) == first));
+        let rows: Vec<Option<(Value, u64)>> = operands.iter().map(|operand| filled.get(operand).copied()).collect();
+        for group in def.facts().keeps_zeros {
+            let of_group = group.iter().map(|&operand| rows.get(operand).copied().flatten());
+            if let Some(known) = of_group.collect::<Option<Vec<(Value, u64)>>>() {
+                let first = *known.first()?;
+                return known.iter().all(|rows| *rows == first).then_some(first);
+            }
         }
-        let (counts, mean) = rows(0).filter(|(counts, _)| has_chunks(block, operands[0], *counts))?;
+        let (counts, mean) = rows.first().copied().flatten()?;
+        if !has_chunks(block, operands[0], counts) {
+            return None;
+        }
         let op = def.extras().contraction?.with_counts(Ragged { rows: block.ty(counts).rank(), mean })?;
         self.products.insert(at, (op, counts));
         Some((counts, mean))
@@ -145,8 +150,8 @@ impl Routes {
     ) -> Option<Readers> {
         let (change, operand, result) = exchange(stmt)?;
         let Readers { choices, counts } = (*readers.get(&result)?)?;
-        let routed = || self.routing(block, choices, result, at).map(|known| (known.counts, known.mean));
-        let (after, mean) = counts.or_else(routed).filter(|_| is_whole(block, &change, operand))?;
+        let known = counts.or_else(|| self.routing(block, choices, result, at).map(|known| (known.counts, known.mean)));
+        let (after, mean) = known.filter(|_| is_whole(block, &change, operand))?;
         let before = self.exchange(block, after, backwards(change));
         self.decide(block, at, [before, after], mean);
         Some(Readers { choices, counts: Some((before, mean)) })
@@ -200,8 +205,7 @@ impl Routes {
                 let mut made = stmt.results.clone();
                 block[kind].stmts.push(stmt);
                 while let Some(counts) = made.pop() {
-                    let follows = |(before, ..): &mut (Value, Collective, Value)| *before == counts;
-                    for (before, change, after) in self.exchanged.extract_if(.., follows) {
+                    for (before, change, after) in self.exchanged.extract_if(.., |(before, ..)| *before == counts) {
                         let (results, operands) = (vec![after], vec![before]);
                         let (op, comments, span) = (Op::Collective(change), Vec::new(), Span::default());
                         block[kind].stmts.push(Stmt { results, accumulate: false, op, operands, comments, span });

@@ -12,7 +12,6 @@ use crate::PlanError;
 use cost::Platform;
 use ir::dim_role::DimRole;
 use ir::graph::{Block, Model, SectionKind};
-use ir::ids::Value;
 use ir::ops::OpClass;
 use ir::options::{Offload, PlanOptions, Recompute};
 use ir::types::Dims;
@@ -93,12 +92,15 @@ fn is_summed(block: &Block, dims: &Dims, place: usize, options: &PlanOptions) ->
     if stmt.op.facts().class != OpClass::Product {
         return false;
     }
-    let is_cut = |role: &DimRole| {
-        let rules = options.rules.iter().filter(|rule| rule.roles.contains(role));
-        rules.filter_map(|rule| options.parallel.degree(&rule.axis)).any(|degree| degree > 1)
-    };
-    let named = |value: Value| block.ty(value).dims.iter().filter_map(|dim| dim.name);
-    let cut = |value: Value| named(value).filter(|&id| dims[id].role.as_ref().is_some_and(is_cut));
-    let made: BTreeSet<_> = stmt.results.iter().flat_map(|&value| cut(value)).collect();
-    stmt.operands.iter().flat_map(|&value| cut(value)).any(|dim| !made.contains(&dim))
+    let names = stmt.operands.iter().flat_map(|&value| &block.ty(value).dims).filter_map(|dim| dim.name);
+    let made: BTreeSet<_> =
+        stmt.results.iter().flat_map(|&value| &block.ty(value).dims).filter_map(|dim| dim.name).collect();
+    let mut contracted = names.filter(|name| !made.contains(name));
+    contracted.any(|name| dims[name].role.is_some_and(|role| is_sharded(role, options)))
+}
+
+/// Returns whether a rule shards dims of a role over several ranks.
+fn is_sharded(role: DimRole, options: &PlanOptions) -> bool {
+    let rules = options.rules.iter().filter(|rule| rule.roles.contains(&role));
+    rules.filter_map(|rule| options.parallel.degree(&rule.axis)).any(|degree| degree > 1)
 }

@@ -7,6 +7,7 @@
 //! users.
 
 use crate::PlanError;
+use crate::fault::Fault;
 use crate::sections::{count_uses, operand_for, reshard_stmt, wanted_types};
 use cost::Platform;
 use ir::graph::{Block, Model, SectionKind, Stmt};
@@ -27,7 +28,7 @@ pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Platform<'_>) -> Resul
                 SectionKind::U => moved.there.clear(),
                 SectionKind::G | SectionKind::F | SectionKind::W => {}
             }
-            reshard_section(&mesh, block, kind, &mut moved).map_err(|why| PlanError::Fault { pass: "reshard", why })?;
+            reshard_section(&mesh, block, kind, &mut moved).map_err(|fault| fault.in_pass("reshard"))?;
         }
         drop_unread(block, &moved.anew);
     }
@@ -75,8 +76,10 @@ impl Moved {
     /// Type of a value; for a partial value, the type that it was already reduced to.
     fn lies<'t>(&'t self, block: &'t Block, value: Value) -> &'t Type {
         let ty = block.ty(value);
-        let is_reduced = |(from, to, _): &&(Value, Type, Value)| *from == value && to.partial.is_none();
-        let reduced = if ty.partial.is_some() { self.there.iter().find(is_reduced) } else { None };
+        if ty.partial.is_none() {
+            return ty;
+        }
+        let reduced = self.there.iter().find(|(from, to, _)| *from == value && to.partial.is_none());
         reduced.map_or(ty, |(_, to, _)| to)
     }
 
@@ -101,7 +104,7 @@ pub(crate) fn reshard_section(
     block: &mut Block,
     kind: SectionKind,
     moved: &mut Moved,
-) -> Result<(), String> {
+) -> Result<(), Fault> {
     for mut stmt in std::mem::take(&mut block[kind].stmts) {
         if let Some(wanted) = wanted_types(mesh, block, &stmt, &|value| moved.lies(block, value))? {
             for (place, ty) in wanted.into_iter().enumerate() {
@@ -127,7 +130,7 @@ fn make_anew(
     value: Value,
     ty: &Type,
     moved: &mut Moved,
-) -> Result<(), String> {
+) -> Result<(), Fault> {
     if kind == SectionKind::U || block.ty(value) == ty || moved.result(value, ty).is_some() {
         return Ok(());
     }

@@ -79,7 +79,8 @@ impl ReshardCache {
     pub fn cheapest(&self, site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<ReshardStep>, NoPath> {
         let fused = Fused::of(site, from, to, TOGETHER);
         let small = fused.site(site);
-        let known = match Question::of(&small, &fused.ends) {
+        let [start, end] = &fused.ends;
+        let known = match Question::of(&small, start, end) {
             Some(question) => fused.steps(site, from, &self.path(&question, &small, &fused.ends)?),
             None => None,
         };
@@ -107,7 +108,7 @@ impl ReshardCache {
             Size::Exactly(bytes) => bytes as f64,
         };
         let scaled = Site { scale: bytes / ends[0].bytes().max(1) as f64, ..*site };
-        let path = fused_path(&scaled, ends)?.into();
+        let path = fused_path(&scaled, &ends[0], &ends[1])?.into();
         Ok(Arc::clone(self.known().entry(key).or_insert(path)))
     }
 
@@ -118,7 +119,7 @@ impl ReshardCache {
 
 impl Question {
     /// Cache key of a reshard; `None` if a size is dynamic or flat shards would be uneven.
-    fn of(site: &Site<'_>, [from, to]: &[Type; 2]) -> Option<Question> {
+    fn of(site: &Site<'_>, from: &Type, to: &Type) -> Option<Question> {
         let used = from.used_axes().union(&to.used_axes());
         let parts = products(used.iter().map(|axis| site.mesh.axes[axis].size))?;
         let cuts = from.dims.iter().map(|dim| Cuts::of(dim, &parts, site)).collect::<Option<Vec<Cuts>>>()?;
@@ -128,14 +129,14 @@ impl Question {
             return None;
         }
         let links = &site.platform.cluster.links;
-        let axis = |axis: AxisId| {
+        let axes = used.iter().map(|axis| {
             let group = site.group(&Axes::one(axis));
             let within = links.iter().map(|link| group.ranks_within(link.joins)).collect();
             AxisRanks { axis, ranks: site.mesh.axes[axis].size, within }
-        };
+        });
         let dims = from.dims.iter().zip(&to.dims).map(|(from, to)| [from.axes.clone(), to.axes.clone()]);
         Some(Question {
-            axes: used.iter().map(axis).collect(),
+            axes: axes.collect(),
             dtype: from.dtype,
             dims: dims.chain([[from.storage.clone(), to.storage.clone()]]).collect(),
             cuts,
@@ -157,10 +158,13 @@ fn products(sizes: impl Iterator<Item = u64>) -> Option<Vec<u64>> {
 impl Cuts {
     /// Shard counts of a dim among `parts`; `None` if its size is dynamic.
     fn of(dim: &Dim, parts: &[u64], site: &Site<'_>) -> Option<Cuts> {
+        if dim.count.is_some() {
+            return None;
+        }
         let fit = parts.partition_point(|&parts| parts <= dim.size);
-        let is_even = parts[..fit].iter().all(|&parts| dim.size.is_multiple_of(parts));
-        let even = || Cuts::Even(parts[..fit].iter().enumerate().map(|(at, _)| 1 << at).sum());
-        let sized = || Cuts::Sized(dim.size, dim.name.is_some_and(|name| site.dims[name].indivisible));
-        dim.count.is_none().then(|| if is_even { even() } else { sized() })
+        if parts[..fit].iter().all(|&parts| dim.size.is_multiple_of(parts)) {
+            return Some(Cuts::Even((0..fit).map(|at| 1 << at).sum()));
+        }
+        Some(Cuts::Sized(dim.size, dim.name.is_some_and(|name| site.dims[name].indivisible)))
     }
 }

@@ -59,36 +59,52 @@ impl Spot {
     }
 }
 
+/// Positions of the axes before and after a reshard.
+struct Adjacency<'a> {
+    from: &'a Type,
+    to: &'a Type,
+}
+
+impl Adjacency<'_> {
+    /// Returns whether an axis directly follows another, before and after.
+    fn follows(&self, next: AxisId, axis: AxisId) -> bool {
+        [self.from, self.to].iter().all(|ty| Spot::of(ty, next).follows(Spot::of(ty, axis)))
+    }
+
+    /// First axis of a chain: one that follows no other axis. Unordered axes (replicated or partial) follow each other
+    /// both ways.
+    fn first(&self, left: &[AxisId]) -> Option<AxisId> {
+        left.iter().copied().find(|&axis| {
+            left.iter().all(|&other| {
+                other == axis || !self.follows(axis, other) || (self.follows(other, axis) && axis < other)
+            })
+        })
+    }
+}
+
 impl Fused {
     /// Fuses the axes of a reshard into the fewest axes that express it, unless they may lie in at most `ways` ways.
     pub(super) fn of(site: &Site<'_>, from: &Type, to: &Type, ways: u64) -> Fused {
         let fronts: Vec<Axes> = from.dims.iter().zip(&to.dims).map(|(old, new)| front(site, old, &new.axes)).collect();
         let stays = fronts.iter().fold(Axes::none(), |all, front| all.union(front));
         let moving: Vec<AxisId> = from.used_axes().union(&to.used_axes()).without(&stays).sorted().iter().collect();
-        let spots = |axis: AxisId| [Spot::of(from, axis), Spot::of(to, axis)];
-        let follows =
-            |next: AxisId, axis: AxisId| spots(next).iter().zip(spots(axis)).all(|(next, spot)| next.follows(spot));
         let moves_apart = arrangements(moving.len() as u32, from.rank() as u32) <= ways;
         let (mut parts, mut left): (Vec<Axes>, Vec<AxisId>) = match moves_apart {
             true => (moving.into_iter().map(Axes::one).collect(), Vec::new()),
             false => (Vec::new(), moving),
         };
-        // A chain begins with an axis that follows no other axis. Unordered axes (replicated or partial) follow each
-        // other both ways.
-        while let Some(first) = left.iter().copied().find(|&axis| {
-            left.iter().all(|&other| other == axis || !follows(axis, other) || (follows(other, axis) && axis < other))
-        }) {
-            let mut chain = Axes::one(first);
+        let adjacency = Adjacency { from, to };
+        while let Some(first) = adjacency.first(&left) {
+            let (mut chain, mut last) = (Axes::one(first), first);
             left.retain(|&axis| axis != first);
-            while let Some(place) =
-                left.iter().position(|&axis| chain.iter().next_back().is_some_and(|last| follows(axis, last)))
-            {
-                chain.push(left.remove(place));
+            while let Some(place) = left.iter().position(|&axis| adjacency.follows(axis, last)) {
+                last = left.remove(place);
+                chain.push(last);
             }
             parts.push(chain);
         }
-        let size = |(number, part): (usize, &Axes)| (format!("a{number}"), site.mesh.size(part));
-        let sizes: Vec<(String, u64)> = parts.iter().enumerate().map(size).collect();
+        let sizes = parts.iter().enumerate().map(|(number, part)| (format!("a{number}"), site.mesh.size(part)));
+        let sizes: Vec<(String, u64)> = sizes.collect();
         let mesh = Mesh::new("fused", &sizes.iter().map(|(name, size)| (name.as_str(), *size)).collect::<Vec<_>>());
         let ends = [from, to].map(|ty| on_parts(site, ty, &parts, &fronts));
         Fused { mesh, ends, parts, fronts }
@@ -111,28 +127,34 @@ impl Fused {
         Some(steps)
     }
 
+    /// Collective on the original mesh for one on the fused mesh.
     fn change(&self, fused: Collective, operand: &Type) -> Collective {
-        let list =
-            |axes: &Axes| -> Axes { axes.iter().flat_map(|axis| self.parts[axis.as_u32() as usize].iter()).collect() };
         match fused {
-            Collective::AllGather { dim, over } => Collective::AllGather { dim, over: list(&over) },
-            Collective::ReduceScatter { dim, over } => Collective::ReduceScatter { dim, over: list(&over) },
-            Collective::AllReduce { over } => Collective::AllReduce { over: list(&over).sorted() },
+            Collective::AllGather { dim, over } => Collective::AllGather { dim, over: self.original(&over) },
+            Collective::ReduceScatter { dim, over } => Collective::ReduceScatter { dim, over: self.original(&over) },
+            Collective::AllReduce { over } => Collective::AllReduce { over: self.original(&over).sorted() },
             Collective::AllToAll { from, to, over, ragged } => {
-                Collective::AllToAll { from, to, over: list(&over), ragged }
+                Collective::AllToAll { from, to, over: self.original(&over), ragged }
             }
             Collective::Permute { dims, .. } => {
-                let whole = |(front, axes): (&Axes, &Axes)| front.union(&list(axes));
-                Collective::permute(operand, self.fronts.iter().zip(&dims).map(whole).collect())
+                let dims = self.fronts.iter().zip(&dims).map(|(front, axes)| front.union(&self.original(axes)));
+                Collective::permute(operand, dims.collect())
             }
-            Collective::Shift { dim, by, over } => Collective::Shift { dim, by, over: list(&over) },
-            Collective::AllSlice { dims, over } if dims.is_empty() => Collective::all_slice(None, list(&over)),
-            Collective::AllSlice { dims, .. } => Collective::slice(dims.iter().map(list).collect()),
+            Collective::Shift { dim, by, over } => Collective::Shift { dim, by, over: self.original(&over) },
+            Collective::AllSlice { dims, over } if dims.is_empty() => Collective::all_slice(None, self.original(&over)),
+            Collective::AllSlice { dims, .. } => {
+                Collective::slice(dims.iter().map(|axes| self.original(axes)).collect())
+            }
             Collective::ToPartial { dim: None, over } => {
-                Collective::ToPartial { dim: None, over: list(&over).sorted() }
+                Collective::ToPartial { dim: None, over: self.original(&over).sorted() }
             }
-            Collective::ToPartial { dim, over } => Collective::ToPartial { dim, over: list(&over) },
+            Collective::ToPartial { dim, over } => Collective::ToPartial { dim, over: self.original(&over) },
         }
+    }
+
+    /// Original axes of a list of fused axes.
+    fn original(&self, fused: &Axes) -> Axes {
+        fused.iter().flat_map(|axis| self.parts[axis.as_u32() as usize].iter()).collect()
     }
 }
 
@@ -147,18 +169,23 @@ fn front(site: &Site<'_>, dim: &ir::types::Dim, after: &Axes) -> Axes {
 
 /// Type on the fused axes, without the front axes of each dim.
 fn on_parts(site: &Site<'_>, ty: &Type, parts: &[Axes], fronts: &[Axes]) -> Type {
-    let fused = |axes: &Axes| -> Axes {
-        let first = |axis: &AxisId| parts.iter().position(|part| part.as_slice().first() == Some(axis));
-        axes.as_slice().iter().filter_map(first).map(|number| AxisId::from_u32(number as u32)).collect()
-    };
-    let mut small = Type { storage: fused(&ty.storage), ..ty.clone() };
+    let mut small = Type { storage: fused(&ty.storage, parts), ..ty.clone() };
     for (dim, front) in small.dims.iter_mut().zip(fronts) {
         dim.size /= site.mesh.size(front);
-        dim.axes = fused(&dim.axes);
+        dim.axes = fused(&dim.axes, parts);
     }
     small.partial =
-        ty.partial.as_ref().map(|partial| Partial { axes: fused(&partial.axes).sorted(), ..partial.clone() });
+        ty.partial.as_ref().map(|partial| Partial { axes: fused(&partial.axes, parts).sorted(), ..partial.clone() });
     small
+}
+
+/// Fused axes whose first original axes are among these.
+fn fused(axes: &Axes, parts: &[Axes]) -> Axes {
+    let numbers = axes.as_slice().iter().filter_map(|axis| {
+        // The front axes of a dim are no part.
+        parts.iter().position(|part| part.as_slice().first() == Some(axis))
+    });
+    numbers.map(|number| AxisId::from_u32(number as u32)).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::{SLICE, STEP, Site};
 use cost::{GroupShape, Pattern, pieces};
 use ir::mesh::Axes;
 use ir::ops::Collective;
-use ir::types::{Dim, PartialKind, Type};
+use ir::types::{PartialKind, Type};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -98,10 +98,13 @@ impl<'a> Graph<'a> {
     /// together divide evenly, are interchangeable on the path. Permutes that lead to the target are always tried.
     pub(super) fn set_ends(&mut self, from: &Form, to: &Form, axes: Set) {
         let all = lists::axes(axes);
-        let Graph { site, tensor, .. } = self;
-        let is_even = |dim: &Dim| site.mesh.is_even(dim.size, &all) && site.allows(dim, &all);
-        let is_open = |&dim: &usize| [from, to].iter().all(|form| form.lists[dim] == List::NONE);
-        self.alike = (0..tensor.rank()).filter(|dim| is_open(dim) && is_even(&tensor.dims[*dim])).collect();
+        self.alike.clear();
+        for (place, dim) in self.tensor.dims.iter().enumerate() {
+            let is_open = [from, to].iter().all(|form| form.lists[place] == List::NONE);
+            if is_open && self.site.mesh.is_even(dim.size, &all) && self.site.allows(dim, &all) {
+                self.alike.push(place);
+            }
+        }
         if arrangements(axes.count_ones(), self.rank() as u32) > MOST_RENAMINGS {
             self.aim = to.lists[..self.rank()].to_vec();
         }
@@ -146,24 +149,41 @@ impl<'a> Graph<'a> {
 
     /// Collective that produces one form from another.
     pub(super) fn collective(&self, change: Change, before: &Form, after: &Form) -> Collective {
-        let dim = |place| (place < self.rank()).then_some(place);
-        let tail = |more: &Form, less: &Form, place: usize| -> Axes {
-            self.lists[more.lists[place]].axes.without(&self.lists[less.lists[place]].axes)
-        };
         match change {
-            Change::Gather(place) => Collective::AllGather { dim: dim(place), over: tail(before, after, place) },
-            Change::Scatter(place) => Collective::ReduceScatter { dim: dim(place), over: tail(after, before, place) },
+            Change::Gather(place) => {
+                Collective::AllGather { dim: self.dim(place), over: self.tail(before, after, place) }
+            }
+            Change::Scatter(place) => {
+                Collective::ReduceScatter { dim: self.dim(place), over: self.tail(after, before, place) }
+            }
             Change::Reduce => Collective::AllReduce { over: lists::axes(before.unreduced & !after.unreduced) },
             Change::Exchange(from, to) => {
-                Collective::AllToAll { from, to, over: tail(before, after, from), ragged: None }
+                Collective::AllToAll { from, to, over: self.tail(before, after, from), ragged: None }
             }
             Change::Permute => Collective::permute(&self.sharding(before).on(&self.tensor), self.sharding(after).dims),
-            Change::AllSlice(place) => Collective::all_slice(dim(place), tail(after, before, place)),
+            Change::AllSlice(place) => Collective::all_slice(self.dim(place), self.tail(after, before, place)),
             Change::ToPartial => {
                 Collective::ToPartial { dim: None, over: lists::axes(after.unreduced & !before.unreduced) }
             }
-            Change::Unshard(place) => Collective::ToPartial { dim: dim(place), over: tail(before, after, place) },
+            Change::Unshard(place) => {
+                Collective::ToPartial { dim: self.dim(place), over: self.tail(before, after, place) }
+            }
         }
+    }
+
+    /// The dim of a place; `None` for the storage.
+    fn dim(&self, place: usize) -> Option<usize> {
+        (place < self.rank()).then_some(place)
+    }
+
+    /// Axes of a place in one form that it lacks in the other.
+    fn tail(&self, more: &Form, less: &Form, place: usize) -> Axes {
+        self.lists[more.lists[place]].axes.without(&self.lists[less.lists[place]].axes)
+    }
+
+    /// Product of the shard counts of axis lists.
+    fn shards(&self, lists: &[List]) -> u64 {
+        lists.iter().map(|&list| self.lists[list].size).product()
     }
 
     /// Bytes of the largest shard.
@@ -228,9 +248,7 @@ impl<'a> Graph<'a> {
     pub(super) fn aims(&mut self, form: &Form, usable: Set) -> Vec<List> {
         let (rank, aim) = (self.rank(), self.aim.clone());
         let set = aim.iter().fold(0, |set, &list| set | self.lists[list].set);
-        let shards =
-            |graph: &Graph<'_>, lists: &[List]| lists.iter().map(|&list| graph.lists[list].size).product::<u64>();
-        let (now, then) = (shards(self, &form.lists[..rank]), shards(self, &aim));
+        let (now, then) = (self.shards(&form.lists[..rank]), self.shards(&aim));
         if aim.is_empty() || set & !usable != 0 || !now.is_multiple_of(then) {
             return Vec::new();
         }
@@ -246,7 +264,7 @@ impl<'a> Graph<'a> {
             for _ in 0..graph.rank() {
                 *all = graph.longer(all, |size, so_far| shards[0].is_multiple_of(size * so_far));
             }
-            all.retain(|(_, dims)| dims.iter().map(|&list| graph.lists[list].size).product::<u64>() == shards[0]);
+            all.retain(|(_, dims)| graph.shards(dims) == shards[0]);
         })
     }
 
@@ -270,7 +288,7 @@ impl<'a> Graph<'a> {
     fn longer(&mut self, all: &[(Set, Vec<List>)], fits: impl Fn(u64, u64) -> bool) -> Vec<(Set, Vec<List>)> {
         let mut longer = Vec::new();
         for (free, dims) in all {
-            let so_far = dims.iter().map(|&list| self.lists[list].size).product();
+            let so_far = self.shards(dims);
             let orders = self.lists.orders(*free);
             for &list in [List::NONE].iter().chain(&*orders).filter(|&&list| fits(self.lists[list].size, so_far)) {
                 longer.push((free & !self.lists[list].set, [dims.as_slice(), &[list]].concat()));
@@ -283,13 +301,14 @@ impl<'a> Graph<'a> {
     pub(super) fn pieces(&mut self, before: &[List], after: &[List]) -> u64 {
         let mut all = 1;
         for (dim, (&old, &new)) in before.iter().zip(after).enumerate() {
-            let alike = || self.lists[old].size == self.lists[new].size;
-            if old == new || (alike() && self.cut_of(dim, old).even && self.cut_of(dim, new).even) {
+            let is_alike = self.lists[old].size == self.lists[new].size;
+            if old == new || (is_alike && self.cut_of(dim, old).even && self.cut_of(dim, new).even) {
                 continue;
             }
             let Graph { site, tensor, lists, pieces: known, .. } = self;
-            let count = || pieces(site.mesh, tensor.dims[dim].size, &lists[old].axes, &lists[new].axes);
-            all *= *known.entry((dim, old, new)).or_insert_with(count);
+            all *= *known
+                .entry((dim, old, new))
+                .or_insert_with(|| pieces(site.mesh, tensor.dims[dim].size, &lists[old].axes, &lists[new].axes));
         }
         all
     }

@@ -63,8 +63,7 @@ impl<'a> Fare<'a> {
 
     /// Cost of one permute, if only the axis names change.
     fn renaming(&self, ty: &Type, from: &Sharding, to: &Sharding) -> f64 {
-        let size = |axes: &Axes| self.mesh.size(axes);
-        let same = from.dims.iter().zip(&to.dims).all(|(old, new)| size(old) == size(new));
+        let same = from.dims.iter().zip(&to.dims).all(|(old, new)| self.mesh.size(old) == self.mesh.size(new));
         if !same || from.unreduced != to.unreduced || !from.storage.is_empty() || !to.storage.is_empty() {
             return f64::INFINITY;
         }
@@ -114,11 +113,12 @@ impl<'p, 'a> Path<'p, 'a> {
         let axes = fare.mesh.tensor_axes();
         let axes = axes.iter().map(|axis| (axis, from.place(axis), to.place(axis))).collect();
         let shards = from.dims.iter().map(|axes| fare.mesh.size(axes)).collect();
-        let mixed = |(old, new): (&Axes, &Axes)| {
-            let stay = old.intersection(new);
-            !(stay.is_prefix_of(old) && stay.is_prefix_of(new))
-        };
-        let is_mixed = fare.least.is_none() && from.dims.iter().zip(&to.dims).any(mixed);
+        let mut dims = from.dims.iter().zip(&to.dims);
+        let is_mixed = fare.least.is_none()
+            && dims.any(|(old, new)| {
+                let stay = old.intersection(new);
+                !(stay.is_prefix_of(old) && stay.is_prefix_of(new))
+            });
         let stored = fare.mesh.size(&from.storage);
         Path { fare, ty, to, axes, shards, stored, seconds: 0.0, is_mixed }
     }
@@ -147,8 +147,8 @@ impl<'p, 'a> Path<'p, 'a> {
 
     /// Gathers the storage, unless the target only adds storage axes.
     fn unstore(&mut self) {
-        let on_dim = |place: &Place| matches!(place, Place::Dim(_));
-        let dims_stay = self.axes.iter().all(|(_, from, to)| from == to || !(on_dim(from) || on_dim(to)));
+        let mut moved = self.axes.iter().filter(|(_, from, to)| from != to);
+        let dims_stay = !moved.any(|(_, from, to)| [from, to].iter().any(|place| matches!(place, Place::Dim(_))));
         let grows = self.axes.iter().all(|(_, from, to)| *from != Place::Stored || *to == Place::Stored);
         if !(dims_stay && grows) {
             let over = self.over(|from, _| from == Place::Stored);

@@ -13,14 +13,10 @@ use ir::types::Type;
 /// No sequence of collectives produces `to` from `from`.
 pub fn naive(site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<ReshardStep>, NoPath> {
     let mut steps: Vec<ReshardStep> = Vec::new();
-    let mut step = |change: Collective| -> Option<()> {
-        let operand = steps.last().map_or(from, |step| &step.ty);
-        let next = site.step(change, operand)?;
-        steps.push(next);
-        Some(())
-    };
     for change in changes(from, to) {
-        step(change).ok_or_else(|| site.no_path(from, to))?;
+        let operand = steps.last().map_or(from, |step| &step.ty);
+        let step = site.step(change, operand).ok_or_else(|| site.no_path(from, to))?;
+        steps.push(step);
     }
     let reached = steps.last().map_or(from, |step| &step.ty);
     if reached == to { Ok(steps) } else { Err(site.no_path(from, to)) }
@@ -28,23 +24,27 @@ pub fn naive(site: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<ReshardStep>
 
 fn changes(from: &Type, to: &Type) -> Vec<Collective> {
     let rank = from.rank().min(to.rank());
-    let differs: Vec<bool> = (0..rank).map(|dim| from.dims[dim].axes != to.dims[dim].axes).collect();
-    let stored = from.storage != to.storage || differs.contains(&true);
-    let storage = |ty: &Type| if stored { ty.storage.clone() } else { Axes::none() };
-    let moved = |ty: &Type, dim: usize| if differs[dim] { ty.dims[dim].axes.clone() } else { Axes::none() };
+    let moves = (0..rank).any(|dim| from.dims[dim].axes != to.dims[dim].axes) || from.storage != to.storage;
+    let [gathered, stored] = [from, to].map(|ty| if moves { ty.storage.clone() } else { Axes::none() });
     let kept = from.partial_axes().without(&due(from, to));
-    let mut changes = vec![Collective::AllGather { dim: None, over: storage(from) }];
+    let mut changes = vec![Collective::AllGather { dim: None, over: gathered }];
     changes.push(Collective::AllReduce { over: due(from, to) });
-    changes.extend((0..rank).map(|dim| Collective::AllGather { dim: Some(dim), over: moved(from, dim) }));
-    changes.push(Collective::slice((0..rank).map(|dim| moved(to, dim)).collect()));
-    changes.push(Collective::all_slice(None, storage(to)));
+    changes.extend((0..rank).map(|dim| Collective::AllGather { dim: Some(dim), over: moved(from, to, dim) }));
+    changes.push(Collective::slice((0..rank).map(|dim| moved(to, from, dim)).collect()));
+    changes.push(Collective::all_slice(None, stored));
     changes.push(Collective::ToPartial { dim: None, over: to.partial_axes().without(&kept) });
     changes.retain(|change| !change.over().is_empty());
     changes
 }
 
+/// Axes of a dim, if the other type has other axes there.
+fn moved(ty: &Type, other: &Type, dim: usize) -> Axes {
+    let axes = &ty.dims[dim].axes;
+    if *axes == other.dims[dim].axes { Axes::none() } else { axes.clone() }
+}
+
 /// Partial axes that every path must reduce.
 fn due(from: &Type, to: &Type) -> Axes {
-    let kind = |ty: &Type| ty.partial.as_ref().map(|partial| partial.kind);
-    if kind(from) == kind(to) { from.partial_axes().without(&to.partial_axes()) } else { from.partial_axes() }
+    let [before, after] = [from, to].map(|ty| ty.partial.as_ref().map(|partial| partial.kind));
+    if before == after { from.partial_axes().without(&to.partial_axes()) } else { from.partial_axes() }
 }

@@ -2,7 +2,7 @@
 
 use super::fuse::{self, Fused};
 use super::graph::{Change, Form, Graph};
-use super::lists::{self, List, Set};
+use super::lists::{self, Set};
 use super::moves::Successors;
 use super::naive::naive;
 use super::step_bound::StepBound;
@@ -35,14 +35,18 @@ pub fn cheapest(site: &Site<'_>, from: &Type, to: &Type, spare: &Axes) -> Result
 pub(super) fn cheapest_fused(site: &Site<'_>, from: &Type, to: &Type, ways: u64) -> Result<Vec<ReshardStep>, NoPath> {
     let known = naive(site, from, to)?;
     let fused = Fused::of(site, from, to, ways);
-    let path = fused_path(&fused.site(site), &fused.ends)?;
+    let path = fused_path(&fused.site(site), &fused.ends[0], &fused.ends[1])?;
     let steps = fused.steps(site, from, &path);
-    let weight = |steps: &[ReshardStep]| steps.iter().map(ReshardStep::weight).sum::<f64>();
     Ok(steps.filter(|steps| weight(steps) <= weight(&known)).unwrap_or(known))
 }
 
+/// Weight of a path.
+pub(super) fn weight(steps: &[ReshardStep]) -> f64 {
+    steps.iter().map(ReshardStep::weight).sum()
+}
+
 /// Cheapest sequence on the mesh of fused axes.
-pub(super) fn fused_path(small: &Site<'_>, [from, to]: &[Type; 2]) -> Result<Vec<Collective>, NoPath> {
+pub(super) fn fused_path(small: &Site<'_>, from: &Type, to: &Type) -> Result<Vec<Collective>, NoPath> {
     let known = naive(small, from, to)?;
     let axes = from.used_axes().union(&to.used_axes());
     let steps = if axes.len() <= fuse::MOST_FUSED { searched(small, from, to, &axes, &known)? } else { known };
@@ -80,11 +84,12 @@ fn merged(path: Vec<Collective>) -> Vec<Collective> {
             (Some(Collective::AllSlice { dims: before, .. }), Collective::AllSlice { dims, .. })
                 if !before.is_empty() && !dims.is_empty() =>
             {
-                let of = |dims: &[Axes], dim: usize| dims.get(dim).cloned().unwrap_or_default();
-                let both = |dim| of(before, dim).union(&of(&dims, dim));
-                let slice = Collective::slice((0..before.len().max(dims.len())).map(both).collect());
+                let rank = before.len().max(dims.len());
+                let mut joined = before.clone();
+                joined.resize_with(rank, Axes::none);
+                joined.iter_mut().zip(&dims).for_each(|(axes, more)| *axes = axes.union(more));
                 all.pop();
-                all.push(slice);
+                all.push(Collective::slice(joined));
             }
             (_, change) => all.push(change),
         }
@@ -263,10 +268,10 @@ impl Search {
         let due = if form.max == self.to.max { form.unreduced & !self.to.unreduced } else { form.unreduced };
         let claimed = if self.to.max { 0 } else { self.to.unreduced };
         let sharded = graph.cut_by(form);
-        let size = |set: Set| graph.lists.size(set) as f64;
-        let (now, n, others) = (1.0 / size(sharded), size(due), size(self.axes & !sharded & !due));
+        let (now, n) = (1.0 / graph.lists.size(sharded) as f64, graph.lists.size(due) as f64);
+        let others = graph.lists.size(self.axes & !sharded & !due) as f64;
         let least = if n == 1.0 { now } else { now / others };
-        let end = self.end / size(claimed);
+        let end = self.end / graph.lists.size(claimed) as f64;
         let Need { fewer, message } = if claimed == 0 { self.uncutting(graph, form) } else { Need::NONE };
         let wire = (1.0 - 1.0 / n) * least + (end - least / n).max(fewer.min(1.0) * now / others / n);
         let steps = f64::from(u8::from(n > 1.0 || n * end / now > 1.0 || message));
@@ -281,16 +286,16 @@ impl Search {
         while self.needs.len() < graph.lists.len() * form.lists.len() {
             let (list, place) = (self.needs.len() / form.lists.len(), self.needs.len() % form.lists.len());
             let (list, to) = (graph.lists.at(list), &graph.lists[self.to.lists[place]]);
-            let cutting = |axes: &Axes| -> Axes { axes.iter().filter(|&axis| mesh.axes[axis].size > 1).collect() };
-            let is_prefix = cutting(&list.axes).is_prefix_of(&cutting(&to.axes));
-            self.needs.push(Need::of(list.size, to.size, is_prefix));
+            let [now, then] = [&list.axes, &to.axes]
+                .map(|axes| axes.iter().filter(|&axis| mesh.axes[axis].size > 1).collect::<Axes>());
+            self.needs.push(Need::of(list.size, to.size, now.is_prefix_of(&then)));
         }
-        let need = |(place, list): (usize, &List)| &self.needs[list.index() * form.lists.len() + place];
-        form.lists
-            .iter()
-            .enumerate()
-            .map(need)
-            .fold(Need::NONE, |all, need| Need { fewer: all.fewer + need.fewer, message: all.message || need.message })
+        let mut all = Need::NONE;
+        for (place, list) in form.lists.iter().enumerate() {
+            let need = &self.needs[list.index() * form.lists.len() + place];
+            all = Need { fewer: all.fewer + need.fewer, message: all.message || need.message };
+        }
+        all
     }
 }
 

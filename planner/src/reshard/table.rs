@@ -140,8 +140,8 @@ impl<'a> Table<'a> {
         let (form, rank) = (self.forms[place as usize].clone(), self.graph.rank());
         let mut found = Found { from: form.unreduced, stored: self.stored, rank, all: Vec::new() };
         self.graph.moves(axes, &form, axes, &mut found);
-        let next = |(form, weight, claims)| Next { place: self.place_of(&form), weight, claims };
-        let steps = found.all.into_iter().map(next).collect();
+        let found = found.all.into_iter();
+        let steps = found.map(|(form, weight, claims)| Next { place: self.place_of(&form), weight, claims }).collect();
         self.steps.insert(place, steps);
     }
 }

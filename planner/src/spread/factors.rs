@@ -33,6 +33,19 @@ pub(super) struct FactorStep {
     repeats: bool,
 }
 
+/// Properties of a step's op.
+#[derive(Clone, Copy)]
+pub(super) struct StepOp {
+    /// True if a decomposition can replace the op.
+    pub(super) expandable: bool,
+    pub(super) is_view: bool,
+}
+
+impl StepOp {
+    /// A block boundary or a reshard.
+    pub(super) const BOUNDARY: StepOp = StepOp { expandable: false, is_view: true };
+}
+
 /// Precedence of a tensor: parameters first, then the larger tensor.
 type Weight = (bool, u64);
 
@@ -46,23 +59,18 @@ struct Agreement {
 }
 
 impl FactorStep {
-    /// Creates a step over tensors (operands, then results). Its op may be decomposable, or a view.
-    pub(super) fn new(
-        instance: Instance,
-        tensors: Vec<usize>,
-        indivisible: Vec<bool>,
-        [expandable, is_view]: [bool; 2],
-    ) -> FactorStep {
-        let all = || instance.operands.iter().chain(&instance.results);
-        let everywhere = |factor: usize| all().all(|tensor| holds(tensor, factor));
-        let same_factors = (0..instance.factors.len()).all(everywhere);
-        let [operand] = instance.operands.as_slice() else {
-            return FactorStep { tensors, indivisible, expandable, same_factors, repeats: false, instance };
+    /// Creates a step over tensors (operands, then results).
+    pub(super) fn new(instance: Instance, tensors: Vec<usize>, indivisible: Vec<bool>, op: StepOp) -> FactorStep {
+        let mut sides = instance.operands.iter().chain(&instance.results);
+        let same_factors = sides.all(|tensor| (0..instance.factors.len()).all(|factor| holds(tensor, factor)));
+        let repeats = match instance.operands.as_slice() {
+            // A view broadcasts nothing: a factor that a reshape adds has one element.
+            [operand] if !op.is_view => {
+                instance.results.iter().flatten().flatten().any(|&factor| !holds(operand, factor))
+            }
+            _ => false,
         };
-        // A view broadcasts nothing: a factor that a reshape adds has one element.
-        let is_new = |&factor: &usize| !holds(operand, factor);
-        let repeats = !is_view && instance.results.iter().flatten().flatten().any(is_new);
-        FactorStep { tensors, indivisible, expandable, same_factors, repeats, instance }
+        FactorStep { tensors, indivisible, expandable: op.expandable, same_factors, repeats, instance }
     }
 
     /// Runs the step and returns the tensors that changed.
@@ -103,9 +111,8 @@ impl FactorStep {
             else {
                 continue;
             };
-            let is_blocked = |axis| used.contains(axis) && !share.contains(axis);
-            if result.ty.dims[place].open && share.is_prefix_of(axes) && axes.iter().any(is_blocked) {
-                *axes = axes.iter().take_while(|&axis| !is_blocked(axis)).collect();
+            if result.ty.dims[place].open && share.is_prefix_of(axes) {
+                *axes = axes.iter().take_while(|&axis| !used.contains(axis) || share.contains(axis)).collect();
             }
         }
     }
@@ -128,8 +135,13 @@ impl FactorStep {
 
     /// Number of the step's tensors that have axes.
     fn sharded(&self, tensors: &[Tensor]) -> usize {
-        let is_sharded = |&&id: &&usize| tensors[id].ty.dims.iter().any(|dim| !dim.axes.is_empty());
-        self.tensors.iter().filter(is_sharded).count()
+        self.tensors.iter().filter(|&&id| tensors[id].ty.dims.iter().any(|dim| !dim.axes.is_empty())).count()
+    }
+
+    /// Precedence of the tensor at a position.
+    fn weight(&self, tensors: &[Tensor], place: usize) -> Weight {
+        let tensor = &tensors[self.tensors[place]];
+        (tensor.param, tensor.ty.elements())
     }
 
     fn sides(&self) -> impl Iterator<Item = &TensorFactors> {
@@ -182,23 +194,17 @@ impl FactorStep {
         round: Round,
     ) -> Option<Agreement> {
         let first = if round == Round::Kept && self.repeats { self.instance.operands.len() } else { 0 };
-        let weight = |place: usize| {
-            let tensor = &tensors[self.tensors[place]];
-            (tensor.param, tensor.ty.elements())
-        };
         let wanted = (first..shares.len()).filter_map(|place| Some((place, shares[place][factor].as_ref()?)));
         let wanted: Vec<(usize, &Axes)> = wanted.filter(|(_, axes)| !axes.is_empty()).collect();
-        let agree = |some: &[(usize, &Axes)]| {
-            let longest = some.iter().map(|(_, axes)| *axes).max_by_key(|axes| axes.len())?;
-            some.iter().all(|(_, axes)| axes.is_prefix_of(longest)).then(|| longest.clone())
-        };
-        let heaviest = wanted.iter().map(|&(place, _)| weight(place)).max()?;
-        let heavy: Vec<_> = wanted.iter().copied().filter(|&(place, _)| weight(place) == heaviest).collect();
-        let found = agree(&wanted).or_else(|| agree(&heavy));
-        let common = || heavy.iter().skip(1).fold(heavy[0].1.clone(), |all, (_, axes)| all.common_prefix(axes));
-        let (axes, tied) = found.map_or_else(|| (common(), true), |axes| (axes, false));
+        let heaviest = wanted.iter().map(|&(place, _)| self.weight(tensors, place)).max()?;
+        let heavy = wanted.iter().copied().filter(|&(place, _)| self.weight(tensors, place) == heaviest);
+        let heavy: Vec<(usize, &Axes)> = heavy.collect();
+        let found = agreed(&wanted).or_else(|| agreed(&heavy)).cloned();
+        let tied = found.is_none();
+        let axes = found
+            .unwrap_or_else(|| heavy.iter().skip(1).fold(heavy[0].1.clone(), |all, (_, axes)| all.common_prefix(axes)));
         let sources = wanted.iter().filter(|(_, own)| axes.is_prefix_of(own));
-        let source = sources.map(|&(place, _)| (Reverse(weight(place)), place)).min()?;
+        let source = sources.map(|&(place, _)| (Reverse(self.weight(tensors, place)), place)).min()?;
         Some(Agreement { factor, axes, tied, source })
     }
 
@@ -236,7 +242,14 @@ impl FactorStep {
 
     fn fits(&self, mesh: &Mesh, factor: usize, now: &[Axes]) -> bool {
         let (size, axes) = (self.instance.factors[factor].size, &now[factor]);
-        let is_even = || !self.indivisible[factor] || mesh.is_even(size, axes);
-        mesh.size(axes) <= size && is_even() && self.instance.compounds_hold(now, mesh)
+        mesh.size(axes) <= size
+            && (!self.indivisible[factor] || mesh.is_even(size, axes))
+            && self.instance.compounds_hold(now, mesh)
     }
+}
+
+/// The longest of the axes that tensors propose, if the others are prefixes of it.
+fn agreed<'a>(proposed: &[(usize, &'a Axes)]) -> Option<&'a Axes> {
+    let longest = proposed.iter().map(|(_, axes)| *axes).max_by_key(|axes| axes.len())?;
+    proposed.iter().all(|(_, axes)| axes.is_prefix_of(longest)).then_some(longest)
 }

@@ -1,10 +1,11 @@
 //! Graph of tensors and of the statements that join them, for propagation.
 
-use super::factors::FactorStep;
+use super::factors::{FactorStep, StepOp};
 use crate::assign::{instantiate, is_expandable};
 use crate::choose::indivisible_factors;
+use crate::fault::Fault;
 use crate::ports::{Ports, passed, value_results};
-use crate::sections::Site;
+use crate::sections::{Site, types_of};
 use ir::entity::EntityRef;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::{BlockId, ParamId, Value};
@@ -44,7 +45,7 @@ impl Graph {
     ///
     /// # Errors
     /// An op's rule does not fit its tensors.
-    pub(super) fn new(site: &Site<'_>, model: &Model, ports: &Ports) -> Result<Graph, String> {
+    pub(super) fn new(site: &Site<'_>, model: &Model, ports: &Ports) -> Result<Graph, Fault> {
         let mut graph = Graph::default();
         graph.add_params(model);
         for (id, block) in &model.blocks {
@@ -144,7 +145,7 @@ impl Graph {
         tensor
     }
 
-    fn add_block(&mut self, site: &Site<'_>, ports: &Ports, id: BlockId, block: &Block) -> Result<(), String> {
+    fn add_block(&mut self, site: &Site<'_>, ports: &Ports, id: BlockId, block: &Block) -> Result<(), Fault> {
         let forward = &block[SectionKind::F];
         for stmt in &forward.stmts {
             for &value in &stmt.results {
@@ -165,30 +166,26 @@ impl Graph {
     }
 
     /// Adds a boundary or a reshard, whose two sides get equal axes.
-    fn join(&mut self, from: usize, to: usize, ty: &Type) -> Result<(), String> {
-        let instance = Rule::parse("* -> *").and_then(|rule| rule.instantiate(&[ty], &[ty]))?;
+    fn join(&mut self, from: usize, to: usize, ty: &Type) -> Result<(), Fault> {
+        let rule = Rule::parse("* -> *").map_err(Fault::Op)?;
+        let instance = rule.instantiate(&[ty], &[ty]).map_err(Fault::Op)?;
         let indivisible = vec![false; instance.factors.len()];
-        self.steps.push(FactorStep::new(instance, vec![from, to], indivisible, [false, true]));
+        self.steps.push(FactorStep::new(instance, vec![from, to], indivisible, StepOp::BOUNDARY));
         Ok(())
     }
 
-    fn add_stmt(&mut self, site: &Site<'_>, id: BlockId, block: &Block, stmt: &Stmt) -> Result<(), String> {
+    fn add_stmt(&mut self, site: &Site<'_>, id: BlockId, block: &Block, stmt: &Stmt) -> Result<(), Fault> {
         let tensors: Vec<usize> =
             stmt.operands.iter().chain(&stmt.results).filter_map(|&value| self.of_value(id, value)).collect();
         if stmt.op == Op::Reshard {
             return self.join(tensors[0], tensors[1], block.ty(stmt.results[0]));
         }
         let Some(def) = stmt.op.def() else { return Ok(()) };
-        let types = |values: &[Value]| values.iter().map(|&value| block.ty(value)).collect::<Vec<&Type>>();
-        let (operands, results) = (types(&stmt.operands), types(&stmt.results));
+        let (operands, results) = (types_of(block, &stmt.operands), types_of(block, &stmt.results));
         let instance: Instance = instantiate(def, &operands, &results)?;
         let indivisible = indivisible_factors(&instance, site.dims, &operands, &results);
-        self.steps.push(FactorStep::new(
-            instance,
-            tensors,
-            indivisible,
-            [is_expandable(&stmt.op), stmt.op.facts().is_view],
-        ));
+        let op = StepOp { expandable: is_expandable(&stmt.op), is_view: stmt.op.facts().is_view };
+        self.steps.push(FactorStep::new(instance, tensors, indivisible, op));
         Ok(())
     }
 }

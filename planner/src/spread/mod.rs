@@ -10,6 +10,7 @@
 mod factors;
 mod graph;
 
+use crate::fault::Fault;
 use crate::ports::{Ports, passed, value_results};
 use crate::sections::{Hint, Hints, Site};
 use factors::Round;
@@ -29,7 +30,7 @@ pub(crate) struct Spread {
 ///
 /// # Errors
 /// An op's rule does not fit its tensors, which is an internal error.
-pub(crate) fn spread(site: &Site<'_>, model: &Model, ports: &Ports) -> Result<Spread, String> {
+pub(crate) fn spread(site: &Site<'_>, model: &Model, ports: &Ports) -> Result<Spread, Fault> {
     let mut graph = Graph::new(site, model, ports)?;
     for round in Round::ALL {
         let mut waiting: BTreeSet<usize> = (0..graph.steps.len()).collect();

@@ -3,6 +3,7 @@
 use super::graph::{DECIDED, Lying, Meaning, boundary};
 use super::params::Classes;
 use super::strategy::Strategy;
+use crate::fault::Fault;
 use crate::passes::annotate;
 use crate::passes::propagate;
 use crate::passes::reshard::{Moved, in_sharding};
@@ -36,7 +37,7 @@ impl Chosen<'_> {
     ///
     /// # Errors
     /// An op's rule does not fit its tensors, which is an internal error.
-    pub(super) fn write(&self, model: &mut Model) -> Result<(), String> {
+    pub(super) fn write(&self, model: &mut Model) -> Result<(), Fault> {
         self.write_params(model);
         let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
         for id in model.blocks.keys().collect::<Vec<_>>() {
@@ -110,8 +111,8 @@ impl Chosen<'_> {
                 let wanted = sharding.on(block.ty(*operand));
                 *operand = in_sharding(block, kind, *operand, wanted, moved);
             }
-            let natural = |(&value, sharding): (&Value, &Sharding)| sharding.on(block.ty(value));
-            let naturals: Vec<Type> = stmt.results.iter().zip(&strategy.results).map(natural).collect();
+            let results = stmt.results.iter().zip(&strategy.results);
+            let naturals: Vec<Type> = results.map(|(&value, sharding)| sharding.on(block.ty(value))).collect();
             for (&value, natural) in stmt.results.iter().zip(&naturals) {
                 if !stmt.accumulate {
                     let pinned = self.lying(Lying::Stated(id, value));

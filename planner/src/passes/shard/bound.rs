@@ -8,6 +8,7 @@
 use super::Task;
 use super::prices::{Prices, Shares};
 use super::turns::Turn;
+use crate::fault::Fault;
 use crate::reshard::Site;
 use crate::reshard::hops::Least;
 use ir::graph::Model;
@@ -19,7 +20,7 @@ use solver::assign::Budget;
 ///
 /// # Errors
 /// An op's rule does not fit its tensors, which is an internal error.
-pub(super) fn bound(task: &Task<'_>, site: Site<'_>, at_once: usize, budget: &Budget) -> Result<Option<f64>, String> {
+pub(super) fn bound(task: &Task<'_>, site: Site<'_>, at_once: usize, budget: &Budget) -> Result<Option<f64>, Fault> {
     let (mesh, all) = (site.mesh, site.mesh.tensor_axes());
     let groups: Vec<Axes> = all.as_slice().chunks(at_once).map(|group| group.iter().copied().collect()).collect();
     let (exchange, message) = (exchange(mesh, &all, &groups), 1.0 / all.len() as f64);
@@ -40,9 +41,13 @@ pub(super) fn bound(task: &Task<'_>, site: Site<'_>, at_once: usize, budget: &Bu
 /// Fraction of an all-to-all that its parts over groups of axes have at least. Over n ranks an all-to-all moves 1 - 1/n
 /// of a rank's bytes.
 fn exchange(mesh: &Mesh, all: &Axes, groups: &[Axes]) -> f64 {
-    let moved = |axes: &Axes| 1.0 - 1.0 / mesh.size(axes) as f64;
-    let parts: f64 = groups.iter().map(moved).sum();
-    (moved(all) / parts.max(f64::MIN_POSITIVE)).min(1.0)
+    let parts: f64 = groups.iter().map(|group| moved(mesh, group)).sum();
+    (moved(mesh, all) / parts.max(f64::MIN_POSITIVE)).min(1.0)
+}
+
+/// Fraction of a rank's bytes that an all-to-all over some axes moves.
+fn moved(mesh: &Mesh, axes: &Axes) -> f64 {
+    1.0 - 1.0 / mesh.size(axes) as f64
 }
 
 /// Model in which only the axes of a group shard any tensor.

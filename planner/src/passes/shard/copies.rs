@@ -3,10 +3,11 @@
 
 use super::graph::Builder;
 use super::problem::Node;
-use crate::reshard::sharding::Place;
+use crate::reshard::sharding::{Place, Sharding};
 use ir::graph::SectionKind;
 use ir::ids::{BlockId, Value};
-use std::collections::HashMap;
+use ir::mesh::Axes;
+use std::collections::{BTreeSet, HashMap};
 
 /// Sharding choices of a value.
 pub(super) struct Home {
@@ -84,8 +85,8 @@ fn shared(builder: &mut Builder<'_, '_>, weight: f64, home: &Home, readers: &[Re
     }
     let table = builder.prices.table(home.tensor);
     let bytes = pairs.iter().map(|&(from, copy)| if from == copy { 0 } else { table.bytes(copy) }).collect();
-    let ticks = || readers.iter().map(|reader| reader.tick);
-    if let (Some(first), Some(last)) = (ticks().min(), ticks().max()) {
+    let ticks = readers.iter().map(|reader| reader.tick);
+    if let (Some(first), Some(last)) = (ticks.clone().min(), ticks.max()) {
         builder.problem.hold(node, first..last + 1, bytes);
     }
 }
@@ -93,23 +94,19 @@ fn shared(builder: &mut Builder<'_, '_>, weight: f64, home: &Home, readers: &[Re
 /// Pairs of a value's sharding and a second sharding that a reader may require. The second differs in the use of one
 /// axis, of several axes with equal use, or has some axes replicated.
 fn pairs(builder: &mut Builder<'_, '_>, home: &Home, readers: &[Reader]) -> Vec<(u32, u32)> {
-    let distinct = |all: &[u32]| {
-        let mut all = all.to_vec();
-        all.sort_unstable();
-        all.dedup();
-        all
-    };
-    let homes = distinct(&home.shardings);
-    let wanted = distinct(&readers.iter().flat_map(|reader| reader.wants.iter().copied()).collect::<Vec<_>>());
+    let homes: BTreeSet<u32> = home.shardings.iter().copied().collect();
+    let wanted: BTreeSet<u32> = readers.iter().flat_map(|reader| reader.wants.iter().copied()).collect();
     let axes = builder.prices.site.mesh.tensor_axes();
     let table = builder.prices.table(home.tensor);
-    let is_near = |from: u32, to: u32| {
-        let places = axes.iter().map(|axis| (table.sharding(from).place(axis), table.sharding(to).place(axis)));
-        let differ: Vec<(Place, Place)> = places.filter(|(a, b)| a != b).collect();
-        let is_one = differ.windows(2).all(|two| two[0] == two[1]);
-        !differ.is_empty() && (is_one || differ.iter().all(|(_, to)| *to == Place::Whole))
-    };
     let itself = homes.iter().map(|&from| (from, from));
     let moved = homes.iter().flat_map(|&from| wanted.iter().map(move |&to| (from, to)));
-    itself.chain(moved.filter(|&(from, to)| is_near(from, to))).collect()
+    itself.chain(moved.filter(|&(from, to)| is_near(&axes, table.sharding(from), table.sharding(to)))).collect()
+}
+
+/// Returns whether two shardings differ in axes of one use, or by the replication of some axes.
+fn is_near(axes: &Axes, from: &Sharding, to: &Sharding) -> bool {
+    let places = axes.iter().map(|axis| (from.place(axis), to.place(axis)));
+    let differ: Vec<(Place, Place)> = places.filter(|(from, to)| from != to).collect();
+    let is_one = differ.windows(2).all(|two| two[0] == two[1]);
+    !differ.is_empty() && (is_one || differ.iter().all(|(_, to)| *to == Place::Whole))
 }

@@ -9,9 +9,10 @@ use super::strategy::{Strategy, strategies};
 use super::turns::{Before, Turn};
 use super::weights::Weights;
 use super::{Task, copies, lies};
+use crate::fault::Fault;
 use crate::ports::{Ports, passed, value_results};
 use crate::reshard::sharding::Sharding;
-use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
+use ir::graph::{ArgKind, Block, Model, SectionKind};
 use ir::ids::{BlockId, Value};
 use ir::mesh::Axes;
 use ir::types::Type;
@@ -63,7 +64,8 @@ impl<'a, 'p> Builder<'a, 'p> {
         task: Task<'a>,
         weights: Weights,
         prices: &'a mut Prices<'p>,
-        (turn, before): (&'a Turn, Option<&'a Before>),
+        turn: &'a Turn,
+        before: Option<&'a Before>,
     ) -> Builder<'a, 'p> {
         let Task { model, ports, classes, .. } = task;
         let (problem, meaning) = (Problem::default(), Meaning::default());
@@ -128,8 +130,8 @@ impl<'a, 'p> Builder<'a, 'p> {
         for (number, class) in &found {
             let before = self.before.and_then(|before| before.params.get(number));
             let ways = params::ways(self.prices, self.model, class, zero, self.turn, before);
-            let costs = |way| params::seconds(self.prices, self.model, class, &self.weights, way);
-            let node = self.problem.node(ways.iter().map(costs).collect());
+            let costs = ways.iter().map(|way| params::seconds(self.prices, self.model, class, &self.weights, way));
+            let node = self.problem.node(costs.collect());
             let bytes = ways.iter().map(|way| params::bytes(self.prices, self.model, class, &self.weights, way));
             self.problem.hold(node, 0..self.last + 1, bytes.collect());
             self.meaning.params.insert(*number, (node, ways));
@@ -140,7 +142,7 @@ impl<'a, 'p> Builder<'a, 'p> {
     ///
     /// # Errors
     /// An op's rule does not fit its tensors, which is an internal error.
-    pub(super) fn block(&mut self, id: BlockId) -> Result<(), String> {
+    pub(super) fn block(&mut self, id: BlockId) -> Result<(), Fault> {
         let mut homes: HashMap<Value, Home> = HashMap::new();
         let mut readers: Vec<(Value, Reader)> = Vec::new();
         let block = &self.model.blocks[id];
@@ -215,7 +217,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         place: usize,
         homes: &mut HashMap<Value, Home>,
         readers: &mut Vec<(Value, Reader)>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let block = &self.model.blocks[id];
         let stmt = &block[kind].stmts[place];
         let before = self.before.and_then(|before| before.stmts.get(&(id, kind, place)));
@@ -224,7 +226,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         let node = self.problem.node(found.iter().map(|strategy| runs * strategy.seconds).collect());
         let tick = self.tick(id, kind, place);
         for (at, &value) in stmt.operands.iter().enumerate() {
-            let Some(home) = homes.get(&value) else { return Err("reads what nothing makes".to_string()) };
+            let home = homes.get(&value).ok_or(Fault::Undefined)?;
             let table = self.prices.table(home.tensor);
             let wants = found.iter().map(|strategy| table.place(&strategy.operands[at])).collect();
             readers.push((value, Reader { node, wants, kind, tick }));
@@ -270,13 +272,15 @@ impl<'a, 'p> Builder<'a, 'p> {
         let (step, once) = (self.weights.step(id), self.weights.runs(id));
         let (ty, prices) = (block.ty(value), &mut *self.prices);
         let (kinds, of_strategy) = distinct(natural);
-        let mut reduced = |natural: &Sharding, kept: &Kept| {
-            let unreduced = natural.unreduced.without(&kept.sharding.used());
-            let added = Sharding { unreduced, ..kept.sharding.clone() };
-            step * prices.path_seconds(ty, natural, &added) + once * prices.path_seconds(ty, &added, &kept.updated())
-        };
-        let pairs = kinds.iter().flat_map(|&natural| ways.iter().map(move |kept| (natural, kept)));
-        let table: Vec<f64> = pairs.map(|(natural, kept)| reduced(natural, kept)).collect();
+        let mut table = Vec::with_capacity(kinds.len() * ways.len());
+        for natural in kinds {
+            for kept in ways {
+                let unreduced = natural.unreduced.without(&kept.sharding.used());
+                let added = Sharding { unreduced, ..kept.sharding.clone() };
+                let each_step = prices.path_seconds(ty, natural, &added);
+                table.push(step * each_step + once * prices.path_seconds(ty, &added, &kept.updated()));
+            }
+        }
         self.problem.join(node, *param, |strategy, way| table[of_strategy[strategy] * ways.len() + way]);
     }
 
@@ -319,10 +323,10 @@ impl<'a, 'p> Builder<'a, 'p> {
     /// Tick of a value's last read, and whether the backward reads a value of the forward.
     fn last_read(&self, id: BlockId, value: Value, made: SectionKind) -> Option<(u32, bool)> {
         let block = &self.model.blocks[id];
-        let reads = |stmt: &Stmt| stmt.operands.contains(&value);
         DECIDED.iter().rev().find_map(|&kind| {
             let returned = block[kind].ret.contains(&value).then_some(usize::MAX);
-            let place = returned.or_else(|| block[kind].stmts.iter().rposition(reads))?;
+            let stmts = &block[kind].stmts;
+            let place = returned.or_else(|| stmts.iter().rposition(|stmt| stmt.operands.contains(&value)))?;
             Some((self.tick(id, kind, place), made == SectionKind::F && kind != SectionKind::F))
         })
     }
@@ -345,14 +349,14 @@ impl<'a, 'p> Builder<'a, 'p> {
 /// Deduplicates shardings: returns the distinct ones, and the index of each input among them.
 fn distinct(shardings: &[Sharding]) -> (Vec<&Sharding>, Vec<usize>) {
     let mut known: HashMap<&Sharding, usize> = HashMap::new();
-    let mut kinds = Vec::new();
-    let number = |sharding| {
-        *known.entry(sharding).or_insert_with(|| {
+    let (mut kinds, mut of_each) = (Vec::new(), Vec::with_capacity(shardings.len()));
+    for sharding in shardings {
+        let kind = known.entry(sharding).or_insert_with(|| {
             kinds.push(sharding);
             kinds.len() - 1
-        })
-    };
-    let of_each = shardings.iter().map(number).collect();
+        });
+        of_each.push(*kind);
+    }
     (kinds, of_each)
 }
 
@@ -370,12 +374,11 @@ pub(super) fn boundary(ports: &Ports, id: BlockId, block: &Block, kind: SectionK
         }
         SectionKind::I => {
             let passed: Vec<Value> = passed(block).into_iter().map(|(value, _)| value).collect();
-            let place = |arg| passed.iter().position(|&value| value == arg);
-            let cotangent = |place| Lying::Cotangent(ports.of_argument(id, place));
             let args = block.differentiable_args().enumerate();
             // If no loss depends on the block, `I` returns nothing.
             let returned = args.take(block[kind].ret.len());
-            returned.filter_map(|(at, arg)| place(arg).map(|place| (at, cotangent(place)))).collect()
+            let places = returned.filter_map(|(at, arg)| Some((at, passed.iter().position(|&value| value == arg)?)));
+            places.map(|(at, place)| (at, Lying::Cotangent(ports.of_argument(id, place)))).collect()
         }
         SectionKind::G | SectionKind::W | SectionKind::U => Vec::new(),
     }

@@ -11,20 +11,27 @@ use ir::types::{Dims, Type};
 pub(super) fn shardings(mesh: &Mesh, dims: &Dims, ty: &Type, turn: &Turn, before: Option<&Sharding>) -> Vec<Sharding> {
     let stated = Sharding { unreduced: Axes::none(), ..Sharding::of(ty) };
     let free = mesh.tensor_axes().without(&stated.used());
-    let is_open = |place: Place| matches!(place, Place::Dim(dim) if ty.dims[dim].open);
-    let was = |axis| before.map_or(Place::Whole, |before| before.place(axis));
-    let fixed = free.iter().filter(|&axis| turn.fixed.contains(axis) && is_open(was(axis)));
-    let mut found: Vec<Vec<(AxisId, Place)>> = vec![fixed.map(|axis| (axis, was(axis))).collect()];
+    let mut fixed = Vec::new();
+    for axis in free.iter().filter(|&axis| turn.fixed.contains(axis)) {
+        let place = before.map_or(Place::Whole, |before| before.place(axis));
+        if matches!(place, Place::Dim(dim) if ty.dims[dim].open) {
+            fixed.push((axis, place));
+        }
+    }
+    let open = (0..ty.rank()).filter(|&dim| ty.dims[dim].open).map(Place::Dim);
+    let places: Vec<Place> = std::iter::once(Place::Whole).chain(open).collect();
+    let mut found: Vec<Vec<(AxisId, Place)>> = vec![fixed];
     for unit in &turn.units {
-        let open = (0..ty.rank()).filter(|&dim| ty.dims[dim].open).map(Place::Dim);
-        let places: Vec<Place> = std::iter::once(Place::Whole).chain(open).collect();
         let unit = unit.intersection(&free);
-        let cut = |places_of: &Vec<(AxisId, Place)>, place: Place| -> Vec<(AxisId, Place)> {
-            places_of.iter().copied().chain(unit.iter().map(|axis| (axis, place))).collect()
-        };
-        let legal = |places: &Vec<(AxisId, Place)>| is_legal(mesh, dims, ty, &on_places(&stated, places));
-        let next = |known: &Vec<(AxisId, Place)>| places.iter().map(|&place| cut(known, place)).collect::<Vec<_>>();
-        found = found.iter().flat_map(next).filter(legal).collect();
+        let mut longer = Vec::new();
+        for known in &found {
+            let next = places.iter().map(|&place| {
+                let of_unit = unit.iter().map(|axis| (axis, place));
+                known.iter().copied().chain(of_unit).collect::<Vec<_>>()
+            });
+            longer.extend(next.filter(|places| is_legal(mesh, dims, ty, &on_places(&stated, places))));
+        }
+        found = longer;
     }
     let mut shardings: Vec<Sharding> = found.iter().map(|places| on_places(&stated, places)).collect();
     shardings.extend(before.filter(|before| !shardings.contains(before) && holds(before, ty)).cloned());
@@ -40,9 +47,10 @@ fn on_places(stated: &Sharding, places: &[(AxisId, Place)]) -> Sharding {
 
 /// Returns whether a sharding matches the type's closed dims.
 fn holds(sharding: &Sharding, ty: &Type) -> bool {
-    let stated =
-        |(axes, dim): (&Axes, &ir::types::Dim)| if dim.open { dim.axes.is_prefix_of(axes) } else { *axes == dim.axes };
-    sharding.unreduced.is_empty() && sharding.storage == ty.storage && sharding.dims.iter().zip(&ty.dims).all(stated)
+    let mut dims = sharding.dims.iter().zip(&ty.dims);
+    sharding.unreduced.is_empty()
+        && sharding.storage == ty.storage
+        && dims.all(|(axes, dim)| if dim.open { dim.axes.is_prefix_of(axes) } else { *axes == dim.axes })
 }
 
 /// Returns whether the mesh allows the sharding: no dim has more shards than elements, indivisible dims are split evenly, and

@@ -31,6 +31,7 @@ mod turns;
 mod weights;
 
 use crate::PlanError;
+use crate::fault::Fault;
 use crate::passes::annotate;
 use crate::ports::Ports;
 use crate::reshard::Site;
@@ -109,22 +110,22 @@ pub fn decide(
         return Ok(None);
     }
     let end = Deadline::after(deadline);
-    let fault = |why| PlanError::Fault { pass: "shard", why };
+
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let (ports, classes) = (Ports::new(model), Classes::of(model));
     let zero = if options.parallel.zero >= 1 { annotate::zero_group(&mesh, options) } else { Axes::none() };
     let limit = memory.unwrap_or(platform.cluster.device.memory);
     let task = Task { model, ports: &ports, classes: &classes, microbatches, zero: &zero };
-    let rules = propagated(model, options, platform, (&ports, &classes));
+    let rules = propagated(model, options, platform, &ports, &classes);
     let prices = Prices::new(Site::new(&mesh, &dims, platform));
     let _span = debug_span!("sharding_search", axes = mesh.tensor_axes().len(), limit_bytes = limit).entered();
     let search = Search { task: &task, prices, limit, end, watch: &mut *watch, best: None, spent: 0, most: PAIRS };
-    let (best, bound) = search.run(rules).map_err(fault)?;
+    let (best, bound) = search.run(rules).map_err(|fault| fault.in_pass("shard"))?;
     let Some(Found { solution, meaning, peak, nodes, .. }) = best.filter(|found| found.peak <= limit) else {
         return Err(PlanError::NoRoom { bytes: limit, is_proved: bound == f64::INFINITY });
     };
     let chosen = Chosen { meaning: &meaning, ports: &ports, classes: &classes, choice: &solution.choice };
-    chosen.write(model).map_err(fault)?;
+    chosen.write(model).map_err(|fault| fault.in_pass("shard"))?;
     let (seconds, bound) = (solution.cost, bound.clamp(0.0, solution.cost));
     let decided = Decided { seconds, bound, is_proved: seconds - bound <= PROVED * seconds, peak, nodes };
     debug!(?decided, "shardings");
@@ -180,9 +181,9 @@ impl Task<'_> {
         before: Option<&Before>,
         limit: u64,
         budget: &Budget,
-    ) -> Result<Option<Found>, String> {
+    ) -> Result<Option<Found>, Fault> {
         let weights = Weights::of(self.model, self.microbatches);
-        let mut builder = Builder::new(*self, weights, prices, (turn, before));
+        let mut builder = Builder::new(*self, weights, prices, turn, before);
         builder.params(self.zero);
         for id in self.model.blocks.keys() {
             builder.block(id)?;

@@ -73,6 +73,13 @@ pub(super) struct Class {
     pub(super) taken: Vec<(BlockId, Value)>,
 }
 
+impl Class {
+    /// Type of a tensor of the update: stored as the states if it has the sizes of the parameter, else replicated.
+    fn stored(&self, ty: &Type, updated: &Sharding) -> Type {
+        if ty.sizes() == self.ty.sizes() { updated.on(ty) } else { Sharding::whole(ty).on(ty) }
+    }
+}
+
 /// All classes, by number.
 pub(super) fn classes(model: &Model, classes: &Classes) -> Vec<(usize, Class)> {
     let mut found: Vec<(usize, Class)> = Vec::new();
@@ -140,11 +147,12 @@ fn stored(left: &Axes, turn: &Turn, before: Option<&Kept>, has_states: bool) -> 
     }
     let units: Vec<Axes> =
         turn.units.iter().map(|unit| unit.intersection(left)).filter(|unit| !unit.is_empty()).collect();
-    let chosen = |bits: usize| {
-        let units = units.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
-        units.fold(stays.clone(), |all, (_, unit)| all.union(unit)).sorted()
-    };
-    (0..1usize << units.len()).map(chosen).collect()
+    let mut stored = Vec::with_capacity(1 << units.len());
+    for bits in 0..1usize << units.len() {
+        let chosen = units.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
+        stored.push(chosen.fold(stays.clone(), |all, (_, unit)| all.union(unit)).sorted());
+    }
+    stored
 }
 
 /// Storage of states as stated in the file.
@@ -169,14 +177,9 @@ pub(super) fn seconds(prices: &mut Prices<'_>, model: &Model, class: &Class, wei
         let block = &model.blocks[id];
         let runs = weights.runs(id);
         for stmt in block[SectionKind::U].stmts.iter().filter(|stmt| is_of(block, stmt, param)) {
-            let on = |values: &[Value]| -> Vec<Type> {
-                let place = |&value: &Value| -> Type {
-                    let ty = block.ty(value);
-                    if ty.sizes() == class.ty.sizes() { updated.on(ty) } else { Sharding::whole(ty).on(ty) }
-                };
-                values.iter().map(place).collect()
-            };
-            seconds += runs * prices.op(&stmt.op, &on(&stmt.operands), &on(&stmt.results), false);
+            let [operands, results] = [&stmt.operands, &stmt.results]
+                .map(|values| values.iter().map(|&value| class.stored(block.ty(value), &updated)).collect::<Vec<_>>());
+            seconds += runs * prices.op(&stmt.op, &operands, &results, false);
             if stmt.results.contains(&param) {
                 seconds += runs * prices.path_seconds(&class.ty, &updated, &kept.sharding);
             }
@@ -201,10 +204,10 @@ pub(super) fn bytes(prices: &Prices<'_>, model: &Model, class: &Class, weights: 
     });
     one += gradient.unwrap_or(0);
     // Each block that takes a parameter names its states, which exist once.
-    let of_block = |&(id, param): &(BlockId, Value)| -> u64 {
+    let states = class.taken.iter().map(|&(id, param)| {
         let block = &model.blocks[id];
-        states(block, param).map(|state| kept.updated().bytes(block.ty(state), mesh)).sum()
-    };
-    one += class.taken.iter().map(of_block).max().unwrap_or(0);
+        states(block, param).map(|state| kept.updated().bytes(block.ty(state), mesh)).sum::<u64>()
+    });
+    one += states.max().unwrap_or(0);
     one.saturating_mul(weights.held(class.instances))
 }

@@ -1,5 +1,6 @@
 //! Costs of ops and reshards, in seconds, each computed once.
 
+use crate::fault::Fault;
 use crate::passes::decompose::expand_section;
 use crate::passes::reshard::{Moved, reshard_section};
 use crate::reshard::hops::{Fare, Least};
@@ -60,8 +61,10 @@ impl<'a> Prices<'a> {
 
     /// Index of the table for all tensors like this one; with `stored`, they may be flat-sharded.
     pub(super) fn tensor(&mut self, ty: &Type, stored: bool) -> usize {
-        let indivisible = |name| self.site.dims[name].indivisible;
-        let dims = ty.dims.iter().map(|dim| (dim.size, dim.name.is_some_and(indivisible), dim.count.is_some()));
+        let dims = ty.dims.iter().map(|dim| {
+            let indivisible = dim.name.is_some_and(|name| self.site.dims[name].indivisible);
+            (dim.size, indivisible, dim.count.is_some())
+        });
         let key = (ty.dtype, dims.collect(), stored);
         if let Some(&known) = self.known.get(&key) {
             return known;
@@ -86,9 +89,10 @@ impl<'a> Prices<'a> {
 
     /// Seconds of an op on the local shards of its tensors.
     pub(super) fn op(&self, op: &Op, operands: &[Type], results: &[Type], accumulate: bool) -> f64 {
-        let local = |types: &[Type]| types.iter().map(|ty| local_type(ty, self.site.mesh)).collect::<Vec<_>>();
         let Op::Kernel(op) = op else { return 0.0 };
-        let own = self.site.platform.op(self.site.dims, op, &local(operands), &local(results), accumulate);
+        let [operands, results] = [operands, results]
+            .map(|types| types.iter().map(|ty| local_type(ty, self.site.mesh)).collect::<Vec<Type>>());
+        let own = self.site.platform.op(self.site.dims, op, &operands, &results, accumulate);
         own * self.shares.map_or(1.0, |shares| shares.compute / shares.least.others)
     }
 
@@ -104,13 +108,13 @@ impl<'a> Prices<'a> {
     ///
     /// # Errors
     /// The op has no decomposition, or no decomposition with these shardings.
-    pub(super) fn expanded(&self, stmt: &Stmt, operands: &[Type], results: &[Type]) -> Result<f64, String> {
+    pub(super) fn expanded(&self, stmt: &Stmt, operands: &[Type], results: &[Type]) -> Result<f64, Fault> {
         if self.is_relaxed() {
             return Ok(0.0);
         }
         let mut block = Block::default();
-        let mut add = |types: &[Type]| types.iter().map(|ty| block.add_value("", ty.clone())).collect::<Vec<Value>>();
-        let (operands, results) = (add(operands), add(results));
+        let [operands, results] = [operands, results]
+            .map(|types| types.iter().map(|ty| block.add_value("", ty.clone())).collect::<Vec<Value>>());
         block.args = operands.iter().map(|&value| Arg { value, kind: ArgKind::Value }).collect();
         block[SectionKind::F].ret.clone_from(&results);
         block[SectionKind::F].stmts = vec![Stmt { operands, results, ..stmt.clone() }];
@@ -122,7 +126,7 @@ impl<'a> Prices<'a> {
             seconds += match stmt.op {
                 Op::Reshard => {
                     let (from, to) = (block.ty(stmt.operands[0]), block.ty(stmt.results[0]));
-                    let path = cheapest(&self.site, from, to, &Axes::none()).map_err(|why| why.to_string())?;
+                    let path = cheapest(&self.site, from, to, &Axes::none())?;
                     path.iter().map(|step| step.seconds).sum()
                 }
                 _ => platform.stmt(Scope { mesh, dims, values: &block.values }, stmt),

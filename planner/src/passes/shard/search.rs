@@ -5,6 +5,7 @@
 use super::sizes::pairs;
 use super::turns::{Before, Turn};
 use super::{Decided, Found, Task, Watch};
+use crate::fault::Fault;
 use crate::passes::shard::bound::bound;
 use crate::passes::shard::prices::Prices;
 use crate::reshard::Site;
@@ -62,7 +63,7 @@ impl<'a> Search<'a, '_> {
     ///
     /// # Errors
     /// An op's rule does not fit its tensors, which is an internal error.
-    pub(super) fn run(mut self, rules: Option<Before>) -> Result<(Option<Found>, f64), String> {
+    pub(super) fn run(mut self, rules: Option<Before>) -> Result<(Option<Found>, f64), Fault> {
         let all = self.mesh().tensor_axes();
         let singles: Vec<Axes> = all.iter().map(Axes::one).collect();
         let mut known = f64::NEG_INFINITY;
@@ -94,7 +95,7 @@ impl<'a> Search<'a, '_> {
     }
 
     /// Decides the axes in turns.
-    fn turns(&mut self, rules: Option<Before>, all: &Axes, singles: &[Axes]) -> Result<(), String> {
+    fn turns(&mut self, rules: Option<Before>, all: &Axes, singles: &[Axes]) -> Result<(), Fault> {
         let stay = Turn::of(Vec::new(), all);
         let mut starts: Vec<Found> = self.best.iter().cloned().collect();
         for before in [rules, Some(Before::default())].into_iter().flatten() {
@@ -125,7 +126,7 @@ impl<'a> Search<'a, '_> {
     }
 
     /// Improves a choice by turns until no turn improves it.
-    fn refine(&mut self, mut at: Found, all: &Axes, singles: &[Axes], two: bool) -> Result<(), String> {
+    fn refine(&mut self, mut at: Found, all: &Axes, singles: &[Axes], two: bool) -> Result<(), Fault> {
         let three = pairs(self.task.model, 3) <= self.most;
         for _ in 0..ROUNDS {
             let first = self.rank(&at);
@@ -149,7 +150,7 @@ impl<'a> Search<'a, '_> {
         Ok(())
     }
 
-    fn solve(&mut self, turn: &Turn, before: Option<&Before>, limit: u64, work: u64) -> Result<Option<Found>, String> {
+    fn solve(&mut self, turn: &Turn, before: Option<&Before>, limit: u64, work: u64) -> Result<Option<Found>, Fault> {
         // A turn without open axes has an answer at any time.
         let budget =
             if turn.units.is_empty() { Budget { work: Some(work), ..Budget::default() } } else { self.budget(work) };
@@ -200,35 +201,36 @@ impl<'a> Search<'a, '_> {
 
 /// All axes as one unit, and as two units split at each position in mesh order.
 fn coarse(all: &Axes) -> Vec<Vec<Axes>> {
-    let part = |axes: &[AxisId]| -> Axes { axes.iter().copied().collect() };
-    let two = |place: usize| vec![part(&all.as_slice()[..place]), part(&all.as_slice()[place..])];
-    std::iter::once(vec![all.clone()]).chain((1..all.len()).map(two)).collect()
+    let mut turns = vec![vec![all.clone()]];
+    for place in 1..all.len() {
+        let (outer, inner) = all.as_slice().split_at(place);
+        turns.push(two_units(outer, inner));
+    }
+    turns
+}
+
+/// Two units of these axes.
+fn two_units(outer: &[AxisId], inner: &[AxisId]) -> Vec<Axes> {
+    [outer, inner].iter().map(|unit| unit.iter().copied().collect()).collect()
 }
 
 /// Units of each turn from a choice. Axes of one size with equal use everywhere form a class, and one axis represents
 /// the class. Turns use single axes, classes as units, and halves of a class.
 fn moves(mesh: &Mesh, before: &Before, singles: &[Axes], most: usize) -> Vec<Vec<Axes>> {
     let classes = classes(mesh, before, singles);
-    let mut found: Vec<Vec<Axes>> = Vec::new();
-    let mut add = |units: Vec<Axes>| {
-        if !found.contains(&units) {
-            found.push(units);
-        }
-    };
-    let one = |class: &[AxisId], place: usize| class.get(place).copied().map(Axes::one);
-    let part = |class: &[AxisId]| -> Axes { class.iter().copied().collect() };
     if most == 1 {
         return singles.iter().map(|single| vec![single.clone()]).collect();
     }
+    let mut found: Vec<Vec<Axes>> = Vec::new();
     for (number, class) in classes.iter().enumerate() {
         for other in &classes[number + 1..] {
-            add(vec![one(class, 0), one(other, 0)].into_iter().flatten().collect());
-            add(vec![part(class), part(other)]);
+            add(&mut found, [class[0], other[0]].map(Axes::one).to_vec());
+            add(&mut found, two_units(class, other));
         }
         if class.len() > 1 {
-            add(vec![one(class, 0), one(class, 1)].into_iter().flatten().collect());
+            add(&mut found, [class[0], class[1]].map(Axes::one).to_vec());
             let (outer, inner) = class.split_at(class.len() / 2);
-            add(vec![part(outer), part(inner)]);
+            add(&mut found, two_units(outer, inner));
         }
     }
     if most >= 3 {
@@ -245,13 +247,20 @@ fn moves(mesh: &Mesh, before: &Before, singles: &[Axes], most: usize) -> Vec<Vec
                     let kind = [a.0, b.0, c.0];
                     if !kinds.contains(&kind) {
                         kinds.push(kind);
-                        add([a.1, b.1, c.1].map(Axes::one).to_vec());
+                        add(&mut found, [a.1, b.1, c.1].map(Axes::one).to_vec());
                     }
                 }
             }
         }
     }
     found
+}
+
+/// Adds the units of a turn, unless a turn has them.
+fn add(turns: &mut Vec<Vec<Axes>>, units: Vec<Axes>) {
+    if !turns.contains(&units) {
+        turns.push(units);
+    }
 }
 
 fn classes(mesh: &Mesh, before: &Before, singles: &[Axes]) -> Vec<Vec<AxisId>> {
@@ -268,12 +277,6 @@ fn classes(mesh: &Mesh, before: &Before, singles: &[Axes]) -> Vec<Vec<AxisId>> {
 
 /// Use of an axis at every statement, as numbers in a fixed order.
 fn does(before: &Before, axis: AxisId) -> Vec<usize> {
-    let at = |place: Place| match place {
-        Place::Whole => 0,
-        Place::Stored => 1,
-        Place::Partial => 2,
-        Place::Dim(dim) => 3 + dim,
-    };
     let mut stmts: Vec<_> = before.stmts.iter().collect();
     stmts.sort_by_key(|(key, _)| **key);
     let of_stmts = stmts.into_iter().map(|(_, assignment)| {
@@ -283,10 +286,21 @@ fn does(before: &Before, axis: AxisId) -> Vec<usize> {
     });
     let mut lying: Vec<_> = before.lying.iter().collect();
     lying.sort_by_key(|(key, _)| **key);
-    let of_lying = lying.into_iter().map(|(_, sharding)| at(sharding.place(axis)));
+    let of_lying = lying.into_iter().map(|(_, sharding)| number(sharding.place(axis)));
     let mut params: Vec<_> = before.params.iter().collect();
     params.sort_by_key(|(key, _)| **key);
-    let of_params =
-        params.into_iter().map(|(_, kept)| 2 * at(kept.sharding.place(axis)) + usize::from(kept.states.contains(axis)));
+    let of_params = params
+        .into_iter()
+        .map(|(_, kept)| 2 * number(kept.sharding.place(axis)) + usize::from(kept.states.contains(axis)));
     of_stmts.chain(of_lying).chain(of_params).collect()
+}
+
+/// Number of a use of an axis by a tensor.
+fn number(place: Place) -> usize {
+    match place {
+        Place::Whole => 0,
+        Place::Stored => 1,
+        Place::Partial => 2,
+        Place::Dim(dim) => 3 + dim,
+    }
 }

@@ -38,17 +38,20 @@ fn of_block(block: &Block, units: i32) -> f64 {
             made.insert(value, Made { choices, shardings: shardings(block.ty(value), units, 2.0).min(choices) });
         }
     }
-    let of_value = |(value, readers): (&Value, &Vec<f64>)| -> f64 {
+    let mut pairs = 0.0;
+    for (value, readers) in &readers {
         let ty = block.ty(*value);
-        let lying = || Made { choices: shardings(ty, units, 1.0), shardings: shardings(ty, units, 1.0) };
-        let home = made.get(value).copied().unwrap_or_else(lying);
+        let home = made.get(value).copied().unwrap_or_else(|| {
+            let shardings = shardings(ty, units, 1.0);
+            Made { choices: shardings, shardings }
+        });
         let read: f64 = readers.iter().sum();
         // Several readers may share a copy, with one sharding for each neighbour.
         let near = 1.0 + f64::from(units) * (ty.rank() as f64 + 1.0) + 2f64.powi(units);
         let copies = home.shardings * near;
-        if readers.len() > 1 { copies * (home.choices + read) } else { home.choices * read }
-    };
-    readers.iter().map(of_value).sum()
+        pairs += if readers.len() > 1 { copies * (home.choices + read) } else { home.choices * read };
+    }
+    pairs
 }
 
 /// Upper bound on strategies: each unit shards a factor, passes a partial sum through, or is unused.

@@ -8,7 +8,7 @@ use crate::passes::{annotate, propagate};
 use crate::ports::{Ports, passed, value_results};
 use crate::recover::recover;
 use crate::reshard::sharding::Sharding;
-use crate::sections::instance_of;
+use crate::sections::{instance_of, is_stored, types_of};
 use cost::Platform;
 use ir::graph::{ArgKind, Block, Model, SectionKind, Stmt};
 use ir::ids::BlockId;
@@ -21,7 +21,8 @@ pub(super) fn propagated(
     model: &Model,
     options: &PlanOptions,
     platform: &Platform<'_>,
-    (ports, classes): (&Ports, &Classes),
+    ports: &Ports,
+    classes: &Classes,
 ) -> Option<Before> {
     let (mut planned, rules) = (model.clone(), PlanOptions::of(options.parallel.clone()));
     annotate::run(&mut planned, &rules, platform).ok()?;
@@ -71,12 +72,10 @@ fn plain(ty: &Type) -> Sharding {
 
 fn assignment(model: &Model, block: &Block, stmt: &Stmt) -> Option<Assignment> {
     let (instance, def) = (instance_of(block, stmt).ok()??, stmt.op.def()?);
-    let operand = |&value: &_| {
-        let param = matches!(block.arg_kind(value), Some(ArgKind::Param | ArgKind::State));
-        Operand { ty: block.ty(value), param, uses: 1 }
-    };
-    let operands: Vec<Operand<'_>> = stmt.operands.iter().map(operand).collect();
-    let results: Vec<&Type> = stmt.results.iter().map(|&value| block.ty(value)).collect();
+    let operands = stmt.operands.iter();
+    let operands: Vec<Operand<'_>> =
+        operands.map(|&value| Operand { ty: block.ty(value), param: is_stored(block, value), uses: 1 }).collect();
+    let results = types_of(block, &stmt.results);
     let assignment = recover(&model.mesh, def, &instance, &operands, &results);
     Some(Assignment { storage: Axes::none(), ..assignment })
 }

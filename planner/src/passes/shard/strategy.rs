@@ -5,8 +5,9 @@ use super::prices::Prices;
 use super::turns::Turn;
 use crate::assign::{Assignment, Passing, is_expandable};
 use crate::choose::indivisible_factors;
+use crate::fault::Fault;
 use crate::reshard::sharding::Sharding;
-use crate::sections::instance_of;
+use crate::sections::{instance_of, types_of};
 use ir::graph::{Block, Stmt};
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Op, OpDef};
@@ -36,20 +37,18 @@ pub(super) fn strategies(
     stmt: &Stmt,
     turn: &Turn,
     before: Option<&Assignment>,
-) -> Result<Vec<Strategy>, String> {
-    let instance = instance_of(block, stmt)?.ok_or("a collective has no rule")?;
-    let def = stmt.op.def().ok_or("a collective has no rule")?;
+) -> Result<Vec<Strategy>, Fault> {
+    let instance = instance_of(block, stmt)?.ok_or(Fault::NoRule)?;
+    let def = stmt.op.def().ok_or(Fault::NoRule)?;
     let (mesh, dims) = (prices.site.mesh, prices.site.dims);
-    let types = |values: &[_]| values.iter().map(|&value| block.ty(value)).collect::<Vec<&Type>>();
-    let (operands, results) = (types(&stmt.operands), types(&stmt.results));
+    let (operands, results) = (types_of(block, &stmt.operands), types_of(block, &stmt.results));
     let rule = Rules::of(prices, &stmt.op, &instance, &operands, &results);
     let mut found: Vec<Strategy> = Vec::new();
     for assignment in rule.assignments(def, operands.len(), turn, before) {
-        let operand = |(at, ty): (usize, &&Type)| assignment.operand_type(&instance, at, ty);
-        let result = |(at, ty): (usize, &&Type)| assignment.result_type(&instance, at, ty).closed();
-        let reads: Vec<Type> = operands.iter().enumerate().map(operand).collect();
-        let gives: Vec<Type> = results.iter().enumerate().map(result).collect();
-        let shardings = |types: &[Type]| types.iter().map(Sharding::of).collect::<Vec<Sharding>>();
+        let reads = operands.iter().enumerate().map(|(at, ty)| assignment.operand_type(&instance, at, ty));
+        let reads: Vec<Type> = reads.collect();
+        let gives = results.iter().enumerate().map(|(at, ty)| assignment.result_type(&instance, at, ty).closed());
+        let gives: Vec<Type> = gives.collect();
         if !reads.iter().chain(&gives).all(|ty| may_lie(mesh, dims, ty)) {
             continue;
         }
@@ -58,20 +57,23 @@ pub(super) fn strategies(
         } else {
             Some(prices.op(&stmt.op, &reads, &gives, stmt.accumulate))
         };
-        let (operands, results) = (shardings(&reads), shardings(&gives));
+        let [operands, results] = [reads, gives].map(|types| types.iter().map(Sharding::of).collect());
         found.extend(seconds.map(|seconds| Strategy { operands, results, seconds, assignment }));
     }
-    if found.is_empty() { Err(format!("`{}` has no legal sharding", def.name())) } else { Ok(found) }
+    if found.is_empty() { Err(Fault::NoSharding { op: def.name() }) } else { Ok(found) }
 }
 
 /// Returns whether the mesh allows the type; no value between statements is an unreduced maximum here.
 fn may_lie(mesh: &Mesh, dims: &Dims, ty: &Type) -> bool {
-    let holds = |dim: &ir::types::Dim| {
+    let dims_fit = ty.dims.iter().all(|dim| {
         let indivisible = dim.name.is_some_and(|name| dims[name].indivisible);
         mesh.size(&dim.axes) <= dim.size && (!indivisible || mesh.is_even(dim.size, &dim.axes))
-    };
-    let sum = |partial: &Partial| partial.kind == PartialKind::Sum && partial.axes.is_disjoint(&ty.sharded_axes());
-    ty.dims.iter().all(holds) && ty.partial.as_ref().is_none_or(sum)
+    });
+    let partial_fits = ty
+        .partial
+        .as_ref()
+        .is_none_or(|partial| partial.kind == PartialKind::Sum && partial.axes.is_disjoint(&ty.sharded_axes()));
+    dims_fit && partial_fits
 }
 
 /// Returns whether the op must be decomposed: it is composite, or sharded on a `!` factor.
@@ -106,10 +108,11 @@ impl<'a> Rules<'a> {
             .filter(|(_, dim)| dim.count.is_some())
             .flat_map(|(factors, _)| factors.clone())
             .collect();
-        let may = |(at, factor): (usize, &ir::rule::Factor)| {
-            (!factor.replicated || (factor.marked_replicated && is_expandable(op))) && !counted.contains(&at)
-        };
-        let free = instance.factors.iter().enumerate().map(may).collect();
+        let mut free = Vec::with_capacity(instance.factors.len());
+        for (at, factor) in instance.factors.iter().enumerate() {
+            let may_shard = !factor.replicated || (factor.marked_replicated && is_expandable(op));
+            free.push(may_shard && !counted.contains(&at));
+        }
         let indivisible = indivisible_factors(instance, prices.site.dims, operands, results);
         Rules { mesh: prices.site.mesh, instance, indivisible, free, is_relaxed: prices.is_relaxed() }
     }
@@ -123,21 +126,19 @@ impl<'a> Rules<'a> {
         turn: &Turn,
         before: Option<&Assignment>,
     ) -> Vec<Assignment> {
-        let stays = |axes: &Axes| axes.intersection(&turn.fixed);
         let factors = match before {
-            Some(before) => before.factors.iter().map(stays).collect(),
+            Some(before) => before.factors.iter().map(|axes| axes.intersection(&turn.fixed)).collect(),
             None => vec![Axes::none(); self.instance.factors.len()],
         };
         let passes = before.and_then(|before| before.passing.as_ref());
-        let passing = passes.map_or_else(Axes::none, |passing| stays(&passing.partial.axes));
+        let passing = passes.map_or_else(Axes::none, |passing| passing.partial.axes.intersection(&turn.fixed));
         let start = Prefix { factors, passing };
         let mut found = Vec::new();
         if start.passing.is_empty() {
             self.extend(&turn.units, &start, None, &mut found);
         }
         for group in def.facts().linear.groups(operands) {
-            let fits = |passing: &Passing| start.passing.is_empty() || passing.operands == group;
-            if passes.is_none_or(fits) {
+            if passes.is_none_or(|passing| start.passing.is_empty() || passing.operands == group) {
                 self.extend(&turn.units, &start, Some(&group), &mut found);
             }
         }
@@ -147,8 +148,9 @@ impl<'a> Rules<'a> {
 
     fn extend(&self, units: &[Axes], so_far: &Prefix, group: Option<&Vec<usize>>, found: &mut Vec<Assignment>) {
         let Some((unit, rest)) = units.split_first() else {
-            let holds = || self.is_relaxed || self.instance.compounds_hold(&so_far.factors, self.mesh);
-            if group.is_none() == so_far.passing.is_empty() && holds() {
+            if group.is_none() == so_far.passing.is_empty()
+                && (self.is_relaxed || self.instance.compounds_hold(&so_far.factors, self.mesh))
+            {
                 let partial = Partial { kind: PartialKind::Sum, axes: so_far.passing.clone() };
                 let passing = group.map(|group| Passing { operands: group.clone(), partial });
                 found.push(Assignment { factors: so_far.factors.clone(), passing, storage: Axes::none() });

@@ -35,7 +35,7 @@ fn problem(model: &Model, microbatches: u32) -> Problem {
     let turn = Turn::of(all.iter().map(Axes::one).collect(), &all);
     let zero = Axes::none();
     let task = Task { model, ports: &ports, classes: &classes, microbatches, zero: &zero };
-    let mut builder = Builder::new(task, weights, &mut prices, (&turn, None));
+    let mut builder = Builder::new(task, weights, &mut prices, &turn, None);
     builder.params(&Axes::none());
     for id in model.blocks.keys() {
         builder.block(id).unwrap();
@@ -154,7 +154,7 @@ fn turns_find_nearly_what_all_axes_at_once_do() {
             let task = Task { model: &model, ports: &ports, classes: &classes, microbatches: 1, zero: &zero };
             let site = Site::new(&model.mesh, &model.dims, &PROGRAM);
             let options = PlanOptions::auto(ParallelConfig::default(), None, 1);
-            let rules = || propagated(&model, &options, &PROGRAM, (&ports, &classes));
+            let rules = || propagated(&model, &options, &PROGRAM, &ports, &classes);
             let search = |pairs: f64| {
                 let prices = Prices::new(site);
                 let watch: &mut Watch<'_> = &mut |_| {};

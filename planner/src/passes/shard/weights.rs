@@ -45,15 +45,18 @@ impl Weights {
     }
 }
 
+/// Number of times that calls execute a block.
+fn instances(model: &Model, block: BlockId) -> u64 {
+    let calls = model.calls.iter().filter(|call| call.block == block);
+    calls.map(|call| u64::from(call.instances())).sum()
+}
+
 /// Executions of a block. For a layer with variants, each stage recomputes the number of calls that do so before stages
 /// exist.
 fn runs(model: &Model, id: BlockId, stages: u64) -> u64 {
-    let count = |block: BlockId| -> u64 {
-        let calls = model.calls.iter().filter(|call| call.block == block);
-        calls.map(|call| u64::from(call.instances())).sum()
-    };
-    let Some([kept, again]) = variants_of(model, id) else { return count(id).max(1) };
-    let all = count(kept) + count(again);
-    let many = all.min(count(again).saturating_mul(stages));
+    let Some([kept, again]) = variants_of(model, id) else { return instances(model, id).max(1) };
+    let recomputed = instances(model, again);
+    let all = instances(model, kept) + recomputed;
+    let many = all.min(recomputed.saturating_mul(stages));
     if id == again { many.max(1) } else { (all - many).max(1) }
 }
