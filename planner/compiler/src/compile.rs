@@ -184,8 +184,8 @@ fn plan_options(
 }
 
 fn deadline(seconds: f64) -> Result<Duration, RequestError> {
-    let wrong = || RequestError::CompileDeadline { seconds };
-    Duration::try_from_secs_f64(seconds).ok().filter(|deadline| !deadline.is_zero()).ok_or_else(wrong)
+    let deadline = Duration::try_from_secs_f64(seconds).ok().filter(|deadline| !deadline.is_zero());
+    deadline.ok_or(RequestError::CompileDeadline { seconds })
 }
 
 /// The model for the configuration's micro-batches, at the level of its source. If no token is dropped, each of the ranks that share a

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::request_error::RequestError;
 use crate::text_files::{read_settings, read_text};
-use ir::graph::{Block, Model, Section, SectionKind};
+use ir::graph::{Model, Section, SectionKind};
 use ir::models::{Batch, ModelConfig, preset, read_config};
 use ir::text;
 use ir::types::DType;
@@ -196,9 +196,12 @@ impl ModelSource {
         if file.model.has_mesh {
             return Err(RequestError::OwnMesh { from, mesh: file.model.mesh.name.clone() });
         }
-        let sections = [SectionKind::I, SectionKind::W, SectionKind::U];
-        let states = |block: &Block| sections.iter().any(|&kind| block[kind] != Section::default());
-        if file.model.is_differentiated() || file.model.blocks.values().any(states) {
+        let mut sections = file
+            .model
+            .blocks
+            .values()
+            .flat_map(|block| [SectionKind::I, SectionKind::W, SectionKind::U].map(|kind| &block[kind]));
+        if file.model.is_differentiated() || sections.any(|section| *section != Section::default()) {
             return Err(RequestError::OwnGradients { from });
         }
         Ok(())
@@ -234,22 +237,22 @@ pub const ADAPTERS: &str = "+lora=";
 
 /// Adapters as text: the rank, then `alpha=` and names of parameters, separated by commas: `16,alpha=32,q,v`.
 fn read_lora(text: &str) -> Result<Lora, RequestError> {
-    let wrong = || RequestError::BadAdapters { text: text.to_string() };
+    parse_lora(text).ok_or_else(|| RequestError::BadAdapters { text: text.to_string() })
+}
+
+fn parse_lora(text: &str) -> Option<Lora> {
     let mut parts = text.split(',').map(str::trim);
-    let rank = parts.next().and_then(|rank| rank.parse().ok()).filter(|rank| (1..=MOST_RANK).contains(rank));
-    let rank: u64 = rank.ok_or_else(wrong)?;
+    let rank: u64 = parts.next()?.parse().ok().filter(|rank| (1..=MOST_RANK).contains(rank))?;
     // PEFT's tutorials have alpha at twice the rank.
     let mut lora = Lora { rank, scale: 2.0 * rank as f64, targets: Vec::new() };
     for part in parts {
         match part.split_once('=') {
-            Some(("alpha", alpha)) => {
-                lora.scale = alpha.parse().ok().filter(|alpha: &f64| alpha.is_finite()).ok_or_else(wrong)?;
-            }
+            Some(("alpha", alpha)) => lora.scale = alpha.parse().ok().filter(|alpha: &f64| alpha.is_finite())?,
             None if !part.is_empty() => lora.targets.push(part.to_string()),
-            _ => return Err(wrong()),
+            _ => return None,
         }
     }
-    Ok(lora)
+    Some(lora)
 }
 
 /// Largest rank of adapters.
@@ -258,8 +261,8 @@ const MOST_RANK: u64 = 1 << 16;
 /// The positions that the text of a `config.json` states, at its top or in the part on text.
 fn context_of(text: &str) -> Option<u64> {
     let file: serde_json::Value = serde_json::from_str(text).ok()?;
-    let stated = |part: &serde_json::Value| part.get("max_position_embeddings")?.as_u64();
-    stated(&file).or_else(|| stated(file.get("text_config")?))
+    let mut parts = [Some(&file), file.get("text_config")].into_iter().flatten();
+    parts.find_map(|part| part.get("max_position_embeddings")?.as_u64())
 }
 
 /// The file that a path means: itself, or the `config.json` in it.

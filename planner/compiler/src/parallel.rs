@@ -76,8 +76,10 @@ pub fn pins(text: &str) -> Vec<String> {
 
 /// Two texts as one; where both name a key, the second one's value holds.
 pub fn pinned(base: &str, over: &str) -> String {
-    let key = |item: &str| key_of(item.split('=').next().unwrap_or_default()).to_string();
-    let base = pins(base).into_iter().filter(|item| !has_name(over, &key(item)));
+    let base = pins(base).into_iter().filter(|item| {
+        let name = item.split('=').next().unwrap_or_default();
+        !has_name(over, key_of(name))
+    });
     base.chain(pins(over)).collect::<Vec<_>>().join(",")
 }
 
@@ -98,12 +100,11 @@ pub fn print(parallel: &ParallelConfig) -> String {
 /// The keys whose value is not the default; the empty text for the default configuration.
 pub fn print_changed(parallel: &ParallelConfig) -> String {
     let plain = ParallelConfig::default();
-    let is_changed = |key: &ConfigKey| {
-        let KeyText { is_printed, text, .. } = key_text(*key);
+    let changed = ConfigKey::ALL.into_iter().filter(|&key| {
+        let KeyText { is_printed, text, .. } = key_text(key);
         is_printed(parallel) && (!is_printed(&plain) || text(parallel) != text(&plain))
-    };
-    let changed = ConfigKey::ALL.into_iter().filter(is_changed).map(|key| item(key, parallel));
-    changed.collect::<Vec<_>>().join(",")
+    });
+    changed.map(|key| item(key, parallel)).collect::<Vec<_>>().join(",")
 }
 
 /// A key with its value: `tp=8`.
@@ -152,24 +153,26 @@ pub fn slices(parallel: &ParallelConfig) -> u32 {
 /// predicted software works; a program here overlaps communication with all independent work.
 pub fn missing(parallel: &ParallelConfig) -> Vec<Missing> {
     let mut missing = Vec::new();
-    let mut lacks = |item: &str, what: &'static str, instead: &'static str| {
-        missing.push(Missing { item: item.to_string(), what, instead })
-    };
     if parallel.recompute == Recompute::Auto {
-        let instead = "name what to recompute: recompute=none, selective:NAME+NAME, full or full:N";
-        lacks("recompute=auto", "recomputation chosen by device memory", instead);
+        missing.push(Missing {
+            item: "recompute=auto".to_string(),
+            what: "recomputation chosen by device memory",
+            instead: "name what to recompute: recompute=none, selective:NAME+NAME, full or full:N",
+        });
     }
     if parallel.offload == Offload::Auto {
-        let instead = "name what to offload: offload=none, all or all:N";
-        lacks("offload=auto", "offload chosen by device memory", instead);
+        missing.push(Missing {
+            item: "offload=auto".to_string(),
+            what: "offload chosen by device memory",
+            instead: "name what to offload: offload=none, all or all:N",
+        });
     }
     if parallel.gathers_once() && slices(parallel) > 1 {
-        let instead = "gather parameters at each use: gather=use, or take a schedule without slices";
-        lacks(
-            "gather=step",
-            "gathering once a step for slices of sequences: each slice has blocks of its own",
-            instead,
-        );
+        missing.push(Missing {
+            item: "gather=step".to_string(),
+            what: "gathering once a step for slices of sequences: each slice has blocks of its own",
+            instead: "gather parameters at each use: gather=use, or take a schedule without slices",
+        });
     }
     missing
 }
@@ -214,11 +217,15 @@ fn check_degrees(parallel: &ParallelConfig) -> Result<(), ParallelError> {
 /// Stages per rank that the schedule has. An unknown schedule is refused where it is made.
 fn check_chunks(ParallelConfig { vp, schedule, .. }: &ParallelConfig) -> Result<(), ParallelError> {
     let (Some(vp), Ok(kind)) = (*vp, schedules::find(schedule)) else { return Ok(()) };
-    let refused = |why| ParallelError::Chunks { schedule: kind.name, vp, why, instead: kind.interleaved_as };
-    let pipeline = kind.pipeline(1, Some(vp), 1).map_err(|why| refused(why.to_string()))?;
-    // The stages of a search for an order are a chain in a configuration.
-    let is_one = pipeline.placement != Placement::Chain || vp == 1;
-    is_one.then_some(()).ok_or_else(|| refused(format!("a chain has 1 chunk per rank, not {vp}")))
+    let why = match kind.pipeline(1, Some(vp), 1) {
+        // The stages of a search for an order are a chain in a configuration.
+        Ok(pipeline) if pipeline.placement == Placement::Chain && vp != 1 => {
+            format!("a chain has 1 chunk per rank, not {vp}")
+        }
+        Ok(_) => return Ok(()),
+        Err(why) => why.to_string(),
+    };
+    Err(ParallelError::Chunks { schedule: kind.name, vp, why, instead: kind.interleaved_as })
 }
 
 /// One start per stage except the first. An unknown or impossible schedule is refused where it is made.

@@ -107,8 +107,9 @@ impl<'a> PassManager<'a> {
 
     /// Place of the pass of a name among all.
     pub(crate) fn place(&self, name: &str) -> Result<usize, UnknownPass> {
-        let unknown = || UnknownPass { name: name.to_string(), known: self.infos().map(|info| info.name).collect() };
-        self.infos().position(|info| info.name == name).ok_or_else(unknown)
+        self.infos()
+            .position(|info| info.name == name)
+            .ok_or_else(|| UnknownPass { name: name.to_string(), known: self.infos().map(|info| info.name).collect() })
     }
 
     /// Inserts a pass before the pass of a name.
@@ -169,6 +170,5 @@ fn step(pass: &mut dyn Pass, file: &mut File, context: &mut Context<'_>, is_stat
     context.observe(&info, file);
     // Where the file states all shardings, the passes could only repair what can be repaired.
     let is_of_file = is_stated && !info.adds_level();
-    let blame = |error: CompileError| if is_of_file { error } else { error.about_result_of(info.name) };
-    pass.verify(file, context).map_err(blame)
+    pass.verify(file, context).map_err(|error| if is_of_file { error } else { error.about_result_of(info.name) })
 }

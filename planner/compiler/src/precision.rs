@@ -21,15 +21,24 @@ pub struct Precision {
 }
 
 impl Precision {
+    fn plain(dtype: DType) -> Precision {
+        Precision { dtype, quantisation: None }
+    }
+
+    /// Precision of parameters in bf16 with quantised products.
+    fn quantised(scales: Scales, cotangents: DType) -> Precision {
+        Precision { dtype: DType::BF16, quantisation: Some(Quantisation { scales, cotangents }) }
+    }
+
     /// Checks that a model that states its types has parameters of the type of this precision, whose name is given. `f32` is the default, and
     /// asks for nothing.
     ///
     /// # Errors
     /// All of its parameters have other types.
     pub fn check(&self, model: &Model, name: &str) -> Result<(), RequestError> {
-        let types = || model.params.values().map(|param| param.ty.dtype).filter(|dtype| dtype.is_float());
-        match types().next() {
-            Some(stated) if self.dtype != DType::F32 && types().all(|dtype| dtype != self.dtype) => {
+        let mut types = model.params.values().map(|param| param.ty.dtype).filter(|dtype| dtype.is_float());
+        match types.clone().next() {
+            Some(stated) if self.dtype != DType::F32 && types.all(|dtype| dtype != self.dtype) => {
                 let (stated, wanted) = (stated.name(), self.dtype.name());
                 Err(RequestError::OwnTypes { stated, precision: name.to_string(), wanted })
             }
@@ -46,18 +55,13 @@ impl Precision {
 /// # Errors
 /// It is none of these.
 pub fn precision(name: &str) -> Result<Precision, RequestError> {
-    let plain = |dtype| Precision { dtype, quantisation: None };
-    let quantised = |scales, cotangents| Precision {
-        quantisation: Some(Quantisation { scales, cotangents }),
-        ..plain(DType::BF16)
-    };
     match name {
-        "f32" => Ok(plain(DType::F32)),
-        "bf16" => Ok(plain(DType::BF16)),
-        "f16" | "fp16" => Ok(plain(DType::F16)),
-        "fp8-block" => Ok(quantised(Scales::Blocks(BLOCK), DType::F8E4M3)),
-        "fp8-delayed" => Ok(quantised(Scales::Delayed(STEPS), DType::F8E5M2)),
-        "fp8-tensor" => Ok(quantised(Scales::Tensor, DType::F8E5M2)),
+        "f32" => Ok(Precision::plain(DType::F32)),
+        "bf16" => Ok(Precision::plain(DType::BF16)),
+        "f16" | "fp16" => Ok(Precision::plain(DType::F16)),
+        "fp8-block" => Ok(Precision::quantised(Scales::Blocks(BLOCK), DType::F8E4M3)),
+        "fp8-delayed" => Ok(Precision::quantised(Scales::Delayed(STEPS), DType::F8E5M2)),
+        "fp8-tensor" => Ok(Precision::quantised(Scales::Tensor, DType::F8E5M2)),
         other => Err(RequestError::UnknownPrecision { precision: other.to_string() }),
     }
 }

@@ -10,7 +10,6 @@ use cost::Platform;
 use ir::options::{PlanOptions, Sharding};
 use ir::text::File;
 use planner::PlanError;
-use planner::shard::Decided;
 use std::time::{Duration, Instant};
 use tracing::debug;
 
@@ -46,12 +45,13 @@ pub(crate) fn compile(
         let request = rounds.request(request);
         let (mut seen, mut held) = (Vec::new(), None);
         let whole = PipelineOptions { stop_after: None, ..request.clone() };
-        let mut see = |pass: &'static str, file: &File| seen.push((pass, file.clone()));
-        let mut hear = |so_far: &Decided| {
-            held = Some(so_far.peak);
-            watch(so_far);
+        let inner = Listeners {
+            observer: &mut |pass, file| seen.push((pass, file.clone())),
+            watch: &mut |so_far| {
+                held = Some(so_far.peak);
+                watch(so_far);
+            },
         };
-        let inner = Listeners { observer: &mut see, watch: &mut hear };
         let made = passes.run(file.clone(), &mut Context::new(&whole, platform, inner));
         match made {
             Err(CompileError::Plan(PlanError::NoRoom { .. })) if round > 1 => break,
@@ -86,8 +86,8 @@ pub(crate) fn compile(
 
 /// True if the file leaves shardings open and the request goes on until they are decided.
 fn is_decided(passes: &PassManager<'_>, file: &File, request: &PipelineOptions) -> bool {
-    let place = |name: &str| passes.place(name).ok();
-    let reached = request.stop_after.as_deref().is_none_or(|stop| place(stop) >= place("shard"));
+    let stop_after = request.stop_after.as_deref();
+    let reached = stop_after.is_none_or(|stop| passes.place(stop).ok() >= passes.place("shard").ok());
     reached && !(file.model.has_mesh && file.model.is_fully_specified())
 }
 

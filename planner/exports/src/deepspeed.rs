@@ -30,17 +30,11 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
         file["tensor_parallel"] = json!({"autotp_size": parallel.tp});
         notes.near("tp", parallel.tp, "AutoTP chooses what it shards by its own rules");
     }
-    let in_code = |degree: u64| degree > 1;
     notes.unsaid(&[
-        ("pp", in_code(parallel.pp), parallel.pp.to_string(), "stages are in the code of the model: PipelineModule"),
-        (
-            "cp",
-            in_code(parallel.cp),
-            parallel.cp.to_string(),
-            "the code of the model calls DistributedAttention (Ulysses)",
-        ),
-        ("ep", in_code(parallel.ep), parallel.ep.to_string(), "the code of the model calls MoE(ep_size)"),
-        ("etp", in_code(parallel.etp), parallel.etp.to_string(), "DeepSpeed shards experts over ep alone"),
+        ("pp", parallel.pp > 1, parallel.pp.to_string(), "stages are in the code of the model: PipelineModule"),
+        ("cp", parallel.cp > 1, parallel.cp.to_string(), "the code of the model calls DistributedAttention (Ulysses)"),
+        ("ep", parallel.ep > 1, parallel.ep.to_string(), "the code of the model calls MoE(ep_size)"),
+        ("etp", parallel.etp > 1, parallel.etp.to_string(), "DeepSpeed shards experts over ep alone"),
         ("sp", parallel.sp && parallel.tp > 1, "true".into(), "AutoTP has no sequence parallelism"),
         (
             "recompute",

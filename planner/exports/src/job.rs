@@ -84,7 +84,7 @@ pub fn stages(model: &Model, starts: &[u32]) -> Vec<Stage> {
     }
     let starts: Vec<usize> = std::iter::once(0).chain(starts.iter().map(|&start| start as usize)).collect();
     let ends = starts.iter().skip(1).copied().chain([blocks.len()]);
-    let joined = |(&start, end): (&usize, usize)| {
+    let joined = starts.iter().zip(ends).map(|(&start, end)| {
         let blocks = blocks.get(start..end).unwrap_or_default();
         Stage {
             embedding: blocks.iter().any(|block| block.embedding),
@@ -92,8 +92,8 @@ pub fn stages(model: &Model, starts: &[u32]) -> Vec<Stage> {
             further: blocks.iter().map(|block| block.further).sum(),
             head: blocks.iter().any(|block| block.head),
         }
-    };
-    starts.iter().zip(ends).map(joined).collect()
+    });
+    joined.collect()
 }
 
 impl Job {

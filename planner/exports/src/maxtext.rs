@@ -63,15 +63,15 @@ fn axes(job: &Job) -> Vec<(&'static str, u64, u64)> {
     let inner_first =
         [(tensor, tp), (other, 1), ("context", cp), ("expert", ep), ("fsdp", fsdp), ("data", data), ("pipeline", pp)];
     let mut free = job.per_node.max(1);
-    let place = |(axis, degree): (&'static str, u64)| {
+    let placed = inner_first.into_iter().map(|(axis, degree)| {
         let within = (1..=degree.min(free))
             .rev()
             .find(|&part| degree.is_multiple_of(part) && free.is_multiple_of(part))
             .unwrap_or(1);
         free /= within;
         (axis, within, degree / within)
-    };
-    inner_first.into_iter().map(place).collect()
+    });
+    placed.collect()
 }
 
 fn pipeline(job: &Job, text: &mut String, notes: &mut Notes) {

@@ -121,7 +121,7 @@ fn pipeline(job: &Job, flags: &mut Flags) {
 
 /// Stages as `--pipeline-model-parallel-layout` takes them: `Ettt|tttt|tttmL`.
 pub(crate) fn layout(stages: &[Stage]) -> String {
-    let stage = |stage: &Stage| {
+    let stages = stages.iter().map(|stage| {
         let layers = match stage.layers {
             0 => String::new(),
             1 => "t".to_string(),
@@ -129,8 +129,8 @@ pub(crate) fn layout(stages: &[Stage]) -> String {
         };
         let further = "m".repeat(stage.further as usize);
         format!("{}{layers}{further}{}", if stage.embedding { "E" } else { "" }, if stage.head { "L" } else { "" })
-    };
-    stages.iter().map(stage).collect::<Vec<_>>().join("|")
+    });
+    stages.collect::<Vec<_>>().join("|")
 }
 
 fn replicas(job: &Job, flags: &mut Flags) {

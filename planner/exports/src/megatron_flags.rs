@@ -104,8 +104,8 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&mut self, flag: &'static str) -> Result<Option<u64>, String> {
-        let wrong = |text: &str| format!("--{flag} {text}: it takes a whole number");
-        self.value(flag)?.map(|text| text.parse().map_err(|_| wrong(text))).transpose()
+        let Some(text) = self.value(flag)? else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| format!("--{flag} {text}: it takes a whole number"))
     }
 
     fn put(&mut self, key: &str, value: impl std::fmt::Display) {
@@ -293,20 +293,19 @@ fn starts(layout: &str) -> Result<Vec<u64>, String> {
 fn unrolled(layout: &str) -> Result<String, String> {
     let layout: Vec<char> = layout.chars().filter(|character| *character != ',').collect();
     let (mut out, mut open, mut at) = (String::new(), None, 0);
-    let wrong = |what: &str| format!("--pipeline-model-parallel-layout: {what}");
     // Where the last character or group begins: what `*n` repeats.
     let mut last = 0;
     while let Some(&character) = layout.get(at) {
         at += 1;
         match character {
             '(' => open = Some(out.len()),
-            ')' => last = open.take().ok_or_else(|| wrong("a parenthesis has no beginning"))?,
+            ')' => last = open.take().ok_or_else(|| bad_layout("a parenthesis has no beginning"))?,
             '*' => {
                 let digits: String = layout[at..].iter().take_while(|digit| digit.is_ascii_digit()).collect();
                 at += digits.len();
-                let times: usize = digits.parse().map_err(|_| wrong("`*` has no number"))?;
+                let times: usize = digits.parse().map_err(|_| bad_layout("`*` has no number"))?;
                 if times > 4096 {
-                    return Err(wrong("a repetition is of more than 4096 times"));
+                    return Err(bad_layout("a repetition is of more than 4096 times"));
                 }
                 let repeated = out.split_off(last);
                 out.push_str(&repeated.repeat(times));
@@ -317,5 +316,9 @@ fn unrolled(layout: &str) -> Result<String, String> {
             }
         }
     }
-    if open.is_some() { Err(wrong("a parenthesis has no end")) } else { Ok(out) }
+    if open.is_some() { Err(bad_layout("a parenthesis has no end")) } else { Ok(out) }
+}
+
+fn bad_layout(what: &str) -> String {
+    format!("--pipeline-model-parallel-layout: {what}")
 }

@@ -37,25 +37,24 @@ pub fn read(text: &str) -> Result<Present, String> {
         return Err("it has no section `parallelism`".into());
     }
     let mut keys = Keys::default();
-    let whole = |section: &str, key: &str| number(&file[section][key], &format!("{section}.{key}"));
-    let dp = whole("parallelism", "dp")?.unwrap_or(1);
+    let dp = whole(file, "parallelism", "dp")?.unwrap_or(1);
     for key in ["dp", "tp", "pp"] {
-        keys.put(key, whole("parallelism", key)?.unwrap_or(1));
+        keys.put(key, whole(file, "parallelism", key)?.unwrap_or(1));
     }
     layout(parallelism, &mut keys)?;
-    if let Some(stage) = whole("optimizer", "zero_stage")? {
+    if let Some(stage) = whole(file, "optimizer", "zero_stage")? {
         keys.put("zero", stage);
     }
-    let mbs = whole("tokens", "micro_batch_size")?;
+    let mbs = whole(file, "tokens", "micro_batch_size")?;
     if let Some(mbs) = mbs {
         keys.put("mbs", mbs);
     }
-    let rounds = whole("tokens", "batch_accumulation_per_replica")?;
+    let rounds = whole(file, "tokens", "batch_accumulation_per_replica")?;
     Ok(Present {
         parallel: keys.text(),
         model: model(&file["model"]["model_config"]),
         stack: Some("nanotron-2024"),
-        seq: whole("tokens", "sequence_length")?,
+        seq: whole(file, "tokens", "sequence_length")?,
         global_batch: mbs.zip(rounds).and_then(|(mbs, rounds)| mbs.checked_mul(rounds)?.checked_mul(dp)),
         precision: precision(&file["model"]["dtype"])?,
         optimizer: optimizer(&file["optimizer"]["optimizer_factory"]["name"])?,
@@ -92,15 +91,20 @@ fn shown(value: &Yaml) -> String {
     }
 }
 
+/// Whole number of a key in a section, if it is there.
+fn whole(file: &Yaml, section: &str, key: &str) -> Result<Option<u64>, String> {
+    number(&file[section][key], &format!("{section}.{key}"))
+}
+
 fn layout(parallelism: &Yaml, keys: &mut Keys) -> Result<(), String> {
     let tp = number(&parallelism["tp"], "parallelism.tp")?.unwrap_or(1);
-    let word = |key: &str| parallelism[key].as_str().map(str::to_ascii_lowercase);
-    match word("tp_mode").as_deref() {
+    let [tp_mode, engine] = ["tp_mode", "pp_engine"].map(|key| parallelism[key].as_str().map(str::to_ascii_lowercase));
+    match tp_mode.as_deref() {
         None | Some("all_reduce") => {}
         Some("reduce_scatter") => keys.put("sp", tp > 1),
         Some(other) => return Err(format!("parallelism.tp_mode is `{other}`: it is ALL_REDUCE or REDUCE_SCATTER")),
     }
-    match word("pp_engine").as_deref() {
+    match engine.as_deref() {
         Some("1f1b") => keys.put("schedule", "1f1b"),
         None | Some("afab") => keys.put("schedule", "gpipe"),
         Some(other) => return Err(format!("parallelism.pp_engine is `{other}`: it is 1f1b or afab")),

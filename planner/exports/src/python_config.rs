@@ -33,18 +33,17 @@ enum Token {
 /// The file has no such function, or several that set values.
 pub(crate) fn values(text: &str, function: Option<&str>) -> Result<BTreeMap<String, Value>, String> {
     let functions = functions(text);
-    let all = |name: &str| {
-        let mut found = BTreeMap::new();
-        collect(&functions, name, DEEPEST, &mut found);
-        found
-    };
     if let Some(name) = function {
         let known = functions.iter().any(|(known, _)| known == name);
-        return if known { Ok(all(name)) } else { Err(format!("it has no function `{name}`{}", named(&functions))) };
+        return match known {
+            true => Ok(values_of(&functions, name)),
+            false => Err(format!("it has no function `{name}`{}", named(&functions))),
+        };
     }
-    let mut setting = functions.iter().map(|(name, _)| name).filter(|name| !all(name).is_empty());
+    let setting = functions.iter().map(|(name, _)| values_of(&functions, name));
+    let mut setting = setting.filter(|values| !values.is_empty());
     match (setting.next(), setting.next()) {
-        (Some(name), None) => Ok(all(name)),
+        (Some(values), None) => Ok(values),
         (None, _) => Err("it sets no field of parallelism or training".into()),
         (Some(_), Some(_)) => {
             Err(format!("several functions make a configuration: name one as FILE.py:NAME{}", named(&functions)))
@@ -132,6 +131,13 @@ fn string(text: &str, quote: char) -> (String, &str) {
         }
     }
     (value, "")
+}
+
+/// What a function sets, with the functions that it calls.
+fn values_of(functions: &[(String, Vec<Token>)], name: &str) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    collect(functions, name, DEEPEST, &mut found);
+    found
 }
 
 /// Collects what a function sets, after what the functions set that it calls.

@@ -17,17 +17,16 @@ pub(crate) const SCHEDULES: [(&str, &str); 7] = [
 ];
 
 pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
-    let (mut fields, mut notes) = (Vec::new(), Notes::default());
-    let mut put = |field: &str, value: String| fields.push((field.to_string(), value));
+    let (mut fields, mut notes) = (Fields::default(), Notes::default());
     let parallel = &job.parallel;
-    replicas(job, &mut put, &mut notes);
-    put("parallelism.tensor_parallel_degree", parallel.tp.to_string());
-    put("parallelism.enable_sequence_parallel", python(parallel.sp && parallel.tp > 1));
-    put("parallelism.pipeline_parallel_degree", parallel.pp.to_string());
+    replicas(job, &mut fields, &mut notes);
+    fields.put("parallelism.tensor_parallel_degree", parallel.tp.to_string());
+    fields.put("parallelism.enable_sequence_parallel", python(parallel.sp && parallel.tp > 1));
+    fields.put("parallelism.pipeline_parallel_degree", parallel.pp.to_string());
     if parallel.pp > 1 {
-        pipeline(job, &mut put, &mut notes);
+        pipeline(job, &mut fields, &mut notes);
     }
-    put("parallelism.context_parallel_degree", parallel.cp.to_string());
+    fields.put("parallelism.context_parallel_degree", parallel.cp.to_string());
     if parallel.cp > 1 && parallel.cp_kind != CpKind::AllGather {
         notes.near(
             "cp_kind",
@@ -36,7 +35,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
         );
     }
     if job.experts > 0 {
-        put("parallelism.expert_parallel_degree", parallel.ep.to_string());
+        fields.put("parallelism.expert_parallel_degree", parallel.ep.to_string());
         if parallel.etp > 1 {
             notes.lost("etp", parallel.etp, "torchtitan shards experts over ep alone: etp=1 is nearest");
         }
@@ -46,13 +45,23 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
     }
     // With a pipeline a rank's batch of one forward and backward goes through as micro-batches.
     let local = if parallel.pp > 1 { job.global_batch / parallel.dp } else { parallel.mbs };
-    put("training.local_batch_size", local.to_string());
-    put("training.global_batch_size", job.global_batch.to_string());
-    put("training.seq_len", job.seq.to_string());
-    offload(job, &mut put, &mut notes);
-    precision(job, &mut put, &mut notes);
+    fields.put("training.local_batch_size", local.to_string());
+    fields.put("training.global_batch_size", job.global_batch.to_string());
+    fields.put("training.seq_len", job.seq.to_string());
+    offload(job, &mut fields, &mut notes);
+    precision(job, &mut fields, &mut notes);
     let policy = recompute(job, &mut notes);
-    (python_file(&fields, policy), notes.0)
+    (python_file(&fields.0, policy), notes.0)
+}
+
+/// Fields of a configuration, with their values as Python has them.
+#[derive(Default)]
+struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    fn put(&mut self, field: &str, value: String) {
+        self.0.push((field.to_string(), value));
+    }
 }
 
 /// The words of Python.
@@ -60,7 +69,7 @@ fn python(value: bool) -> String {
     if value { "True" } else { "False" }.to_string()
 }
 
-fn replicas(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
+fn replicas(job: &Job, fields: &mut Fields, notes: &mut Notes) {
     let parallel = &job.parallel;
     let (mut shard, mut replicate) = (1, parallel.dp);
     if parallel.zero > 0 {
@@ -70,8 +79,8 @@ fn replicas(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
             (shard, replicate) = (1, parallel.dp);
         }
     }
-    put("parallelism.data_parallel_replicate_degree", replicate.to_string());
-    put("parallelism.data_parallel_shard_degree", shard.to_string());
+    fields.put("parallelism.data_parallel_replicate_degree", replicate.to_string());
+    fields.put("parallelism.data_parallel_shard_degree", shard.to_string());
     match parallel.zero {
         0 => {}
         1 => notes.near("zero", 1, "torchtitan shards parameters and gradients too, and keeps what it has gathered"),
@@ -82,18 +91,19 @@ fn replicas(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
     }
     if parallel.zero > 0 {
         let keeps = parallel.zero < 3 || parallel.gather == Gather::Step;
-        put("parallelism.fsdp_reshard_after_forward", if keeps { "\"never\"" } else { "\"always\"" }.to_string());
+        fields
+            .put("parallelism.fsdp_reshard_after_forward", if keeps { "\"never\"" } else { "\"always\"" }.to_string());
     }
 }
 
-fn pipeline(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
+fn pipeline(job: &Job, fields: &mut Fields, notes: &mut Notes) {
     let parallel = &job.parallel;
     let kind = parallel.schedule.as_str();
     match SCHEDULES.iter().find(|(name, _)| *name == kind) {
-        Some((_, theirs)) => put("parallelism.pipeline_parallel_schedule", format!("\"{theirs}\"")),
+        Some((_, theirs)) => fields.put("parallelism.pipeline_parallel_schedule", format!("\"{theirs}\"")),
         None => {
-            put("parallelism.pipeline_parallel_schedule", "\"_PipelineScheduleRuntime\"".to_string());
-            put("parallelism.pipeline_parallel_schedule_csv", "\"schedule.csv\"".to_string());
+            fields.put("parallelism.pipeline_parallel_schedule", "\"_PipelineScheduleRuntime\"".to_string());
+            fields.put("parallelism.pipeline_parallel_schedule_csv", "\"schedule.csv\"".to_string());
             notes.near(
                 "schedule",
                 kind,
@@ -101,8 +111,8 @@ fn pipeline(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
             );
         }
     }
-    put("parallelism.pipeline_parallel_microbatch_size", parallel.mbs.to_string());
-    put("parallelism.module_fqns_per_model_part", parts(&job.stages));
+    fields.put("parallelism.pipeline_parallel_microbatch_size", parallel.mbs.to_string());
+    fields.put("parallelism.module_fqns_per_model_part", parts(&job.stages));
     if let Some(slices) = parallel.slices.filter(|&slices| slices > 1) {
         notes.lost("slices", slices, "torchtitan passes whole sequences: slices=1 is nearest");
     }
@@ -114,7 +124,7 @@ fn pipeline(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
 /// The modules of each stage, as a list of lists.
 fn parts(stages: &[Stage]) -> String {
     let mut layer = 0;
-    let part = |stage: &Stage| {
+    let parts = stages.iter().map(|stage| {
         let mut names = Vec::new();
         names.extend(stage.embedding.then(|| "\"tok_embeddings\"".to_string()));
         names.extend((layer..layer + stage.layers).map(|layer| format!("\"layers.{layer}\"")));
@@ -123,14 +133,14 @@ fn parts(stages: &[Stage]) -> String {
             names.extend(["\"norm\"".to_string(), "\"lm_head\"".to_string()]);
         }
         format!("[{}]", names.join(", "))
-    };
-    format!("[{}]", stages.iter().map(part).collect::<Vec<_>>().join(", "))
+    });
+    format!("[{}]", parts.collect::<Vec<_>>().join(", "))
 }
 
-fn offload(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
+fn offload(job: &Job, fields: &mut Fields, notes: &mut Notes) {
     let parallel = &job.parallel;
     if parallel.offload_optimizer {
-        put("training.enable_cpu_offload", python(true));
+        fields.put("training.enable_cpu_offload", python(true));
         notes.near(
             "offload_optimizer",
             true,
@@ -142,10 +152,10 @@ fn offload(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
     }
 }
 
-fn precision(job: &Job, put: &mut impl FnMut(&str, String), notes: &mut Notes) {
+fn precision(job: &Job, fields: &mut Fields, notes: &mut Notes) {
     match job.precision.as_str() {
-        "f32" => put("training.mixed_precision_param", "\"float32\"".to_string()),
-        "bf16" => put("training.mixed_precision_param", "\"bfloat16\"".to_string()),
+        "f32" => fields.put("training.mixed_precision_param", "\"float32\"".to_string()),
+        "bf16" => fields.put("training.mixed_precision_param", "\"bfloat16\"".to_string()),
         other => {
             notes.lost("precision", other, "torchtitan converts products by converters of the model: bf16 is nearest")
         }

@@ -110,39 +110,38 @@ impl<'a> Reader<'a> {
     }
 
     fn signed(&mut self, key: &str) -> Result<Option<i64>, String> {
-        let wrong = |value: &Value| format!("{key} is {value}: it takes a whole number");
-        let whole = |value: &Value| {
-            let float = value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e15);
-            value.as_i64().or(float.map(|number| number as i64)).ok_or_else(|| wrong(value))
-        };
-        self.value(key)?.map(whole).transpose()
+        let Some(value) = self.value(key)? else { return Ok(None) };
+        let float = value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e15);
+        let whole = value.as_i64().or(float.map(|number| number as i64));
+        whole.map(Some).ok_or_else(|| format!("{key} is {value}: it takes a whole number"))
     }
 
     fn number(&mut self, key: &str) -> Result<Option<u64>, String> {
-        let wrong = |value: i64| format!("{key} is {value}: it takes a whole number above 0");
-        self.signed(key)?
-            .map(|value| u64::try_from(value).ok().filter(|&value| value > 0).ok_or_else(|| wrong(value)))
-            .transpose()
+        let Some(value) = self.signed(key)? else { return Ok(None) };
+        let number = u64::try_from(value).ok().filter(|&value| value > 0);
+        number.map(Some).ok_or_else(|| format!("{key} is {value}: it takes a whole number above 0"))
     }
 
     fn flag(&mut self, key: &str) -> Result<Option<bool>, String> {
-        let wrong = |value: &Value| format!("{key} is {value}: it is true or false");
-        self.value(key)?.map(|value| value.as_bool().ok_or_else(|| wrong(value))).transpose()
+        let Some(value) = self.value(key)? else { return Ok(None) };
+        value.as_bool().map(Some).ok_or_else(|| format!("{key} is {value}: it is true or false"))
     }
 
     fn word(&mut self, key: &str) -> Result<Option<&'a str>, String> {
-        let wrong = |value: &Value| format!("{key} is {value}: it is a text");
-        self.value(key)?.map(|value| value.as_str().ok_or_else(|| wrong(value))).transpose()
+        let Some(value) = self.value(key)? else { return Ok(None) };
+        value.as_str().map(Some).ok_or_else(|| format!("{key} is {value}: it is a text"))
+    }
+
+    /// A degree, 1 if the file leaves it open.
+    fn degree(&mut self, name: &str) -> Result<u64, String> {
+        Ok(self.number(&format!("parallelism.{name}"))?.unwrap_or(1))
     }
 
     /// The parallel degrees. Returns dp, where the file or the number of devices gives it.
     fn degrees(&mut self, gpus: Option<u64>) -> Result<Option<u64>, String> {
-        let degree = |reader: &mut Self, name: &str| {
-            Ok::<u64, String>(reader.number(&format!("parallelism.{name}"))?.unwrap_or(1))
-        };
-        let (tp, pp) = (degree(self, "tensor_parallel_degree")?, degree(self, "pipeline_parallel_degree")?);
-        let (cp, ep) = (degree(self, "context_parallel_degree")?, degree(self, "expert_parallel_degree")?);
-        let replicas = degree(self, "data_parallel_replicate_degree")?;
+        let (tp, pp) = (self.degree("tensor_parallel_degree")?, self.degree("pipeline_parallel_degree")?);
+        let (cp, ep) = (self.degree("context_parallel_degree")?, self.degree("expert_parallel_degree")?);
+        let replicas = self.degree("data_parallel_replicate_degree")?;
         let stated = self.signed("parallelism.data_parallel_shard_degree")?.unwrap_or(-1);
         let others = [tp, pp, cp, replicas]
             .iter()
@@ -170,7 +169,7 @@ impl<'a> Reader<'a> {
         if let Some(etp) = self.number("parallelism.expert_tensor_parallel_degree")? {
             self.keys.put("etp", etp);
         }
-        self.shards(shards, replicas, (cp, pp))?;
+        self.shards(shards, replicas, cp, pp)?;
         let split = self.flag("parallelism.enable_sequence_parallel")?.unwrap_or(true);
         self.keys.put("sp", split && tp > 1);
         let overlaps = [
@@ -191,7 +190,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Puts what data-parallel ranks shard, and how long it stays gathered.
-    fn shards(&mut self, shards: Option<u64>, replicas: u64, (cp, pp): (u64, u64)) -> Result<(), String> {
+    fn shards(&mut self, shards: Option<u64>, replicas: u64, cp: u64, pp: u64) -> Result<(), String> {
         let policy = self.word("parallelism.fsdp_reshard_after_forward")?.unwrap_or("default");
         // With context parallelism torchtitan shards over its ranks too.
         let is_sharded = shards.is_none_or(|shards| shards > 1) || cp > 1;
@@ -257,13 +256,13 @@ impl<'a> Reader<'a> {
 
     /// Stages as lists of modules: the embedding, layers, the norm and the head.
     fn stages(&mut self, parts: &Value, pp: u64) -> Result<(), String> {
-        let wrong = || "parallelism.module_fqns_per_model_part is no list of lists of names".to_string();
-        let parts = parts.as_array().ok_or_else(wrong)?;
+        const NO_LISTS: &str = "parallelism.module_fqns_per_model_part is no list of lists of names";
+        let parts = parts.as_array().ok_or(NO_LISTS)?;
         let (mut starts, mut blocks) = (Vec::new(), 0u64);
         for part in parts {
             starts.push(blocks);
-            for name in part.as_array().ok_or_else(wrong)? {
-                let name = name.as_str().ok_or_else(wrong)?;
+            for name in part.as_array().ok_or(NO_LISTS)? {
+                let name = name.as_str().ok_or(NO_LISTS)?;
                 // The norm is in the block of the head.
                 blocks += u64::from(name != "norm");
             }

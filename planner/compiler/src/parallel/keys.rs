@@ -226,8 +226,7 @@ fn or_null<T: Value>(_: fn(&ParallelConfig) -> &Option<T>) -> Json {
 }
 
 fn value<T: Value>(key: &str, text: &str) -> Result<T, ParallelError> {
-    let wrong = |_| ParallelError::Value { key: key.to_string(), value: text.to_string(), must: T::MUST };
-    text.parse().map_err(wrong)
+    text.parse().map_err(|_| ParallelError::Value { key: key.to_string(), value: text.to_string(), must: T::MUST })
 }
 
 fn choice<T: FromStr<Err = String>>(key: &str, text: &str) -> Result<T, ParallelError> {

@@ -82,13 +82,11 @@ impl Pins {
                 fixed.push((known(name)?, value));
             }
         }
-        let is_twice = |key: ConfigKey| {
-            limits.iter().filter(|limit| limit.key == key).count()
-                + fixed.iter().filter(|(name, _)| *name == key).count()
-                > 1
-        };
-        if let Some(limit) = limits.iter().find(|limit| is_twice(limit.key)) {
-            return Err(ParallelError::GivenTwice { key: limit.key.to_string(), text: text.to_string() });
+        let given = limits.iter().map(|limit| limit.key).chain(fixed.iter().map(|(key, _)| *key));
+        for limit in &limits {
+            if given.clone().filter(|key| *key == limit.key).count() > 1 {
+                return Err(ParallelError::GivenTwice { key: limit.key.to_string(), text: text.to_string() });
+            }
         }
         Ok(Pins { fixed: parse_any(&print_items(&fixed))?, items: fixed, limits })
     }
@@ -124,9 +122,9 @@ impl Pins {
 
     /// True if a configuration has all pins. Recomputation chosen for the memory budget may be any.
     pub fn holds(&self, parallel: &ParallelConfig) -> bool {
-        let is_open = |key: ConfigKey| key == ConfigKey::Recompute && self.fixed.recompute == Recompute::Auto;
-        self.keys().all(|key| is_open(key) || item(key, parallel) == item(key, &self.fixed))
-            && self.allows_all(parallel)
+        let is_open = self.fixed.recompute == Recompute::Auto;
+        let mut keys = self.keys().filter(|&key| !is_open || key != ConfigKey::Recompute);
+        keys.all(|key| item(key, parallel) == item(key, &self.fixed)) && self.allows_all(parallel)
     }
 
     /// The values of a key's set, as text; `None` if it has no set.
@@ -174,12 +172,11 @@ fn range(key: ConfigKey, value: &str, other: u64) -> Result<Limit, ParallelError
         let keys = numbers.map(ConfigKey::name).collect::<Vec<_>>().join(", ");
         return Err(ParallelError::NoRange { key: key.to_string(), keys });
     }
-    let wrong = || ParallelError::Value {
+    let end: u64 = value.parse().map_err(|_| ParallelError::Value {
         key: key.to_string(),
         value: value.to_string(),
         must: "is not a whole number in its range",
-    };
-    let end: u64 = value.parse().map_err(|_| wrong())?;
+    })?;
     Ok(Limit { key, allowed: Allowed::Range(end.min(other), end.max(other)) })
 }
 
@@ -188,11 +185,11 @@ fn set(key: ConfigKey, text: &str) -> Result<Allowed, ParallelError> {
     if Searched::of(key) == Searched::No {
         return Err(ParallelError::NoSet { key: key.to_string() });
     }
-    let printed = |value: &str| {
+    let printed = text.split('|').map(|value| {
         let parallel = parse_any(&format!("{key}={}", value.trim()))?;
         Ok((key_text(key).text)(&parallel))
-    };
-    Ok(Allowed::Set(text.split('|').map(printed).collect::<Result<_, _>>()?))
+    });
+    Ok(Allowed::Set(printed.collect::<Result<_, ParallelError>>()?))
 }
 
 #[cfg(test)]

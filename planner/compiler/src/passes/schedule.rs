@@ -29,8 +29,8 @@ impl Pass for Order {
         let (kind, pipeline) = pipeline_of(&on_mesh(model, request), request.microbatches)?;
         for (stage, (ours, ranks)) in staged.stages.iter().zip(pipeline.owners()).enumerate() {
             if ours.ranks != ranks {
-                let text = |ranks: &[u32]| ranks.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
-                let (is, wanted) = (text(&ours.ranks), text(&ranks));
+                let [is, wanted] =
+                    [&ours.ranks, &ranks].map(|ranks| ranks.iter().map(u32::to_string).collect::<Vec<_>>().join("+"));
                 let why = format!("stage {stage} is on rank {is}, but `{}` places it on rank {wanted}", kind.name);
                 return Err(CompileError::Schedule(why));
             }
@@ -45,9 +45,10 @@ impl Pass for Order {
         let (Some(staged), Some(schedule)) = (&file.staged, &file.schedule) else { return Ok(()) };
         check_slices(&file.model, slices_of(schedule))?;
         let microbatches = context.request().microbatches;
-        let rank_of =
-            |stage: u32, mb: u32| staged.stages.get(stage as usize).map_or(u32::MAX, |s| s.rank(mb, microbatches));
-        let found = check::check(schedule, &costs_of(staged, context.costs(&file.model)), microbatches, rank_of);
+        let costs = costs_of(staged, context.costs(&file.model));
+        let found = check::check(schedule, &costs, microbatches, |stage, mb| {
+            staged.stages.get(stage as usize).map_or(u32::MAX, |stage| stage.rank(mb, microbatches))
+        });
         if found.is_empty() { Ok(()) } else { Err(CompileError::Rows(found)) }
     }
 }
