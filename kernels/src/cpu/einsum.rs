@@ -25,6 +25,7 @@ use super::par::Par;
 use super::reduce::{Reduction, reduce};
 use super::shape::{View, add_strided, copy_strided};
 use crate::cpu::narrow::{Floats, Narrow, bytes_of, widen};
+use std::collections::BTreeSet;
 
 /// A dimension of this length fills a matrix product, so that other labels are looped over and nothing is copied.
 const LOOP_ABOVE: usize = 48;
@@ -60,23 +61,60 @@ enum Product {
     Matrices(Box<Matrices>),
 }
 
+/// The sizes of the labels of a contraction.
+pub(super) struct Sizes(Vec<(char, usize)>);
+
+impl Sizes {
+    /// The sizes of the labels of two operands.
+    pub(super) fn of(a: &[char], b: &[char], a_dims: &[usize], b_dims: &[usize]) -> Sizes {
+        let labels = a.iter().zip(a_dims).chain(b.iter().zip(b_dims));
+        Sizes(labels.map(|(&letter, &size)| (letter, size)).collect())
+    }
+
+    /// The size of a label; 1 if neither operand has it.
+    pub(super) fn size(&self, letter: char) -> usize {
+        self.0.iter().find(|(known, _)| *known == letter).map_or(1, |(_, size)| *size)
+    }
+
+    /// The sizes of several labels.
+    pub(super) fn dims(&self, letters: &[char]) -> Dims {
+        letters.iter().map(|&letter| self.size(letter)).collect()
+    }
+
+    /// Elements of a tensor of these labels.
+    pub(super) fn count(&self, letters: &[char]) -> usize {
+        letters.iter().map(|&letter| self.size(letter)).product()
+    }
+}
+
+/// The labels of `letters` that `others` has, or else lacks.
+fn only(letters: &[char], others: &[char], has: bool) -> Vec<char> {
+    letters.iter().copied().filter(|letter| others.contains(letter) == has).collect()
+}
+
 /// The letters of a tensor with their strides.
 #[derive(Clone, Default)]
-struct Layout {
+pub(super) struct Layout {
     letters: Vec<char>,
     strides: Dims,
 }
 
 impl Layout {
-    fn dense(letters: &[char], size: &impl Fn(char) -> usize) -> Layout {
-        let dims: Dims = letters.iter().map(|&l| size(l)).collect();
-        Layout { letters: letters.to_vec(), strides: row_major(&dims) }
+    /// Layout of a dense tensor.
+    pub(super) fn dense(letters: &[char], sizes: &Sizes) -> Layout {
+        Layout { letters: letters.to_vec(), strides: row_major(&sizes.dims(letters)) }
     }
 
     /// The strides of `letters`; 0 for those it has not.
-    fn strides(&self, letters: &[char]) -> Dims {
-        let find = |l| self.letters.iter().position(|x| *x == l);
-        letters.iter().map(|&l| find(l).map_or(0, |i| self.strides[i])).collect()
+    pub(super) fn strides(&self, letters: &[char]) -> Dims {
+        let places = letters.iter().map(|letter| self.letters.iter().position(|own| own == letter));
+        places.map(|place| place.map_or(0, |place| self.strides[place])).collect()
+    }
+
+    /// The stride of `letters` as one dimension, if they run on into one another.
+    pub(super) fn stride(&self, letters: &[char], sizes: &Sizes) -> Option<usize> {
+        let (dims, [strides]) = merge(&sizes.dims(letters), [&self.strides(letters)]);
+        (dims.len() <= 1).then(|| strides.first().copied().unwrap_or(1))
     }
 }
 
@@ -96,15 +134,9 @@ impl Einsum {
     /// size per letter.
     pub fn new(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize]) -> Result<Einsum, String> {
         check(a, b, out, a_dims, b_dims)?;
-        let sizes: Vec<(char, usize)> = a.iter().chain(b).copied().zip(a_dims.iter().chain(b_dims).copied()).collect();
-        let size = |l: char| sizes.iter().find(|(x, _)| *x == l).map_or(1, |x| x.1);
-        let count = |letters: &[char]| letters.iter().map(|&l| size(l)).product::<usize>();
-
+        let sizes = Sizes::of(a, b, a_dims, b_dims);
         let a_left: Vec<char> = a.iter().copied().filter(|l| b.contains(l) || out.contains(l)).collect();
         let b_left: Vec<char> = b.iter().copied().filter(|l| a.contains(l) || out.contains(l)).collect();
-        let only = |x: &[char], y: &[char], kept: bool| -> Vec<char> {
-            x.iter().copied().filter(|l| y.contains(l) == kept).collect()
-        };
         let (a_out, contracted) = (only(out, a, true), only(&only(&a_left, &b_left, true), out, false));
         let parts = Parts {
             batch: only(&a_out, b, true),
@@ -113,29 +145,23 @@ impl Einsum {
             k: if a_dims.len() >= b_dims.len() { contracted } else { only(&only(&b_left, &a_left, true), out, false) },
         };
 
-        let mut layouts = [&a_left[..], &b_left, out].map(|letters| Layout::dense(letters, &size));
+        let mut layouts = [&a_left[..], &b_left, out].map(|letters| Layout::dense(letters, &sizes));
         let mut packings = [None, None, None];
-        let product = if count(&parts.k) == 1 && !out.is_empty() {
-            let dims = out.iter().map(|&l| size(l)).collect();
+        let product = if sizes.count(&parts.k) == 1 && !out.is_empty() {
+            let dims = sizes.dims(out);
             Product::Outer(Box::new(Loops { dims, strides: layouts.each_ref().map(|x| x.strides(out)) }))
         } else {
-            let (matrices, packed) = parts.product(&mut layouts, &size);
+            let (matrices, packed) = parts.product(&mut layouts, &sizes);
             packings = packed;
             Product::Matrices(Box::new(matrices))
         };
-        let operand = |letters: &[char], dims: &[usize], left: &[char], packing| Operand {
-            summed: (left.len() < letters.len())
-                .then(|| (dims.into(), letters.iter().map(|l| left.contains(l)).collect())),
-            summed_len: count(left),
-            packing,
-        };
         let [a_packing, b_packing, out_packing] = packings;
-        let all = [&parts.batch, &parts.m, &parts.n, &parts.k].map(|letters| count(letters) as u64);
+        let all = [&parts.batch, &parts.m, &parts.n, &parts.k].map(|letters| sizes.count(letters) as u64);
         Ok(Einsum {
-            a: operand(a, a_dims, &a_left, a_packing),
-            b: operand(b, b_dims, &b_left, b_packing),
+            a: Operand { summed: summed(a, a_dims, &a_left), summed_len: sizes.count(&a_left), packing: a_packing },
+            b: Operand { summed: summed(b, b_dims, &b_left), summed_len: sizes.count(&b_left), packing: b_packing },
             out: out_packing,
-            sizes: [count(a), count(b), count(out)],
+            sizes: [a, b, out].map(|letters| sizes.count(letters)),
             product,
             flops: 2 * all.iter().product::<u64>(),
         })
@@ -254,6 +280,11 @@ impl Einsum {
     }
 }
 
+/// The dims of an operand of which only some labels are `left`, and which of them; none if all are.
+fn summed(letters: &[char], dims: &[usize], left: &[char]) -> Option<(Dims, Vec<bool>)> {
+    (left.len() < letters.len()).then(|| (dims.into(), letters.iter().map(|letter| left.contains(letter)).collect()))
+}
+
 fn check(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize]) -> Result<(), String> {
     for (letters, dims) in [(a, a_dims), (b, b_dims)] {
         if letters.len() != dims.len() {
@@ -278,7 +309,7 @@ fn check(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize
 
 impl Parts {
     /// Finds the product for tensors of these layouts, changing those that must be packed.
-    fn product(&self, layouts: &mut [Layout; 3], size: &impl Fn(char) -> usize) -> (Matrices, [Packing; 3]) {
+    fn product(&self, layouts: &mut [Layout; 3], sizes: &Sizes) -> (Matrices, [Packing; 3]) {
         let mut packings = [None, None, None];
         let orders = [
             [&self.batch[..], &self.m, &self.k].concat(),
@@ -286,41 +317,33 @@ impl Parts {
             [&self.batch[..], &self.m, &self.n].concat(),
         ];
         loop {
-            let (found, pack) = self.fit(layouts, size);
-            for t in (0..3).filter(|&t| pack[t]) {
-                let dims = orders[t].iter().map(|&l| size(l)).collect();
-                packings[t] = Some((dims, layouts[t].strides(&orders[t])));
-                layouts[t] = Layout::dense(&orders[t], size);
+            let (found, pack) = self.fit(layouts, sizes);
+            for &t in &pack {
+                packings[t] = Some((sizes.dims(&orders[t]), layouts[t].strides(&orders[t])));
+                layouts[t] = Layout::dense(&orders[t], sizes);
             }
-            if pack == [false; 3] {
+            if pack.is_empty() {
                 return (found, packings);
             }
         }
     }
 
-    /// The product for these layouts, and which tensors must be packed for it to hold.
-    fn fit(&self, layouts: &[Layout; 3], size: &impl Fn(char) -> usize) -> (Matrices, [bool; 3]) {
-        let merged = |letters: &[char]| {
-            let dims: Dims = letters.iter().map(|&l| size(l)).collect();
-            let strides = [0, 1, 2].map(|t| layouts[t].strides(letters));
-            merge(&dims, [&strides[0], &strides[1], &strides[2]])
-        };
+    /// The product for these layouts, and the tensors that must be packed for it to hold.
+    fn fit(&self, layouts: &[Layout; 3], sizes: &Sizes) -> (Matrices, BTreeSet<usize>) {
         let mut found =
             Matrices { size: [1; 3], strides: [[1; 2]; 3], batch: Loops::default(), inner: Loops::default() };
-        let mut pack = [false; 3];
-        let (dims, strides) = merged(&self.batch);
+        let mut pack = BTreeSet::new();
+        let (dims, strides) = merged(&self.batch, layouts, sizes);
         found.batch = Loops { dims, strides };
         // For each of m, n, k: its place in the strides of the two tensors that have it.
         let places = [[(0, 0), (2, 0)], [(1, 1), (2, 1)], [(0, 1), (1, 0)]];
         for (i, letters) in [&self.m, &self.n, &self.k].into_iter().enumerate() {
-            let (dims, strides) = merged(letters);
+            let (dims, strides) = merged(letters, layouts, sizes);
             let Some(longest) = (0..dims.len()).max_by_key(|&j| (dims[j], j)) else {
                 continue;
             };
             if dims.len() > 1 && dims[longest] < LOOP_ABOVE {
-                for (t, _) in places[i] {
-                    pack[t] |= merge(&dims, [&strides[t][..]]).0.len() > 1;
-                }
+                pack.extend(places[i].map(|(t, _)| t).into_iter().filter(|&t| merge(&dims, [&strides[t]]).0.len() > 1));
             }
             found.size[i] = dims[longest];
             for (t, place) in places[i] {
@@ -334,6 +357,12 @@ impl Parts {
         }
         (found, pack)
     }
+}
+
+/// The dims of labels in all three tensors, merged where they run on into one another.
+fn merged(letters: &[char], layouts: &[Layout; 3], sizes: &Sizes) -> (Dims, [Dims; 3]) {
+    let [a, b, out] = layouts.each_ref().map(|layout| layout.strides(letters));
+    merge(&sizes.dims(letters), [&a, &b, &out])
 }
 
 impl Operand {

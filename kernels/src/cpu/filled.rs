@@ -3,11 +3,11 @@
 //! `b q e c h, e h m -> b q e c m` is, for each expert e, one product of all rows that are filled; others are neither read nor computed, and
 //! become zeros. `b q e c m, b q e c h -> e h m` adds up over them. Rows of several chunks are first copied side by side.
 
-use super::einsum::Einsum;
+use super::einsum::{Einsum, Layout, Sizes};
 use super::gemm::multiply;
 use super::matrix::Matrix;
 use super::narrow::Floats;
-use super::nd::{Dims, merge, row_major, walk};
+use super::nd::{Dims, walk};
 use super::par::{FLOPS, Par};
 
 /// A planned contraction whose first operand has chunks of rows.
@@ -47,11 +47,7 @@ impl Filled {
     /// above, which [`Einsum`] does on all rows.
     pub fn new(equation: [&[char]; 3], dims: [&[usize]; 2], rows: usize) -> Option<Filled> {
         let [a, b, out] = equation;
-        let size = |letter: char| {
-            let known = a.iter().zip(dims[0]).chain(b.iter().zip(dims[1])).find(|(other, _)| **other == letter);
-            known.map_or(1, |(_, &size)| size)
-        };
-        let count = |letters: &[char]| letters.iter().map(|&letter| size(letter)).product::<usize>();
+        let sizes = Sizes::of(a, b, dims[0], dims[1]);
         let keeps_rows = out.contains(a.get(rows)?);
         // The tensor whose rows are those of the first operand, and the one that has none.
         let (alike, whole) = if keeps_rows { (out, b) } else { (b, out) };
@@ -65,26 +61,17 @@ impl Filled {
         if !is_plain {
             return None;
         }
-        let strides_of = |letters: &[char]| row_major(&letters.iter().map(|&letter| size(letter)).collect::<Dims>());
-        let in_tensor = |letters: &[char], wanted: &[char]| -> Dims {
-            let strides = strides_of(letters);
-            wanted.iter().map(|l| letters.iter().position(|other| other == l).map_or(0, |at| strides[at])).collect()
-        };
-        let one = |letters: &[char]| {
-            let dims: Dims = letters.iter().map(|&letter| size(letter)).collect();
-            let (dims, [strides]) = merge(&dims, [&in_tensor(whole, letters)]);
-            (dims.len() <= 1).then(|| strides.first().copied().unwrap_or(1))
-        };
         let others: Vec<char> = a[..rows].iter().copied().filter(|letter| !batch.contains(letter)).collect();
-        let sizes_of = |letters: &[char]| letters.iter().map(|&letter| size(letter)).collect::<Dims>();
+        let whole = Layout::dense(whole, &sizes);
+        let chunks = Layout::dense(&a[..rows], &sizes);
         Some(Filled {
-            batch: (sizes_of(&batch), [&a[..rows], b, out].map(|letters| in_tensor(letters, &batch))),
-            chunks: (sizes_of(&others), in_tensor(&a[..rows], &others)),
-            rows: size(a[rows]),
-            width: [count(inner), count(outer)],
+            batch: (sizes.dims(&batch), [&a[..rows], b, out].map(|all| Layout::dense(all, &sizes).strides(&batch))),
+            chunks: (sizes.dims(&others), chunks.strides(&others)),
+            rows: sizes.size(a[rows]),
+            width: [sizes.count(inner), sizes.count(outer)],
             keeps_rows,
-            strides: [one(inner)?, one(outer)?],
-            sizes: [count(&a[..rows]), count(a), count(b), count(out)],
+            strides: [whole.stride(inner, &sizes)?, whole.stride(outer, &sizes)?],
+            sizes: [&a[..rows], a, b, out].map(|letters| sizes.count(letters)),
         })
     }
 

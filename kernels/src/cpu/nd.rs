@@ -30,10 +30,10 @@ pub(crate) fn merge<const N: usize>(dims: &[usize], strides: [&[usize]; N]) -> (
     let mut out: [Dims; N] = std::array::from_fn(|_| Dims::new());
     for (i, &size) in dims.iter().enumerate() {
         let last = merged.len().wrapping_sub(1);
-        let runs_on = || (0..N).all(|t| out[t][last] == strides[t][i] * size);
         if size == 1 {
             continue;
-        } else if !merged.is_empty() && runs_on() {
+        }
+        if !merged.is_empty() && (0..N).all(|t| out[t][last] == strides[t][i] * size) {
             merged[last] *= size;
             (0..N).for_each(|t| out[t][last] = strides[t][i]);
         } else {

@@ -36,12 +36,14 @@ impl Blocks {
         if dims.len() != scales.len() {
             return Err(format!("a tensor of shape {dims:?} with scales of shape {scales:?}"));
         }
-        let along = |(&size, &count): (&usize, &usize)| match count {
-            0 if size == 0 => Ok(1),
-            1.. if size % count == 0 => Ok(size / count),
-            _ => Err(format!("{count} scales do not divide a dim of {size}")),
-        };
-        let blocks = dims.iter().zip(scales).map(along).collect::<Result<Dims, _>>()?;
+        let mut blocks = Dims::new();
+        for (&size, &count) in dims.iter().zip(scales) {
+            blocks.push(match count {
+                0 if size == 0 => 1,
+                1.. if size % count == 0 => size / count,
+                _ => return Err(format!("{count} scales do not divide a dim of {size}")),
+            });
+        }
         let (mut merged, mut sizes) = (Dims::from_slice(&[1]), Dims::from_slice(&[1]));
         for (&dim, &block) in dims.iter().zip(&blocks) {
             let last = merged.len() - 1;
@@ -134,8 +136,8 @@ pub fn scale_for(format: Narrow, max: &[f32], out: &mut [f32]) {
 
 /// The power of two, from the exponents: the quotient of two numbers in [1, 2) is above one or not.
 fn least_scale(max: f32, largest: f32) -> f32 {
-    let parts = |x: f32| ((x.to_bits() >> 23) as i32, x.to_bits() & 0x7f_ffff);
-    let ((exponent, mantissa), (most, full)) = (parts(max), parts(largest));
+    let [(exponent, mantissa), (most, full)] =
+        [max, largest].map(|x| ((x.to_bits() >> 23) as i32, x.to_bits() & 0x7f_ffff));
     let scale = exponent - most + i32::from(mantissa > full);
     f32::from_bits(((scale + 127).max(1) as u32) << 23).max(LEAST)
 }

@@ -23,8 +23,8 @@ const PIECE: usize = 1 << 11;
 pub fn reduce(kind: Reduction, x: &[f32], dims: &[usize], keep: &[bool], out: &mut [f32], par: Par) {
     assert_eq!(x.len(), dims.iter().product(), "x has the shape of dims");
     assert_eq!(keep.len(), dims.len(), "one flag per dimension");
-    let kept = || dims.iter().zip(keep).filter(|(_, keep)| **keep).map(|(d, _)| *d);
-    assert_eq!(out.len(), kept().product(), "out has the dimensions that stay");
+    let kept: usize = dims.iter().zip(keep).filter(|(_, keep)| **keep).map(|(size, _)| *size).product();
+    assert_eq!(out.len(), kept, "out has the dimensions that stay");
     out.fill(match kind {
         Reduction::Sum => 0.0,
         Reduction::Max => f32::NEG_INFINITY,

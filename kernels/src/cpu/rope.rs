@@ -50,8 +50,10 @@ pub fn rope(x: &[f32], shape: Heads, pos: &[i32], turn: Turn<'_>, out: &mut [f32
     let Turn { frequencies, beyond, gain, inverse } = turn;
     let turned = 2 * frequencies.len();
     assert!(turned <= shape.d, "one frequency for each pair");
-    let is_whole = |of: Beyond<'_>| (of.lengths.len(), of.frequencies.len()) == (pos.len(), frequencies.len());
-    assert!(beyond.is_none_or(is_whole), "one length for each row, and one frequency for each pair");
+    if let Some(beyond) = beyond {
+        let sizes = [beyond.lengths.len(), beyond.frequencies.len()];
+        assert_eq!(sizes, [pos.len(), frequencies.len()], "one length for each row, and one frequency for each pair");
+    }
     let width = shape.heads * shape.d;
     assert!(x.len() == pos.len() * width && out.len() == x.len(), "x and out are rows x heads x d");
     let parts = (Rows(x, width), Rows(pos, 1), beyond.map(|beyond| Rows(beyond.lengths, 1)), Rows(out, width));

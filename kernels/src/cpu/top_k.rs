@@ -62,14 +62,14 @@ impl TopK<'_> {
 
     fn row(&self, row: &[f32], values: &mut [f32], index: &mut [i32]) {
         let open = self.limit.and_then(|limit| Some((limit, self.last_group(row, limit)?)));
-        let counts = |column: usize| {
-            open.is_none_or(|(limit, last)| {
-                order(self.group(row, limit, column / (self.columns / limit.groups)), last).is_le()
-            })
-        };
         let mut last = None;
         for (value, index) in values.iter_mut().zip(index) {
-            last = next((0..self.columns).filter(|&c| counts(c)).map(|column| self.candidate(row, column)), last);
+            let columns = (0..self.columns).filter(|column| {
+                open.is_none_or(|(limit, last)| {
+                    order(self.group(row, limit, column / (self.columns / limit.groups)), last).is_le()
+                })
+            });
+            last = next(columns.map(|column| self.candidate(row, column)), last);
             let column = last.map_or(0, |(_, column)| column);
             (*value, *index) = (row[column], column as i32);
         }

@@ -14,6 +14,11 @@ use std::fmt::Write;
 /// Threads of a block.
 const BLOCK: u32 = 256;
 
+/// Adds a line of a kernel.
+fn add(text: &mut String, line: &str) {
+    _ = writeln!(text, "    {line}");
+}
+
 /// The kernel of a program whose outs have the same number of elements.
 ///
 /// # Errors
@@ -23,7 +28,6 @@ pub(super) fn kernel(program: &Program) -> Result<Kernel, String> {
     let fours = fours(program, &mut scope)?;
     let single = single(program, &mut scope)?;
     let mut text = format!("{} {{\n", parameters(program, "", &["unsigned long long n"]));
-    let add = |text: &mut String, line: &str| _ = writeln!(text, "    {line}");
     add(&mut text, "unsigned long long first = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;");
     add(&mut text, "unsigned long long threads = (unsigned long long)gridDim.x * blockDim.x;");
     scope.take(Nest::Once).iter().for_each(|line| add(&mut text, line));

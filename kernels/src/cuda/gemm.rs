@@ -52,8 +52,11 @@ impl Gemm {
     }
 
     /// Two things of the contraction's operands, in the order of `A` and `B`.
-    pub fn ordered<T>(&self, [first, second]: [T; 2]) -> [T; 2] {
-        if self.swapped { [second, first] } else { [first, second] }
+    pub fn ordered<T>(&self, mut operands: [T; 2]) -> [T; 2] {
+        if self.swapped {
+            operands.reverse();
+        }
+        operands
     }
 }
 
@@ -77,8 +80,22 @@ type Letters = Vec<(char, usize)>;
 #[derive(Clone, Copy)]
 struct MatrixPlace {
     batch: usize,
-    rows: (usize, usize),
-    columns: (usize, usize),
+    rows: Line,
+    columns: Line,
+}
+
+/// A dimension of a tensor, or several that run on into one another.
+#[derive(Clone, Copy)]
+struct Line {
+    size: usize,
+    stride: usize,
+}
+
+impl Line {
+    /// True if the dimension is contiguous. One of a single element has whatever stride is wanted of it.
+    fn is_unit(self) -> bool {
+        self.size <= 1 || self.stride == 1
+    }
 }
 
 impl Contraction {
@@ -94,7 +111,7 @@ impl Contraction {
         a_dims: &[usize],
         b_dims: &[usize],
     ) -> Result<Contraction, String> {
-        Contraction::of([a, b, out], [a_dims, b_dims], false)
+        Contraction::of(a, b, out, a_dims, b_dims, false)
     }
 
     /// As [`Contraction::new`], with operands in which the terms of a sum are neighbours: cuBLASLt takes operands of 8 bits so, `A` transposed
@@ -109,41 +126,43 @@ impl Contraction {
         a_dims: &[usize],
         b_dims: &[usize],
     ) -> Result<Contraction, String> {
-        Contraction::of([a, b, out], [a_dims, b_dims], true)
+        Contraction::of(a, b, out, a_dims, b_dims, true)
     }
 
-    fn of([a, b, out]: [&[char]; 3], [a_dims, b_dims]: [&[usize]; 2], by_terms: bool) -> Result<Contraction, String> {
+    fn of(
+        a: &[char],
+        b: &[char],
+        out: &[char],
+        a_dims: &[usize],
+        b_dims: &[usize],
+        by_terms: bool,
+    ) -> Result<Contraction, String> {
         let sizes = sizes(a, b, out, a_dims, b_dims)?;
-        let size = |letter: &char| sizes.iter().find(|known| known.0 == *letter).map_or(1, |known| known.1);
-        let lettered = |letters: &[char]| letters.iter().map(|l| (*l, size(l))).collect::<Letters>();
-        let pick = |from: &[char], keep: &dyn Fn(&char) -> bool| -> Vec<char> {
-            from.iter().copied().filter(|letter| keep(letter)).collect()
-        };
-        let batch = pick(out, &|l| a.contains(l) && b.contains(l));
-        let m = pick(out, &|l| !b.contains(l));
-        let n = pick(out, &|l| !a.contains(l));
-        let k = pick(a, &|l| b.contains(l) && !out.contains(l));
+        let batch: Vec<char> = out.iter().copied().filter(|l| a.contains(l) && b.contains(l)).collect();
+        let m: Vec<char> = out.iter().copied().filter(|l| !b.contains(l)).collect();
+        let n: Vec<char> = out.iter().copied().filter(|l| !a.contains(l)).collect();
+        let k: Vec<char> = a.iter().copied().filter(|l| b.contains(l) && !out.contains(l)).collect();
 
-        let a = Tensor::new(lettered(a), [&batch, &m, &k], by_terms);
+        let a = Tensor::new(with_sizes(a, &sizes), [&batch, &m, &k], by_terms);
         // A copy has the last part inside.
         let b = match by_terms {
-            true => Tensor::new(lettered(b), [&batch, &n, &k], true).flipped(),
-            false => Tensor::new(lettered(b), [&batch, &k, &n], false),
+            true => Tensor::new(with_sizes(b, &sizes), [&batch, &n, &k], true).flipped(),
+            false => Tensor::new(with_sizes(b, &sizes), [&batch, &k, &n], false),
         };
-        let d = Tensor::new(lettered(out), [&batch, &m, &n], false);
+        let d = Tensor::new(with_sizes(out, &sizes), [&batch, &m, &n], false);
         // A row-major result swaps the operands. Of one row or one column, the longer dimension shall be the contiguous one.
-        let swapped = is_unit(d.place.columns) && !(d.place.rows.0 > 1 && is_unit(d.place.rows));
+        let swapped = d.place.columns.is_unit() && !(d.place.rows.size > 1 && d.place.rows.is_unit());
         let (left, right, result) = if swapped {
             (b.place.flipped(), a.place.flipped(), d.place.flipped())
         } else {
             (a.place, b.place, d.place)
         };
-        let count = |letters: &[char]| letters.iter().map(&size).product();
+        let [batch, k] = [batch, k].map(|letters| letters.iter().map(|&letter| size_of(letter, &sizes)).product());
         let gemm = Gemm {
-            batch: count(&batch),
-            m: result.rows.0,
-            n: result.columns.0,
-            k: count(&k),
+            batch,
+            m: result.rows.size,
+            n: result.columns.size,
+            k,
             a: left.matrix(),
             b: right.matrix(),
             d: result.matrix(),
@@ -151,6 +170,15 @@ impl Contraction {
         };
         Ok(Contraction { gemm, sizes: [&a, &b, &d].map(|tensor| tensor.len), pack: [a.pack, b.pack], unpack: d.unpack })
     }
+}
+
+/// The size of a letter; 1 if no tensor has it.
+fn size_of(letter: char, sizes: &Letters) -> usize {
+    sizes.iter().find(|known| known.0 == letter).map_or(1, |known| known.1)
+}
+
+fn with_sizes(letters: &[char], sizes: &Letters) -> Letters {
+    letters.iter().map(|&letter| (letter, size_of(letter, sizes))).collect()
 }
 
 /// Every letter with its size.
@@ -178,8 +206,8 @@ fn sizes(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize
         return Err(format!("label {l} of the result is in neither operand"));
     }
     // A sum over one element is that element.
-    let summed = |l: &&(char, usize)| l.1 != 1 && !out.contains(&l.0) && !(a.contains(&l.0) && b.contains(&l.0));
-    match known.iter().find(summed) {
+    let mut summed = known.iter().filter(|(l, size)| *size != 1 && !out.contains(l));
+    match summed.find(|(l, _)| !(a.contains(l) && b.contains(l))) {
         Some((l, _)) => Err(format!("label {l} is summed over one operand alone")),
         None => Ok(known),
     }
@@ -199,12 +227,12 @@ impl Tensor {
     /// `parts`: batch, rows, columns. If asked for, columns are contiguous.
     fn new(letters: Letters, parts: [&Vec<char>; 3], by_columns: bool) -> Tensor {
         let len = letters.iter().map(|letter| letter.1).product();
-        let is_right = |place: &MatrixPlace| !by_columns || is_unit(place.columns);
-        if let Some(place) = MatrixPlace::of(&letters, parts).filter(is_right) {
+        if let Some(place) = MatrixPlace::of(&letters, parts)
+            && (!by_columns || place.columns.is_unit())
+        {
             return Tensor { place, len, pack: None, unpack: None };
         }
-        let size = |letter: &char| letters.iter().find(|l| l.0 == *letter).map_or(1, |l| l.1);
-        let ordered: Letters = parts.iter().flat_map(|part| part.iter().map(|l| (*l, size(l)))).collect();
+        let ordered: Letters = parts.iter().flat_map(|part| with_sizes(part, &letters)).collect();
         let place = MatrixPlace::of(&ordered, parts).expect("parts that lie in order are a matrix");
         Tensor { place, len, pack: Some(walk(&ordered, &letters)), unpack: Some(walk(&letters, &ordered)) }
     }
@@ -229,8 +257,8 @@ impl MatrixPlace {
     /// The tensor as it is, if it is a batch of matrices with a unit stride.
     fn of(letters: &Letters, parts: [&Vec<char>; 3]) -> Option<MatrixPlace> {
         let [batch, rows, columns] = parts.map(|part| merged(letters, part));
-        let place = MatrixPlace { batch: batch?.1, rows: rows?, columns: columns? };
-        (is_unit(place.rows) || is_unit(place.columns)).then_some(place)
+        let place = MatrixPlace { batch: batch?.stride, rows: rows?, columns: columns? };
+        (place.rows.is_unit() || place.columns.is_unit()).then_some(place)
     }
 
     fn flipped(self) -> MatrixPlace {
@@ -239,39 +267,34 @@ impl MatrixPlace {
 
     /// The matrix, as cuBLASLt describes it.
     fn matrix(self) -> Matrix {
-        let transposed = !is_unit(self.rows);
+        let transposed = !self.rows.is_unit();
         let (fast, slow) = if transposed { (self.columns, self.rows) } else { (self.rows, self.columns) };
         Matrix {
-            rows: fast.0,
-            columns: slow.0,
-            leading: if slow.0 <= 1 { fast.0 } else { slow.1 },
+            rows: fast.size,
+            columns: slow.size,
+            leading: if slow.size <= 1 { fast.size } else { slow.stride },
             batch_stride: self.batch,
             transposed,
         }
     }
 }
 
-/// True if a dimension, of this size and stride, is contiguous. One of a single element has whatever stride is wanted of it.
-fn is_unit((size, stride): (usize, usize)) -> bool {
-    size <= 1 || stride == 1
-}
-
-/// The size and stride of a part's letters as one dimension, if they run on into one another.
-fn merged(letters: &Letters, part: &[char]) -> Option<(usize, usize)> {
-    let mut found: Option<(usize, usize)> = None;
+/// A part's letters as one dimension, if they run on into one another.
+fn merged(letters: &Letters, part: &[char]) -> Option<Line> {
+    let mut found: Option<Line> = None;
     for &letter in part.iter().rev() {
-        let size = letters.iter().find(|l| l.0 == letter).map_or(1, |l| l.1);
+        let size = size_of(letter, letters);
         if size == 1 {
             continue;
         }
         let step = stride(letters, letter);
         found = match found {
-            None => Some((size, step)),
-            Some((inner, inner_step)) if step == inner * inner_step => Some((size * inner, inner_step)),
+            None => Some(Line { size, stride: step }),
+            Some(inner) if step == inner.size * inner.stride => Some(Line { size: size * inner.size, ..inner }),
             Some(_) => return None,
         };
     }
-    Some(found.unwrap_or((1, 1)))
+    Some(found.unwrap_or(Line { size: 1, stride: 1 }))
 }
 
 #[cfg(test)]

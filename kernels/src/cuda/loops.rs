@@ -69,7 +69,8 @@ impl<'a> Loops<'a> {
                     phase.reduced.push(Reduced { value, kind, of: loops.scope.at(of, ELEMENT)? });
                 }
             }
-            let stores = if number == last { loops.leave(program, space, &mut phase.around)? } else { Vec::new() };
+            let stores =
+                if number == last { loops.leave(program, space[0], space[1], &mut phase.around)? } else { Vec::new() };
             phase.row = loops.scope.take(Nest::Row);
             phase.element = loops.scope.take(Nest::Element);
             phase.element.extend(stores);
@@ -100,7 +101,8 @@ impl<'a> Loops<'a> {
     fn leave(
         &mut self,
         program: &Program,
-        [rows, width]: [usize; 2],
+        rows: usize,
+        width: usize,
         around: &mut [Vec<String>; 2],
     ) -> Result<Vec<String>, String> {
         let (mut stores, mut column) = (Vec::new(), 0);
@@ -137,8 +139,9 @@ impl<'a> Loops<'a> {
 
     /// The most arrays that are alive at a time.
     pub(super) fn live(&self) -> usize {
-        let between = |loops: usize| self.saved.iter().filter(|(_, [from, to])| (*from..*to).contains(&loops)).count();
-        (0..self.phases.len()).map(between).max().unwrap_or(0)
+        let live = (0..self.phases.len())
+            .map(|phase| self.saved.iter().filter(|(_, [from, to])| (*from..*to).contains(&phase)).count());
+        live.max().unwrap_or(0)
     }
 
     /// True if a loop reduces rows.

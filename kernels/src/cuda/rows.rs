@@ -34,12 +34,12 @@ const CHUNK: usize = 4;
 /// Its rows differ, it reads other rows than the present one, or they are too long to be reduced and summed over.
 pub(super) fn kernel(program: &Program) -> Result<Kernel, String> {
     let space = space(program)?;
-    let wide = wide(program, space);
+    let wide = wide(program, space[0], space[1]);
     let mut loops = Loops::new(program, space, wide, true)?;
     let sums = loops.sums.iter().filter(|sum| sum.of_row.is_none()).count();
-    let mut team = Team::new(space, wide, loops.reduces(), loops.live() + sums);
+    let mut team = Team::new(space[1], wide, loops.reduces(), loops.live() + sums);
     if !team.fits {
-        (loops, team) = (Loops::new(program, space, wide, false)?, Team::new(space, wide, true, sums));
+        (loops, team) = (Loops::new(program, space, wide, false)?, Team::new(space[1], wide, true, sums));
     }
     // Without sums a thread saves no element.
     match sums == 0 || team.fits {
@@ -73,13 +73,13 @@ fn space(program: &Program) -> Result<[usize; 2], String> {
 }
 
 /// Elements of a vector: 16 bytes of the narrowest tensor, or 8, if rows have whole ones, at least one for each thread of a warp.
-fn wide(program: &Program, [rows, width]: [usize; 2]) -> usize {
+fn wide(program: &Program, rows: usize, width: usize) -> usize {
     let outs = program.outs.iter().filter(|out| out.columns.is_none()).map(|out| (out.value, out.element));
     let all = program.inputs().map(|input| (input, program.values[input].element)).chain(outs);
     let of_elements = all.filter(|(value, _)| program.values[*value].len == rows * width);
     let least = of_elements.map(|(_, element)| element.bytes()).min().unwrap_or(16);
-    let fits = |wide: &usize| *wide <= 16 / least && width.is_multiple_of(*wide) && width / wide >= WARP;
-    [8, 4].into_iter().find(fits).unwrap_or(1)
+    let mut whole = [8, 4].into_iter().filter(|&wide| wide <= 16 / least && width.is_multiple_of(wide));
+    whole.find(|wide| width / wide >= WARP).unwrap_or(1)
 }
 
 /// The threads that work on a row.
@@ -96,7 +96,7 @@ struct Team {
 
 impl Team {
     /// The team for rows, of which a thread saves the elements of a number of values.
-    fn new([_, width]: [usize; 2], wide: usize, reduces: bool, values: usize) -> Team {
+    fn new(width: usize, wide: usize, reduces: bool, values: usize) -> Team {
         let vectors = width / wide;
         if !reduces {
             let threads = vectors.clamp(WARP, WARPS).next_power_of_two();
@@ -104,12 +104,12 @@ impl Team {
             let slabs = width.div_ceil(threads * each).max(1);
             return Team { threads, each, slabs, fits: each * values <= REGISTERS };
         }
-        let each = |threads: usize| vectors.div_ceil(threads).max(1) * wide;
-        let mut threads = WARP;
-        while threads < BLOCK && each(threads) * values.max(1) > REGISTERS {
+        let (mut threads, mut each) = (WARP, vectors.div_ceil(WARP).max(1) * wide);
+        while threads < BLOCK && each * values.max(1) > REGISTERS {
             threads *= 2;
+            each = vectors.div_ceil(threads).max(1) * wide;
         }
-        Team { threads, each: each(threads), slabs: 1, fits: each(threads) * values <= REGISTERS }
+        Team { threads, each, slabs: 1, fits: each * values <= REGISTERS }
     }
 
     /// Teams of a block.
@@ -225,9 +225,11 @@ impl<'a> Rows<'a> {
 
     /// The loops over a row.
     fn row(&self, loops: &Loops<'_>) -> Vec<String> {
-        let number = |value: usize| spelling(self.program.values[value].element).number;
-        let keep = |&(value, _): &(usize, _)| format!("{} {SAVED}{value}[{}];", number(value), self.team.each);
-        let mut lines: Vec<String> = loops.saved.iter().map(keep).collect();
+        let mut lines = Vec::new();
+        for (value, _) in &loops.saved {
+            let number = spelling(self.program.values[*value].element).number;
+            lines.push(format!("{number} {SAVED}{value}[{}];", self.team.each));
+        }
         for phase in &loops.phases {
             self.phase(phase, loops.wide, &mut lines);
         }
@@ -262,7 +264,7 @@ impl<'a> Rows<'a> {
             });
         }
         if !element.is_empty() {
-            lines.extend(self.element_loop(wide, &element, &phase.around));
+            lines.extend(self.element_loop(wide, &element, &phase.around[0], &phase.around[1]));
         }
         for reduced in &phase.reduced {
             let kind = if reduced.kind == Reduction::Sum { "sum" } else { "max" };
@@ -275,7 +277,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The loop of a thread over its elements of a row, one by one or by vectors.
-    fn element_loop(&self, wide: usize, element: &[String], [before, behind]: &[Vec<String>; 2]) -> Vec<String> {
+    fn element_loop(&self, wide: usize, element: &[String], before: &[String], behind: &[String]) -> Vec<String> {
         let Team { threads, each, slabs, .. } = self.team;
         let [_, width] = self.space;
         let from = if slabs > 1 { "from" } else { "lane" };
@@ -287,27 +289,25 @@ impl<'a> Rows<'a> {
         let index = are_used(element, ELEMENT)
             .then(|| format!("unsigned long long {ELEMENT} = {ROW} * {width}ull + {COLUMN};"));
         let mut lines = vec![unroll.to_string()];
-        let mut add = |depth: usize, line: &str| lines.push(format!("{}{line}", "    ".repeat(depth)));
         if wide == 1 {
-            add(0, &format!("for (unsigned int k = 0; k < {each}; k++) {{"));
-            add(1, &format!("unsigned long long {COLUMN} = {from} + k * {threads};"));
-            add(1, &format!("if ({COLUMN} < {width}ull) {{"));
-            index.iter().chain(element).for_each(|line| add(2, line));
+            lines.push(format!("for (unsigned int k = 0; k < {each}; k++) {{"));
+            lines.push(format!("    unsigned long long {COLUMN} = {from} + k * {threads};"));
+            lines.push(format!("    if ({COLUMN} < {width}ull) {{"));
+            lines.extend(index.iter().chain(element).map(|line| format!("        {line}")));
         } else {
-            add(0, &format!("for (unsigned int vector = 0; vector < {}; vector++) {{", each / wide));
-            add(1, &format!("unsigned long long {VECTOR} = ({from} + vector * {threads}) * {wide};"));
-            add(1, &format!("if ({VECTOR} < {width}ull) {{"));
-            before.iter().for_each(|line| add(2, line));
-            add(2, "#pragma unroll");
-            add(2, &format!("for (unsigned int p = 0; p < {wide}; p++) {{"));
-            add(3, &format!("unsigned int k = vector * {wide} + p;"));
-            add(3, &format!("unsigned long long {COLUMN} = {VECTOR} + p;"));
-            index.iter().chain(element).for_each(|line| add(3, line));
-            add(2, "}");
-            behind.iter().for_each(|line| add(2, line));
+            lines.push(format!("for (unsigned int vector = 0; vector < {}; vector++) {{", each / wide));
+            lines.push(format!("    unsigned long long {VECTOR} = ({from} + vector * {threads}) * {wide};"));
+            lines.push(format!("    if ({VECTOR} < {width}ull) {{"));
+            lines.extend(before.iter().map(|line| format!("        {line}")));
+            lines.push("        #pragma unroll".to_string());
+            lines.push(format!("        for (unsigned int p = 0; p < {wide}; p++) {{"));
+            lines.push(format!("            unsigned int k = vector * {wide} + p;"));
+            lines.push(format!("            unsigned long long {COLUMN} = {VECTOR} + p;"));
+            lines.extend(index.iter().chain(element).map(|line| format!("            {line}")));
+            lines.push("        }".to_string());
+            lines.extend(behind.iter().map(|line| format!("        {line}")));
         }
-        add(1, "}");
-        add(0, "}");
+        lines.extend(["    }".to_string(), "}".to_string()]);
         lines
     }
 
@@ -323,7 +323,7 @@ impl<'a> Rows<'a> {
             }
         }
         if !element.is_empty() {
-            lines.extend(self.element_loop(loops.wide, &element, &Default::default()));
+            lines.extend(self.element_loop(loops.wide, &element, &[], &[]));
         }
         lines
     }

@@ -73,12 +73,11 @@ pub(super) struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     pub(super) fn new(program: &'a Program, rows: Option<[usize; 2]>) -> Scope<'a> {
-        let known = |level, in_row| Known { level, in_row };
-        let mut indices: HashMap<String, Known> =
-            FOUR.iter().map(|four| (four.to_string(), known(Nest::Element, false))).collect();
-        indices.insert(ELEMENT.into(), known(Nest::Element, true));
-        indices.insert(COLUMN.into(), known(Nest::Element, false));
-        indices.insert(ROW.into(), known(Nest::Row, false));
+        let column = Known { level: Nest::Element, in_row: false };
+        let mut indices: HashMap<String, Known> = FOUR.iter().map(|four| (four.to_string(), column)).collect();
+        indices.insert(ELEMENT.into(), Known { in_row: true, ..column });
+        indices.insert(COLUMN.into(), column);
+        indices.insert(ROW.into(), Known { level: Nest::Row, in_row: false });
         Scope {
             program,
             rows,
@@ -110,14 +109,16 @@ impl<'a> Scope<'a> {
         let (width, wide) = (self.rows.map_or(0, |[_, width]| width), self.wide);
         let [elements, columns] = [&mut self.vectors, &mut self.columns].map(std::mem::take);
         let inputs: Vec<usize> = self.program.inputs().collect();
-        let line = |number: usize, array: &str, place: String| {
-            let Spelling { number: ty, suffix, .. } = spelling(self.program.values[inputs[number]].element);
-            let from = format!("in{number} + {place}");
-            format!("{ty} {array}{number}[{wide}]; load_{wide}_{suffix}({from}, {array}{number}, {IS_ALIGNED});")
-        };
-        let of_row = |&number: &usize| line(number, "a", format!("{ROW} * {width}ull + {VECTOR}"));
-        let of_all = |&number: &usize| line(number, "c", VECTOR.to_string());
-        let lines = elements.iter().map(of_row).chain(columns.iter().map(of_all)).collect();
+        let mut lines = Vec::new();
+        for (numbers, array, place) in
+            [(&elements, "a", format!("{ROW} * {width}ull + {VECTOR}")), (&columns, "c", VECTOR.to_string())]
+        {
+            for number in numbers {
+                let Spelling { number: ty, suffix, .. } = spelling(self.program.values[inputs[*number]].element);
+                let (to, from) = (format!("{array}{number}"), format!("in{number} + {place}"));
+                lines.push(format!("{ty} {to}[{wide}]; load_{wide}_{suffix}({from}, {to}, {IS_ALIGNED});"));
+            }
+        }
         (elements.union(&columns).copied().collect(), lines)
     }
 
@@ -133,9 +134,6 @@ impl<'a> Scope<'a> {
 
     /// Forgets all variables of a loop.
     pub(super) fn leave_loop(&mut self) {
-        let is_outside = |index: &String, indices: &HashMap<String, Known>| {
-            indices.get(index).is_some_and(|known| known.level < Nest::Element)
-        };
         self.names.retain(|(_, index), _| is_outside(index, &self.indices));
         self.moves.retain(|(_, index), _| is_outside(index, &self.indices));
         self.rounded.retain(|exact, _| !exact.starts_with(SAVED));
@@ -405,6 +403,11 @@ impl<'a> Scope<'a> {
 
 /// True if lines name a variable.
 pub(super) fn are_used(lines: &[String], name: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    lines.iter().any(|line| line.split(|c| !is_part(c)).any(|word| word == name))
+    let mut words = lines.iter().flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+    words.any(|word| word == name)
+}
+
+/// True if an index stays the same within a loop over elements.
+fn is_outside(index: &str, indices: &HashMap<String, Known>) -> bool {
+    indices.get(index).is_some_and(|known| known.level < Nest::Element)
 }

@@ -37,12 +37,15 @@ impl Move {
             return None;
         }
         // The strides of the result are those of a dense tensor.
-        let behind = |at: usize| columns * dims[at + 1..].iter().map(|dim| dim.0).product::<usize>();
-        let rows = (dims[at].0, behind(at));
-        let others = || (0..dims.len()).filter(|&dim| dim != at);
-        let to = others().map(|dim| (dims[dim].0, behind(dim))).collect();
-        let from = others().map(|dim| dims[dim]).collect();
-        let outer = [Strides { dims: from, offset }, Strides { dims: to, offset: 0 }];
+        let mut to = dims.clone();
+        let mut behind = columns;
+        for (size, stride) in to.iter_mut().rev() {
+            *stride = behind;
+            behind *= *size;
+        }
+        dims.remove(at);
+        let rows = to.remove(at);
+        let outer = [Strides { dims, offset }, Strides { dims: to, offset: 0 }];
         Some(Move { outer, rows, columns: (columns, stride) })
     }
 }

@@ -25,14 +25,13 @@ pub const EXP2_ERROR: f64 = 1.0 / (1 << 22) as f64;
 
 /// All trials.
 pub fn all() -> Vec<Trial> {
-    let matrices = [
-        ("ldmatrix_x4", 4, false),
-        ("ldmatrix_x4_trans", 4, true),
-        ("ldmatrix_x2", 2, false),
-        ("ldmatrix_x2_trans", 2, true),
-    ];
     let formats = [("bf16", Element::Bf16), ("f16", Element::F16)];
-    let mut trials: Vec<Trial> = matrices.into_iter().map(ldmatrix).collect();
+    let mut trials = vec![
+        ldmatrix("ldmatrix_x4", 4, false),
+        ldmatrix("ldmatrix_x4_trans", 4, true),
+        ldmatrix("ldmatrix_x2", 2, false),
+        ldmatrix("ldmatrix_x2_trans", 2, true),
+    ];
     trials.push(cp_async());
     trials.extend(formats.into_iter().flat_map(|(name, element)| [mma(name, element), pack(name, element)]));
     trials.push(exp2());
@@ -56,13 +55,13 @@ fn bytes<const N: usize>(numbers: impl Iterator<Item = [u8; N]>) -> Vec<u8> {
     numbers.flatten().collect()
 }
 
-fn ldmatrix((name, matrices, transposed): (&'static str, usize, bool)) -> Trial {
+fn ldmatrix(name: &'static str, matrices: usize, transposed: bool) -> Trial {
     let rows = words(8 * WARP);
-    let element = |matrix: usize, row: usize, column: usize| f32::from(rows[((8 * matrix + row) ^ 5) * 8 + column]);
     let right = (0..WARP * matrices * 2).map(|i| {
         let (lane, matrix, half) = (i / 2 / matrices, i / 2 % matrices, i % 2);
         let (outer, inner) = (lane / 4, lane % 4 * 2 + half);
-        if transposed { element(matrix, inner, outer) } else { element(matrix, outer, inner) }
+        let (row, column) = if transposed { (inner, outer) } else { (outer, inner) };
+        f32::from(rows[((8 * matrix + row) ^ 5) * 8 + column])
     });
     Trial {
         what: name,
@@ -76,22 +75,25 @@ fn ldmatrix((name, matrices, transposed): (&'static str, usize, bool)) -> Trial 
 /// Integers from -8 to 8, whose products and sums are exact, and their bytes in an element type.
 fn integers(n: usize, seed: usize, element: Element) -> (Vec<f32>, Vec<u8>) {
     let numbers: Vec<f32> = (0..n).map(|i| ((i * 7 + i * i / 3 + seed) % 17) as f32 - 8.0).collect();
-    let bits = |x: &f32| match element {
+    let bits = numbers.iter().map(|x| match element {
         Element::F16 => half::f16::from_f32(*x).to_bits(),
         _ => half::bf16::from_f32(*x).to_bits(),
-    };
-    let encoded = bytes(numbers.iter().map(|x| bits(x).to_le_bytes()));
+    });
+    let encoded = bytes(bits.map(u16::to_le_bytes));
     (numbers, encoded)
 }
 
 fn mma(name: &str, element: Element) -> Trial {
     let ((a, a_bytes), (b, b_bytes)) = (integers(16 * 16, 3, element), integers(16 * 8, 5, element));
     let held: Vec<f32> = (0..16 * 8).map(|i| (i * 1009 % 4001) as f32).collect();
-    let product = |i: usize| (0..16).map(|k| a[i / 8 * 16 + k] * b[k * 8 + i % 8]).sum::<f32>();
+    let sums = held.iter().enumerate().map(|(i, held)| {
+        let product = (0..16).map(|k| a[i / 8 * 16 + k] * b[k * 8 + i % 8]).sum::<f32>();
+        held + product
+    });
     Trial {
         what: if name == "f16" { "mma_f16" } else { "mma_bf16" },
         work: kernel("try_mma", "ldmatrix_x4", 4, element),
-        right: held.iter().enumerate().map(|(i, held)| held + product(i)).collect(),
+        right: sums.collect(),
         operands: vec![a_bytes, b_bytes, bytes(held.iter().map(|x| x.to_le_bytes()))],
         bound: 0.0,
     }
@@ -99,12 +101,14 @@ fn mma(name: &str, element: Element) -> Trial {
 
 fn cp_async() -> Trial {
     let given = words(2 * WARP * 8);
-    let word = |at: usize, half: usize| f32::from(given[8 * at + half]);
     let right = (0..WARP).flat_map(|lane| {
         let own = WARP - 1 - lane;
         let other = own ^ 3;
         let [first, second] = [own, other].map(|lane| if lane.is_multiple_of(5) { 0.0 } else { 1.0 });
-        [first * word(other, 2), first * word(other, 3), second * word(WARP + other, 6), second * word(WARP + other, 7)]
+        let of_other = 8 * other;
+        let of_second = 8 * (WARP + other);
+        [(first, of_other + 2), (first, of_other + 3), (second, of_second + 6), (second, of_second + 7)]
+            .map(|(factor, at)| factor * f32::from(given[at]))
     });
     Trial {
         what: "cp_async",
@@ -118,8 +122,8 @@ fn cp_async() -> Trial {
 /// Numbers of all sizes, among them halves of the last place, and such as are too large or too small.
 fn pack(name: &str, element: Element) -> Trial {
     let edges = [0.0, -0.0, 1.003_906_2, 1.011_718_8, 1.000_488_3, 1.001_464_8, 65_504.0, 65_520.0, 1e-7, 3e38, 1e-40];
-    let scaled = |i: usize| (i as f32 - 20.3) * 1.37f32.powi(i as i32 % 41 - 20);
-    let numbers: Vec<f32> = (0..2 * WARP).map(|i| edges.get(i).copied().unwrap_or_else(|| scaled(i))).collect();
+    let scaled = (edges.len()..2 * WARP).map(|i| (i as f32 - 20.3) * 1.37f32.powi(i as i32 % 41 - 20));
+    let numbers: Vec<f32> = edges.into_iter().chain(scaled).collect();
     Trial {
         what: if name == "f16" { "pack_f16" } else { "pack_bf16" },
         work: kernel("try_pack", "ldmatrix_x4", 4, element),
@@ -130,8 +134,9 @@ fn pack(name: &str, element: Element) -> Trial {
 }
 
 fn exp2() -> Trial {
-    let edge = |lane: usize| [0.0, 1.0, -1.0, f32::NEG_INFINITY, 127.0, -126.0, -140.0].get(lane).copied();
-    let numbers: Vec<f32> = (0..WARP).map(|lane| edge(lane).unwrap_or(lane as f32 * 0.731 - 20.0)).collect();
+    let edges = [0.0, 1.0, -1.0, f32::NEG_INFINITY, 127.0, -126.0, -140.0];
+    let others = (edges.len()..WARP).map(|lane| lane as f32 * 0.731 - 20.0);
+    let numbers: Vec<f32> = edges.into_iter().chain(others).collect();
     Trial {
         what: "exp2_approx",
         work: kernel("try_exp2", "ldmatrix_x4", 4, Element::Bf16),
@@ -144,10 +149,9 @@ fn exp2() -> Trial {
 impl Trial {
     /// The largest relative error of a result.
     pub fn error(&self, got: &[f32]) -> f64 {
-        let one = |(got, right): (&f32, &f32)| {
+        let errors = got.iter().zip(&self.right).map(|(got, right)| {
             if got == right { 0.0 } else { f64::from((got - right).abs()) / f64::from(right.abs()) }
-        };
-        let errors = got.iter().zip(&self.right).map(one);
+        });
         errors.fold(0.0, |worst, error| if error.is_nan() { f64::INFINITY } else { error.max(worst) })
     }
 }

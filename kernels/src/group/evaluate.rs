@@ -1,6 +1,6 @@
 //! The meaning of programs, value by value.
 
-use super::{Beyond, Comparison, Node, Program, Random, Read, Reduction, Rotate, Select, Take, Value};
+use super::{Comparison, Node, Program, Random, Read, Reduction, Rotate, Select, Take, Value};
 use crate::cpu::Par;
 use crate::cpu::dropout::uniform;
 use crate::cpu::elementwise;
@@ -39,71 +39,72 @@ impl Program {
             values.push(numbers.iter().map(|&x| value.element.nearest(x)).collect());
             exact.push(numbers);
         }
-        let out = |out: &super::Out| match out.columns {
+        let outs = self.outs.iter().map(|out| match out.columns {
             None => exact[out.value].clone(),
-            Some(width) => {
-                let of = &values[out.value];
-                let sum = |at: usize| of.iter().skip(at).step_by(width).map(|&x| f64::from(x)).sum::<f64>() as f32;
-                (0..width).map(sum).collect()
-            }
-        };
-        Ok(self.outs.iter().map(out).collect())
+            Some(width) => column_sums(&values[out.value], width),
+        });
+        Ok(outs.collect())
+    }
+}
+
+/// The sum of each column, rounded once.
+fn column_sums(of: &[f32], width: usize) -> Vec<f32> {
+    let columns = (0..width).map(|at| of.iter().skip(at).step_by(width));
+    columns.map(|column| column.map(|&x| f64::from(x)).sum::<f64>() as f32).collect()
+}
+
+/// The numbers of an operand that a value of `len` elements reads.
+fn read(operand: &Read, values: &[Vec<f32>], len: usize) -> Vec<f32> {
+    let x = &values[operand.value];
+    match &operand.access {
+        Access::Same => x[..len].to_vec(),
+        Access::One => vec![x.first().copied().unwrap_or_default(); len],
+        Access::Strided(strides) => (0..len).map(|i| x[strides.at(i)]).collect(),
     }
 }
 
 /// The numbers of a value, not rounded.
 fn elements(value: &Value, values: &[Vec<f32>], context: RandomContext, par: Par) -> Vec<f32> {
     let len = value.len;
-    let read = |operand: &Read| -> Vec<f32> {
-        let x = &values[operand.value];
-        match &operand.access {
-            Access::Same => x[..len].to_vec(),
-            Access::One => vec![x.first().copied().unwrap_or_default(); len],
-            Access::Strided(strides) => (0..len).map(|i| x[strides.at(i)]).collect(),
-        }
-    };
-    let each = |f: &dyn Fn(usize) -> f32| (0..len).map(f).collect::<Vec<f32>>();
     let mut out = vec![0.0; len];
     match &value.node {
         Node::Input => {}
         Node::Number(x) => out.fill(*x),
-        Node::Convert(x) => out = read(x),
-        Node::Unary(op, x) => elementwise::unary(*op, &read(x), &mut out, par),
-        Node::Binary(op, a, b) => elementwise::binary(*op, &read(a), &read(b), &mut out, par),
+        Node::Convert(x) => out = read(x, values, len),
+        Node::Unary(op, x) => elementwise::unary(*op, &read(x, values, len), &mut out, par),
+        Node::Binary(op, a, b) => {
+            let [a, b] = [a, b].map(|operand| read(operand, values, len));
+            elementwise::binary(*op, &a, &b, &mut out, par);
+        }
         Node::Compare(kind, a, b) => {
-            let holds = |(a, b): (f32, f32)| match kind {
+            let pairs = read(a, values, len).into_iter().zip(read(b, values, len));
+            let holds = pairs.map(|(a, b)| match kind {
                 Comparison::Less => a < b,
                 Comparison::LessEqual => a <= b,
                 Comparison::Equal => a == b,
-            };
-            out = read(a).into_iter().zip(read(b)).map(|pair| f32::from(holds(pair))).collect();
+            });
+            out = holds.map(f32::from).collect();
         }
         Node::Select(Select { mask, not, of, other }) => {
-            let (mask, of, other) = (read(mask), read(of), other.as_ref().map(read));
-            out = each(&|i| if (mask[i] != 0.0) == *not { other.as_ref().map_or(0.0, |x| x[i]) } else { of[i] });
+            let [mask, of] = [mask, of].map(|operand| read(operand, values, len));
+            let other = other.as_ref().map_or_else(|| vec![0.0; len], |other| read(other, values, len));
+            out = (0..len).map(|i| if (mask[i] != 0.0) == *not { other[i] } else { of[i] }).collect();
         }
-        Node::Index(index) => out = each(&|i| (index.origin + (i / index.inner % index.size) as i64) as f32),
+        Node::Index(index) => {
+            let numbers = (0..len).map(|i| index.origin + (i / index.inner % index.size) as i64);
+            out = numbers.map(|number| number as f32).collect();
+        }
         Node::Take(take) => {
-            let index = read(&take.index);
-            out = each(&|i| taken(take, index[i] as i64, i, &values[take.of]));
+            let index = read(&take.index, values, len);
+            out = (0..len).map(|i| taken(take, index[i] as i64, i, &values[take.of])).collect();
         }
-        Node::Rotate(rotate) => {
-            let position = read(&rotate.position);
-            let long = rotate.beyond.as_ref().map(|beyond| (beyond, read(&beyond.length)));
-            let is_long =
-                |(beyond, length): &(&Beyond, Vec<f32>), i: usize| f64::from(length[i]) > beyond.context as f64;
-            let turns = |i| match &long {
-                Some(long) if is_long(long, i) => &long.0.turns,
-                _ => &rotate.turns,
-            };
-            out = each(&|i| rotated(rotate, turns(i), f64::from(position[i]), (i, &values[rotate.of])));
-        }
-        Node::Random(random) => out = each(&|i| drawn(random, i, context)),
+        Node::Rotate(rotate) => out = rotation(rotate, values, len),
+        Node::Random(random) => out = (0..len).map(|i| drawn(random, i, context)).collect(),
         &Node::Reduce(kind, of, width) => {
-            let row = |i: usize| &values[of][i * width..][..width];
+            let rows = (0..len).map(|i| values[of][i * width..][..width].iter().copied());
             out = match kind {
-                Reduction::Sum => each(&|i| row(i).iter().map(|&x| f64::from(x)).sum::<f64>() as f32),
-                Reduction::Max => each(&|i| row(i).iter().copied().fold(f32::NEG_INFINITY, f32::max)),
+                Reduction::Sum => rows.map(|row| row.map(f64::from).sum::<f64>() as f32).collect(),
+                Reduction::Max => rows.map(|row| row.fold(f32::NEG_INFINITY, f32::max)).collect(),
             };
         }
     }
@@ -111,12 +112,25 @@ fn elements(value: &Value, values: &[Vec<f32>], context: RandomContext, par: Par
     out
 }
 
+/// The elements of a rotation; rows of long sequences have turns of their own.
+fn rotation(rotate: &Rotate, values: &[Vec<f32>], len: usize) -> Vec<f32> {
+    let position = read(&rotate.position, values, len);
+    let lengths = rotate.beyond.as_ref().map(|beyond| read(&beyond.length, values, len));
+    let rotated = (0..len).map(|i| {
+        let long = rotate.beyond.as_ref().zip(lengths.as_ref());
+        let long = long.filter(|(beyond, lengths)| f64::from(lengths[i]) > beyond.context as f64);
+        let turns = long.map_or(&rotate.turns, |(beyond, _)| &beyond.turns);
+        rotated(rotate, turns, f64::from(position[i]), i, &values[rotate.of])
+    });
+    rotated.collect()
+}
+
 fn taken(take: &Take, index: i64, at: usize, of: &[f32]) -> f32 {
     let number = usize::try_from(index - take.origin).ok().filter(|&number| number < take.size);
     number.map_or(0.0, |number| of[take.base.at(at) + number * take.stride])
 }
 
-fn rotated(rotate: &Rotate, turns: &[f64], position: f64, (at, of): (usize, &[f32])) -> f32 {
+fn rotated(rotate: &Rotate, turns: &[f64], position: f64, at: usize, of: &[f32]) -> f32 {
     let (pairs, place) = (turns.len(), at % rotate.head);
     if place >= 2 * pairs {
         return of[at];

@@ -225,9 +225,10 @@ impl Attention {
         let in_bf16 = multiply_in_bf16(operands);
         let targets = [dq, dk, dv].map(|gradient| Target(gradient.wide().as_mut_ptr()));
         self.share(units, backward::scratch(self, in_bf16), par, scratch, &|units, scratch| {
-            // SAFETY: as above.
-            let visit = |block| unsafe { backward::block(&block, in_bf16, saved, targets, scratch) };
-            units.flat_map(blocks).for_each(visit);
+            for block in units.flat_map(blocks) {
+                // SAFETY: as above.
+                unsafe { backward::block(&block, in_bf16, saved, targets, scratch) };
+            }
         });
     }
 
@@ -280,10 +281,9 @@ impl Attention {
 
     /// How far queries see back.
     fn reach(&self) -> Reach {
-        let positions = |n: u64| i32::try_from(n).unwrap_or(i32::MAX);
         match (self.window, self.chunk) {
-            (Some(window), _) => Reach::Window(positions(window.saturating_sub(1))),
-            (None, Some(chunk)) => Reach::Chunk(positions(chunk.max(1))),
+            (Some(window), _) => Reach::Window(i32::try_from(window.saturating_sub(1)).unwrap_or(i32::MAX)),
+            (None, Some(chunk)) => Reach::Chunk(i32::try_from(chunk.max(1)).unwrap_or(i32::MAX)),
             (None, None) => Reach::All,
         }
     }

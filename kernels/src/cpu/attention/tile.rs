@@ -215,10 +215,10 @@ impl<'a> Block<'a> {
     /// The part of some queries and those of some keys that one of them may see.
     fn part(&self, lanes: Range<usize>, seen: &SeenBy, keys: Range<usize>) -> Option<Subblock> {
         let Places { pos, seg } = self.key_places(&keys);
-        let places = || pos.iter().zip(seg);
-        let first = places().position(|key| seen.may_see(key))?;
-        let last = keys.start + places().rposition(|key| seen.may_see(key))?;
-        let all = places().skip(first).take_while(|&key| seen.all_see(key)).count();
+        let places = pos.iter().zip(seg);
+        let first = places.clone().position(|(&pos, &seg)| seen.may_see(pos, seg))?;
+        let last = keys.start + places.clone().rposition(|(&pos, &seg)| seen.may_see(pos, seg))?;
+        let all = places.skip(first).take_while(|&(&pos, &seg)| seen.all_see(pos, seg)).count();
         let first = keys.start + first;
         Some(Subblock { lanes, keys: first..last + 1, hidden: (first + all).min(last + 1) })
     }
@@ -338,13 +338,13 @@ struct SeenBy {
 
 impl SeenBy {
     /// True if one of the queries may see the key of a position and a segment.
-    fn may_see(&self, (&pos, &seg): (&i32, &i32)) -> bool {
+    fn may_see(&self, pos: i32, seg: i32) -> bool {
         let [first, last] = self.positions;
         pos <= last && pos >= self.reach.first(first) && (self.segments[0]..=self.segments[1]).contains(&seg)
     }
 
     /// True if each of them sees it.
-    fn all_see(&self, (&pos, &seg): (&i32, &i32)) -> bool {
+    fn all_see(&self, pos: i32, seg: i32) -> bool {
         let [first, last] = self.positions;
         pos <= first && pos >= self.reach.first(last) && self.segments == [seg; 2]
     }
