@@ -207,7 +207,7 @@ pub(crate) fn is_stored(block: &Block, value: Value) -> bool {
     matches!(block.arg_kind(value), Some(ArgKind::Param | ArgKind::State))
 }
 
-/// Operand types that a statement requires; `None` for collectives, which accept any type. `lies` gives the current
+/// Operand types that a statement requires; `None` for collectives, which accept any type. `type_of` gives the current
 /// type of each operand. An operand stays partial if the results are partial over the same axes.
 ///
 /// # Errors
@@ -216,11 +216,11 @@ pub(crate) fn wanted_types<'b>(
     mesh: &Mesh,
     block: &'b Block,
     stmt: &Stmt,
-    lies: &dyn Fn(Value) -> &'b Type,
+    type_of: &dyn Fn(Value) -> &'b Type,
 ) -> Result<Option<Vec<Type>>, Fault> {
     let (Some(def), Some(instance)) = (stmt.op.def(), instance_of(block, stmt)?) else { return Ok(None) };
     let results = types_of(block, &stmt.results);
-    let mut operands = operands_of(block, stmt, &FxHashMap::default(), lies);
+    let mut operands = operands_of(block, stmt, &FxHashMap::default(), type_of);
     let mut assignment = recover(mesh, def, &instance, &operands, &results);
     let mut results_with_places = results.iter().enumerate();
     if !results_with_places.all(|(at, ty)| assignment.result_type(&instance, at, ty).partial == ty.partial) {
@@ -246,17 +246,17 @@ pub(crate) fn operand_for(mesh: &Mesh, block: &Block, stmt: &Stmt, ty: &Type) ->
     Ok(gives.then(|| assignment.operand_type(&instance, 0, operands[0].ty)))
 }
 
-/// Operands of a statement with the facts that `choose` uses; `lies` gives their current types.
+/// Operands of a statement with the facts that `choose` uses; `type_of` gives their current types.
 fn operands_of<'b>(
     block: &Block,
     stmt: &Stmt,
     uses: &FxHashMap<Value, usize>,
-    lies: &dyn Fn(Value) -> &'b Type,
+    type_of: &dyn Fn(Value) -> &'b Type,
 ) -> Vec<Operand<'b>> {
     let mut operands = Vec::with_capacity(stmt.operands.len());
     for &value in &stmt.operands {
         let uses = uses.get(&value).copied().unwrap_or(1);
-        operands.push(Operand { ty: lies(value), param: is_stored(block, value), uses });
+        operands.push(Operand { ty: type_of(value), param: is_stored(block, value), uses });
     }
     operands
 }

@@ -74,7 +74,7 @@ impl Moved {
     }
 
     /// Type of a value; for a partial value, the type that it was already reduced to.
-    fn lies<'t>(&'t self, block: &'t Block, value: Value) -> &'t Type {
+    fn type_of<'t>(&'t self, block: &'t Block, value: Value) -> &'t Type {
         let ty = block.ty(value);
         if ty.partial.is_none() {
             return ty;
@@ -106,7 +106,7 @@ pub(crate) fn reshard_section(
     moved: &mut Moved,
 ) -> Result<(), Fault> {
     for mut stmt in std::mem::take(&mut block[kind].stmts) {
-        if let Some(wanted) = wanted_types(mesh, block, &stmt, &|value| moved.lies(block, value))? {
+        if let Some(wanted) = wanted_types(mesh, block, &stmt, &|value| moved.type_of(block, value))? {
             for (place, ty) in wanted.into_iter().enumerate() {
                 make_anew(mesh, block, kind, stmt.operands[place], &ty, moved)?;
                 stmt.operands[place] = in_sharding(block, kind, stmt.operands[place], ty, moved);

@@ -204,7 +204,7 @@ mod tests {
         let site = Site::new(&mesh, &dims, &PROGRAM);
         let ty = Type::of(DType::F32, &[256, 256, 256]);
         let axes: Vec<AxisId> = mesh.tensor_axes().iter().collect();
-        let lying = |places: [Place; 8]| {
+        let sharded = |places: [Place; 8]| {
             let whole = Sharding::whole(&ty);
             axes.iter().zip(places).fold(whole, |sharding, (&axis, place)| sharding.with(axis, place)).on(&ty)
         };
@@ -217,7 +217,7 @@ mod tests {
             ([a, a, a, a, b, b, b, b], [whole; 8]),
         ];
         for (from, to) in cases {
-            let (from, to) = (lying(from), lying(to));
+            let (from, to) = (sharded(from), sharded(to));
             let steps = cheapest(&site, &from, &to, &Axes::none()).unwrap();
             assert_eq!(steps.last().unwrap().ty, to);
             let seconds = |steps: &[ReshardStep]| steps.iter().map(|step| step.seconds).sum::<f64>();

@@ -1,6 +1,6 @@
 //! Writes the chosen shardings back into the types, with a reshard where a statement reads another sharding.
 
-use super::graph::{DECIDED, Lying, Meaning, boundary};
+use super::graph::{DECIDED, Meaning, ShardedValue, boundary};
 use super::params::Classes;
 use super::strategy::Strategy;
 use crate::fault::Fault;
@@ -24,8 +24,8 @@ pub(super) struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    fn lying(&self, what: Lying) -> Option<&Sharding> {
-        self.meaning.lying.get(&what).map(|(node, shardings)| &shardings[self.choice[*node]])
+    fn sharding_of(&self, what: ShardedValue) -> Option<&Sharding> {
+        self.meaning.values.get(&what).map(|(node, shardings)| &shardings[self.choice[*node]])
     }
 
     fn strategy(&self, id: BlockId, kind: SectionKind, place: usize) -> &Strategy {
@@ -54,7 +54,7 @@ impl Chosen<'_> {
             param.ty = sharding.map_or_else(|| param.ty.closed(), |sharding| sharding.on(&param.ty));
         }
         for input in &mut model.inputs {
-            let sharding = self.ports.of_value(input.value).and_then(|port| self.lying(Lying::Port(port)));
+            let sharding = self.ports.of_value(input.value).and_then(|port| self.sharding_of(ShardedValue::Port(port)));
             input.ty = sharding.map_or_else(|| input.ty.closed(), |sharding| sharding.on(&input.ty));
         }
         let states: Vec<(BlockId, Value, Axes)> = model
@@ -75,14 +75,14 @@ impl Chosen<'_> {
 
     fn write_block(&self, mesh: &Mesh, block: &mut Block, id: BlockId) {
         for (place, (value, _)) in passed(block).into_iter().enumerate() {
-            self.put(block, value, Lying::Port(self.ports.of_argument(id, place)));
+            self.put(block, value, ShardedValue::Port(self.ports.of_argument(id, place)));
         }
         let places = value_results(&block.results);
         let results: Vec<(usize, Value)> = block.differentiable_results().collect();
         for (cotangent, (result, _)) in block[SectionKind::I].args.clone().into_iter().zip(results) {
             match places.iter().position(|&place| place == result) {
-                Some(place) => self.put(block, cotangent, Lying::Cotangent(self.ports.of_result(id, place))),
-                None => self.put(block, cotangent, Lying::Stated(id, cotangent)),
+                Some(place) => self.put(block, cotangent, ShardedValue::Cotangent(self.ports.of_result(id, place))),
+                None => self.put(block, cotangent, ShardedValue::Stated(id, cotangent)),
             }
         }
         for value in block.args.iter().map(|arg| arg.value).collect::<Vec<_>>() {
@@ -98,8 +98,8 @@ impl Chosen<'_> {
         }
     }
 
-    fn put(&self, block: &mut Block, value: Value, what: Lying) {
-        if let Some(sharding) = self.lying(what) {
+    fn put(&self, block: &mut Block, value: Value, what: ShardedValue) {
+        if let Some(sharding) = self.sharding_of(what) {
             block.values[value].ty = sharding.on(block.ty(value));
         }
     }
@@ -115,7 +115,7 @@ impl Chosen<'_> {
             let naturals: Vec<Type> = results.map(|(&value, sharding)| sharding.on(block.ty(value))).collect();
             for (&value, natural) in stmt.results.iter().zip(&naturals) {
                 if !stmt.accumulate {
-                    let pinned = self.lying(Lying::Stated(id, value));
+                    let pinned = self.sharding_of(ShardedValue::Stated(id, value));
                     block.values[value].ty = pinned.map_or_else(|| natural.clone(), |sharding| sharding.on(natural));
                 }
             }
@@ -129,7 +129,7 @@ impl Chosen<'_> {
     fn write_returned(&self, block: &mut Block, id: BlockId, kind: SectionKind, moved: &mut Moved) {
         for (at, what) in boundary(self.ports, id, block, kind) {
             let value = block[kind].ret[at];
-            if let Some(sharding) = self.lying(what) {
+            if let Some(sharding) = self.sharding_of(what) {
                 let wanted = sharding.on(block.ty(value));
                 block[kind].ret[at] = in_sharding(block, kind, value, wanted, moved);
             }

@@ -8,7 +8,7 @@ use super::problem::{Node, Problem};
 use super::strategy::{Strategy, strategies};
 use super::turns::{Before, Turn};
 use super::weights::Weights;
-use super::{Task, copies, lies};
+use super::{Task, candidates, copies};
 use crate::fault::Fault;
 use crate::ports::{Ports, passed, value_results};
 use crate::reshard::sharding::Sharding;
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 /// Value whose sharding is a node of its own, rather than part of a statement's strategy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Lying {
+pub(super) enum ShardedValue {
     /// Value passed between blocks.
     Port(usize),
     /// Cotangent of a value passed between blocks.
@@ -35,7 +35,7 @@ pub(super) struct Meaning {
     /// Strategies of statements.
     pub(super) stmts: HashMap<(BlockId, SectionKind, usize), (Node, Vec<Strategy>)>,
     /// Shardings of values.
-    pub(super) lying: HashMap<Lying, (Node, Vec<Sharding>)>,
+    pub(super) values: HashMap<ShardedValue, (Node, Vec<Sharding>)>,
     /// Storage options of parameter classes.
     pub(super) params: HashMap<usize, (Node, Vec<Kept>)>,
 }
@@ -92,7 +92,7 @@ impl<'a, 'p> Builder<'a, 'p> {
         for (id, block) in &self.model.blocks {
             for (place, (value, _)) in passed(block).into_iter().enumerate() {
                 if is_pinned(block.ty(value)) {
-                    self.lying(Lying::Port(self.ports.of_argument(id, place)), block.ty(value));
+                    self.value_node(ShardedValue::Port(self.ports.of_argument(id, place)), block.ty(value));
                 }
             }
         }
@@ -161,7 +161,7 @@ impl<'a, 'p> Builder<'a, 'p> {
     /// Adds the nodes of a block's arguments.
     fn arguments(&mut self, id: BlockId, block: &Block, homes: &mut HashMap<Value, Home>) {
         for (place, (value, _)) in passed(block).into_iter().enumerate() {
-            let home = self.lying(Lying::Port(self.ports.of_argument(id, place)), block.ty(value));
+            let home = self.value_node(ShardedValue::Port(self.ports.of_argument(id, place)), block.ty(value));
             homes.insert(value, home);
         }
         for param in block.args_of(ArgKind::Param) {
@@ -171,12 +171,12 @@ impl<'a, 'p> Builder<'a, 'p> {
                     let shardings: Vec<Sharding> = ways.iter().map(|way| way.sharding.clone()).collect();
                     self.home(*node, block.ty(param), &shardings, true)
                 }
-                None => self.lying(Lying::Stated(id, param), &block.ty(param).closed()),
+                None => self.value_node(ShardedValue::Stated(id, param), &block.ty(param).closed()),
             };
             homes.insert(param, home);
         }
         for value in block.args_of(ArgKind::Const).chain(block.args_of(ArgKind::State)) {
-            let home = self.lying(Lying::Stated(id, value), &block.ty(value).closed());
+            let home = self.value_node(ShardedValue::Stated(id, value), &block.ty(value).closed());
             homes.insert(value, home);
         }
         let places = value_results(&block.results);
@@ -184,20 +184,20 @@ impl<'a, 'p> Builder<'a, 'p> {
         for (&cotangent, (result, _)) in block[SectionKind::I].args.iter().zip(results) {
             let ty = block.ty(cotangent);
             let home = match places.iter().position(|&place| place == result) {
-                Some(place) => self.lying(Lying::Cotangent(self.ports.of_result(id, place)), ty),
-                None => self.lying(Lying::Stated(id, cotangent), &ty.logical()),
+                Some(place) => self.value_node(ShardedValue::Cotangent(self.ports.of_result(id, place)), ty),
+                None => self.value_node(ShardedValue::Stated(id, cotangent), &ty.logical()),
             };
             homes.insert(cotangent, home);
         }
     }
 
     /// Node of a value with its own sharding, and its shardings in this block.
-    fn lying(&mut self, what: Lying, ty: &Type) -> Home {
+    fn value_node(&mut self, what: ShardedValue, ty: &Type) -> Home {
         let (mesh, dims) = (self.prices.site.mesh, self.prices.site.dims);
         let (problem, turn) = (&mut self.problem, self.turn);
-        let before = self.before.and_then(|before| before.lying.get(&what));
-        let (node, shardings) = self.meaning.lying.entry(what).or_insert_with(|| {
-            let shardings = lies::shardings(mesh, dims, ty, turn, before);
+        let before = self.before.and_then(|before| before.values.get(&what));
+        let (node, shardings) = self.meaning.values.entry(what).or_insert_with(|| {
+            let shardings = candidates::shardings(mesh, dims, ty, turn, before);
             (problem.node(vec![0.0; shardings.len()]), shardings)
         });
         let (node, shardings) = (*node, shardings.clone());
@@ -250,11 +250,11 @@ impl<'a, 'p> Builder<'a, 'p> {
     fn pinned(&mut self, id: BlockId, value: Value, own: Home) -> Home {
         let ty = self.model.blocks[id].ty(value);
         let home = match ty.dims.iter().any(|dim| dim.open) {
-            true => self.lying(Lying::Stated(id, value), ty),
+            true => self.value_node(ShardedValue::Stated(id, value), ty),
             false => {
                 let shardings = vec![Sharding::of(ty)];
                 let node = self.problem.node(vec![0.0]);
-                self.meaning.lying.insert(Lying::Stated(id, value), (node, shardings.clone()));
+                self.meaning.values.insert(ShardedValue::Stated(id, value), (node, shardings.clone()));
                 self.home(node, ty, &shardings, false)
             }
         };
@@ -296,8 +296,8 @@ impl<'a, 'p> Builder<'a, 'p> {
             for (at, what) in boundary(self.ports, id, block, kind) {
                 let value = block[kind].ret[at];
                 let Some(home) = homes.get(&value) else { continue };
-                self.lying(what, block.ty(value));
-                let (node, shardings) = &self.meaning.lying[&what];
+                self.value_node(what, block.ty(value));
+                let (node, shardings) = &self.meaning.values[&what];
                 let table = self.prices.table(home.tensor);
                 let wants = shardings.iter().map(|sharding| table.place(sharding)).collect();
                 readers.push((value, Reader { node: *node, wants, kind, tick: self.tick(id, kind, usize::MAX) }));
@@ -366,11 +366,11 @@ fn is_pinned(ty: &Type) -> bool {
 }
 
 /// Values that a section returns to other blocks: their positions and sharding nodes.
-pub(super) fn boundary(ports: &Ports, id: BlockId, block: &Block, kind: SectionKind) -> Vec<(usize, Lying)> {
+pub(super) fn boundary(ports: &Ports, id: BlockId, block: &Block, kind: SectionKind) -> Vec<(usize, ShardedValue)> {
     match kind {
         SectionKind::F => {
             let results = value_results(&block.results).into_iter().enumerate();
-            results.map(|(place, result)| (result, Lying::Port(ports.of_result(id, place)))).collect()
+            results.map(|(place, result)| (result, ShardedValue::Port(ports.of_result(id, place)))).collect()
         }
         SectionKind::I => {
             let passed: Vec<Value> = passed(block).into_iter().map(|(value, _)| value).collect();
@@ -378,7 +378,7 @@ pub(super) fn boundary(ports: &Ports, id: BlockId, block: &Block, kind: SectionK
             // If no loss depends on the block, `I` returns nothing.
             let returned = args.take(block[kind].ret.len());
             let places = returned.filter_map(|(at, arg)| Some((at, passed.iter().position(|&value| value == arg)?)));
-            places.map(|(at, place)| (at, Lying::Cotangent(ports.of_argument(id, place)))).collect()
+            places.map(|(at, place)| (at, ShardedValue::Cotangent(ports.of_argument(id, place)))).collect()
         }
         SectionKind::G | SectionKind::W | SectionKind::U => Vec::new(),
     }

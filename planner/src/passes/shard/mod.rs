@@ -15,9 +15,9 @@
 
 mod apply;
 mod bound;
+mod candidates;
 mod copies;
 mod graph;
-mod lies;
 mod params;
 mod prices;
 mod problem;
@@ -166,9 +166,9 @@ impl Found {
             return Before::default();
         }
         let stmts = meaning.stmts.iter().map(|(key, (node, all))| (*key, all[choice[*node]].assignment.clone()));
-        let lying = meaning.lying.iter().map(|(key, (node, all))| (*key, all[choice[*node]].clone()));
+        let values = meaning.values.iter().map(|(key, (node, all))| (*key, all[choice[*node]].clone()));
         let params = meaning.params.iter().map(|(key, (node, all))| (*key, all[choice[*node]].clone()));
-        Before { stmts: stmts.collect(), lying: lying.collect(), params: params.collect() }
+        Before { stmts: stmts.collect(), values: values.collect(), params: params.collect() }
     }
 }
 

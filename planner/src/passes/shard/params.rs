@@ -1,7 +1,7 @@
 //! Sharding of parameters and of their optimizer states (ZeRO, Rajbhandari et al. 2020). Parameters that calls pass to
 //! one argument of a block have equal shardings.
 
-use super::lies;
+use super::candidates;
 use super::prices::Prices;
 use super::turns::Turn;
 use super::weights::Weights;
@@ -118,7 +118,7 @@ pub(super) fn ways(
     let stated = stated_storage(model, class);
     let has_states = class.taken.iter().any(|&(id, param)| states(&model.blocks[id], param).next().is_some());
     let mut found = Vec::new();
-    for sharding in lies::shardings(mesh, dims, &class.ty, turn, before.map(|before| &before.sharding)) {
+    for sharding in candidates::shardings(mesh, dims, &class.ty, turn, before.map(|before| &before.sharding)) {
         let left = mesh.tensor_axes().without(&sharding.used());
         if let Some(states) = &stated {
             // A unit of axes may contain more axes than the file states.

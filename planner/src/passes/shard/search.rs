@@ -284,15 +284,15 @@ fn does(before: &Before, axis: AxisId) -> Vec<usize> {
         let factor = assignment.factors.iter().position(|axes| axes.contains(axis));
         if passes { 1 } else { factor.map_or(0, |factor| 2 + factor) }
     });
-    let mut lying: Vec<_> = before.lying.iter().collect();
-    lying.sort_by_key(|(key, _)| **key);
-    let of_lying = lying.into_iter().map(|(_, sharding)| number(sharding.place(axis)));
+    let mut values: Vec<_> = before.values.iter().collect();
+    values.sort_by_key(|(key, _)| **key);
+    let of_values = values.into_iter().map(|(_, sharding)| number(sharding.place(axis)));
     let mut params: Vec<_> = before.params.iter().collect();
     params.sort_by_key(|(key, _)| **key);
     let of_params = params
         .into_iter()
         .map(|(_, kept)| 2 * number(kept.sharding.place(axis)) + usize::from(kept.states.contains(axis)));
-    of_stmts.chain(of_lying).chain(of_params).collect()
+    of_stmts.chain(of_values).chain(of_params).collect()
 }
 
 /// Number of a use of an axis by a tensor.

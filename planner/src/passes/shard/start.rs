@@ -1,6 +1,6 @@
 //! Start of the search: the result of `propagate` on the same model, inferred from its types.
 
-use super::graph::{DECIDED, Lying, boundary};
+use super::graph::{DECIDED, ShardedValue, boundary};
 use super::params::{Classes, Kept};
 use super::turns::Before;
 use crate::assign::{Assignment, Operand};
@@ -50,17 +50,17 @@ pub(super) fn propagated(
 /// Shardings of values passed between blocks, and of their cotangents.
 fn boundaries(before: &mut Before, ports: &Ports, id: BlockId, block: &Block) {
     for (place, (value, _)) in passed(block).into_iter().enumerate() {
-        before.lying.insert(Lying::Port(ports.of_argument(id, place)), plain(block.ty(value)));
+        before.values.insert(ShardedValue::Port(ports.of_argument(id, place)), plain(block.ty(value)));
     }
     for kind in DECIDED {
         for (at, what) in boundary(ports, id, block, kind) {
-            before.lying.insert(what, plain(block.ty(block[kind].ret[at])));
+            before.values.insert(what, plain(block.ty(block[kind].ret[at])));
         }
     }
     let (places, results) = (value_results(&block.results), block.differentiable_results());
     for (&cotangent, (result, _)) in block[SectionKind::I].args.iter().zip(results) {
         if let Some(place) = places.iter().position(|&place| place == result) {
-            before.lying.insert(Lying::Cotangent(ports.of_result(id, place)), plain(block.ty(cotangent)));
+            before.values.insert(ShardedValue::Cotangent(ports.of_result(id, place)), plain(block.ty(cotangent)));
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn strategies(
         let reads: Vec<Type> = reads.collect();
         let gives = results.iter().enumerate().map(|(at, ty)| assignment.result_type(&instance, at, ty).closed());
         let gives: Vec<Type> = gives.collect();
-        if !reads.iter().chain(&gives).all(|ty| may_lie(mesh, dims, ty)) {
+        if !reads.iter().chain(&gives).all(|ty| is_allowed(mesh, dims, ty)) {
             continue;
         }
         let seconds = if must_expand(&stmt.op, &instance, &assignment) {
@@ -64,7 +64,7 @@ pub(super) fn strategies(
 }
 
 /// Returns whether the mesh allows the type; no value between statements is an unreduced maximum here.
-fn may_lie(mesh: &Mesh, dims: &Dims, ty: &Type) -> bool {
+fn is_allowed(mesh: &Mesh, dims: &Dims, ty: &Type) -> bool {
     let dims_fit = ty.dims.iter().all(|dim| {
         let indivisible = dim.name.is_some_and(|name| dims[name].indivisible);
         mesh.size(&dim.axes) <= dim.size && (!indivisible || mesh.is_even(dim.size, &dim.axes))

@@ -1,6 +1,6 @@
 //! Turns: some axes are decided, singly or as units, while the others stay fixed.
 
-use super::graph::Lying;
+use super::graph::ShardedValue;
 use super::params::Kept;
 use crate::assign::Assignment;
 use crate::reshard::sharding::Sharding;
@@ -32,7 +32,7 @@ pub(super) struct Before {
     /// Assignment of each statement.
     pub(super) stmts: HashMap<(BlockId, SectionKind, usize), Assignment>,
     /// Shardings of values with their own node.
-    pub(super) lying: HashMap<Lying, Sharding>,
+    pub(super) values: HashMap<ShardedValue, Sharding>,
     /// Storage options of parameters.
     pub(super) params: HashMap<usize, Kept>,
 }
