@@ -3,7 +3,7 @@
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer};
 
-/// What an error says a file should have.
+/// Expected value in errors.
 const EXPECTED: &str = "a whole number, such as 48e9 or 48_000_000_000";
 
 /// A number of a file.

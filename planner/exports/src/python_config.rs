@@ -133,7 +133,7 @@ fn string(text: &str, quote: char) -> (String, &str) {
     (value, "")
 }
 
-/// What a function sets, with the functions that it calls.
+/// Values that a function sets, itself and by the functions that it calls.
 fn values_of(functions: &[(String, Vec<Token>)], name: &str) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     collect(functions, name, DEEPEST, &mut found);
