@@ -16,7 +16,8 @@ const COLUMNS: usize = 1 << 10;
 pub(crate) fn sum_rows(
     rows: usize,
     work_per_column: usize,
-    (out, accumulate): (&mut [f32], bool),
+    out: &mut [f32],
+    accumulate: bool,
     par: Par,
     add: &(impl Fn(usize, Range<usize>, &mut [f32]) + Sync),
 ) {
@@ -47,7 +48,7 @@ pub fn column_sums(x: &[f32], out: &mut [f32], accumulate: bool, par: Par) {
     let columns = out.len();
     let rows = x.len() / columns.max(1);
     assert_eq!(x.len(), rows * columns, "x is rows x columns");
-    sum_rows(rows, rows, (out, accumulate), par, &|row, range, sums| {
+    sum_rows(rows, rows, out, accumulate, par, &|row, range, sums| {
         add_rows(&x[row * columns..][range], sums);
     });
 }

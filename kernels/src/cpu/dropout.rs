@@ -71,13 +71,12 @@ pub fn normals(key: [u32; 2], first: u64, out: &mut [f32]) {
 /// The four numbers of a block.
 fn normal_block(key: [u32; 2], block: u64) -> [f32; 4] {
     let words = philox(key, block);
-    let pair = |words: [u32; 2]| {
+    let [[a, b], [c, d]] = [[words[0], words[1]], [words[2], words[3]]].map(|words| {
         let [u, v] = words.map(|word| (f64::from(word) + 0.5) / 4_294_967_296.0);
         let radius = (-2.0 * u.ln()).sqrt();
         let (sin, cos) = (std::f64::consts::TAU * v).sin_cos();
         [(radius * cos) as f32, (radius * sin) as f32]
-    };
-    let ([a, b], [c, d]) = (pair([words[0], words[1]]), pair([words[2], words[3]]));
+    });
     [a, b, c, d]
 }
 

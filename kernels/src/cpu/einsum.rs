@@ -62,13 +62,13 @@ enum Product {
 }
 
 /// The sizes of the labels of a contraction.
-pub(super) struct Sizes(Vec<(char, usize)>);
+pub(super) struct LabelSizes(Vec<(char, usize)>);
 
-impl Sizes {
+impl LabelSizes {
     /// The sizes of the labels of two operands.
-    pub(super) fn of(a: &[char], b: &[char], a_dims: &[usize], b_dims: &[usize]) -> Sizes {
+    pub(super) fn of(a: &[char], b: &[char], a_dims: &[usize], b_dims: &[usize]) -> LabelSizes {
         let labels = a.iter().zip(a_dims).chain(b.iter().zip(b_dims));
-        Sizes(labels.map(|(&letter, &size)| (letter, size)).collect())
+        LabelSizes(labels.map(|(&letter, &size)| (letter, size)).collect())
     }
 
     /// The size of a label; 1 if neither operand has it.
@@ -101,7 +101,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Layout of a dense tensor.
-    pub(super) fn dense(letters: &[char], sizes: &Sizes) -> Layout {
+    pub(super) fn dense(letters: &[char], sizes: &LabelSizes) -> Layout {
         Layout { letters: letters.to_vec(), strides: row_major(&sizes.dims(letters)) }
     }
 
@@ -112,7 +112,7 @@ impl Layout {
     }
 
     /// The stride of `letters` as one dimension, if they run on into one another.
-    pub(super) fn stride(&self, letters: &[char], sizes: &Sizes) -> Option<usize> {
+    pub(super) fn stride(&self, letters: &[char], sizes: &LabelSizes) -> Option<usize> {
         let (dims, [strides]) = merge(&sizes.dims(letters), [&self.strides(letters)]);
         (dims.len() <= 1).then(|| strides.first().copied().unwrap_or(1))
     }
@@ -134,7 +134,7 @@ impl Einsum {
     /// size per letter.
     pub fn new(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize]) -> Result<Einsum, String> {
         check(a, b, out, a_dims, b_dims)?;
-        let sizes = Sizes::of(a, b, a_dims, b_dims);
+        let sizes = LabelSizes::of(a, b, a_dims, b_dims);
         let a_left: Vec<char> = a.iter().copied().filter(|l| b.contains(l) || out.contains(l)).collect();
         let b_left: Vec<char> = b.iter().copied().filter(|l| a.contains(l) || out.contains(l)).collect();
         let (a_out, contracted) = (only(out, a, true), only(&only(&a_left, &b_left, true), out, false));
@@ -223,12 +223,12 @@ impl Einsum {
         assert_eq!([a.len(), b.len(), out.len() / format.bytes()], self.sizes, "sizes of a, b and out");
         let Product::Matrices(matrices) = &self.product else { panic!("a contraction of matrices") };
         let result = if self.out.is_some() { wide_len(format, self.len()) } else { 0 };
-        let ([a, b], result) = self.prepare([a, b], (false, result), scratch, par);
+        let ([a, b], result) = self.prepare([a, b], false, result, scratch, par);
         let Some((dims, strides)) = &self.out else {
-            return matrices.run_rounded(a, b, (format, out), par);
+            return matrices.run_rounded(a, b, format, out, par);
         };
         let result = &mut bytes_of(result)[..out.len()];
-        matrices.run_rounded(a, b, (format, result), par);
+        matrices.run_rounded(a, b, format, result, par);
         let (from, to) = (row_major(dims), View { offset: 0, strides });
         copy_narrow(format, result, View { offset: 0, strides: &from }, out, to, dims);
     }
@@ -236,11 +236,13 @@ impl Einsum {
     /// The operands as the product reads them, in f32 if they must be `wide`, and scratch memory for a number of elements.
     pub(super) fn prepare<'s>(
         &self,
-        [a, b]: [Floats<'s>; 2],
-        (wide, count): (bool, usize),
+        operands: [Floats<'s>; 2],
+        wide: bool,
+        count: usize,
         scratch: &'s mut Vec<f32>,
         par: Par,
     ) -> ([Floats<'s>; 2], &'s mut [f32]) {
+        let [a, b] = operands;
         let needed = self.a.scratch(a, wide) + self.b.scratch(b, wide) + count;
         if scratch.len() < needed {
             scratch.resize(needed, 0.0);
@@ -263,7 +265,7 @@ impl Einsum {
             Product::Matrices(_) => self.out.is_none(),
         };
         let result = if direct { 0 } else { out.len() };
-        let ([a, b], result) = self.prepare([a, b], (self.product.reads_wide(), result), scratch, par);
+        let ([a, b], result) = self.prepare([a, b], self.product.reads_wide(), result, scratch, par);
         if direct {
             return self.product.run(a, b, out, accumulate, par);
         }
@@ -309,7 +311,7 @@ fn check(a: &[char], b: &[char], out: &[char], a_dims: &[usize], b_dims: &[usize
 
 impl Parts {
     /// Finds the product for tensors of these layouts, changing those that must be packed.
-    fn product(&self, layouts: &mut [Layout; 3], sizes: &Sizes) -> (Matrices, [Packing; 3]) {
+    fn product(&self, layouts: &mut [Layout; 3], sizes: &LabelSizes) -> (Matrices, [Packing; 3]) {
         let mut packings = [None, None, None];
         let orders = [
             [&self.batch[..], &self.m, &self.k].concat(),
@@ -329,7 +331,7 @@ impl Parts {
     }
 
     /// The product for these layouts, and the tensors that must be packed for it to hold.
-    fn fit(&self, layouts: &[Layout; 3], sizes: &Sizes) -> (Matrices, BTreeSet<usize>) {
+    fn fit(&self, layouts: &[Layout; 3], sizes: &LabelSizes) -> (Matrices, BTreeSet<usize>) {
         let mut found =
             Matrices { size: [1; 3], strides: [[1; 2]; 3], batch: Loops::default(), inner: Loops::default() };
         let mut pack = BTreeSet::new();
@@ -360,7 +362,7 @@ impl Parts {
 }
 
 /// The dims of labels in all three tensors, merged where they run on into one another.
-fn merged(letters: &[char], layouts: &[Layout; 3], sizes: &Sizes) -> (Dims, [Dims; 3]) {
+fn merged(letters: &[char], layouts: &[Layout; 3], sizes: &LabelSizes) -> (Dims, [Dims; 3]) {
     let [a, b, out] = layouts.each_ref().map(|layout| layout.strides(letters));
     merge(&sizes.dims(letters), [&a, &b, &out])
 }

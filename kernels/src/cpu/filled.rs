@@ -3,7 +3,7 @@
 //! `b q e c h, e h m -> b q e c m` is, for each expert e, one product of all rows that are filled; others are neither read nor computed, and
 //! become zeros. `b q e c m, b q e c h -> e h m` adds up over them. Rows of several chunks are first copied side by side.
 
-use super::einsum::{Einsum, Layout, Sizes};
+use super::einsum::{Einsum, LabelSizes, Layout};
 use super::gemm::multiply;
 use super::matrix::Matrix;
 use super::narrow::Floats;
@@ -47,7 +47,7 @@ impl Filled {
     /// above, which [`Einsum`] does on all rows.
     pub fn new(equation: [&[char]; 3], dims: [&[usize]; 2], rows: usize) -> Option<Filled> {
         let [a, b, out] = equation;
-        let sizes = Sizes::of(a, b, dims[0], dims[1]);
+        let sizes = LabelSizes::of(a, b, dims[0], dims[1]);
         let keeps_rows = out.contains(a.get(rows)?);
         // The tensor whose rows are those of the first operand, and the one that has none.
         let (alike, whole) = if keeps_rows { (out, b) } else { (b, out) };
@@ -81,41 +81,52 @@ impl Filled {
     /// If a tensor has not the size planned for.
     pub fn run(
         &self,
-        [a, b]: [Floats<'_>; 2],
+        operands: [Floats<'_>; 2],
         counts: &[i32],
-        (out, accumulate): (&mut [f32], bool),
+        out: &mut [f32],
+        accumulate: bool,
         par: Par,
         copied: &mut Copied,
     ) {
+        let [a, b] = operands;
         assert_eq!([counts.len(), a.len(), b.len(), out.len()], self.sizes, "sizes of counts, a, b and out");
         let (dims, [of_counts, of_b, of_out]) = &self.batch;
         if !self.keeps_rows && !accumulate {
             out.fill(0.0);
         }
-        walk(dims, [of_counts, of_b, of_out], [0; 3], &mut |[counts_at, b_at, out_at]| {
-            // Counts have the order of chunks.
-            let at = |chunk: usize| Chunk {
-                filled: usize::try_from(counts[counts_at + chunk]).unwrap_or(0).min(self.rows),
-                first: (counts_at + chunk) * self.rows,
-            };
+        walk(dims, [of_counts, of_b, of_out], [0; 3], &mut |[first, b_at, out_at]| {
+            let batch = Batch { plan: self, counts, first };
             if self.keeps_rows {
-                self.products([a, b.skip(b_at)], &at, (out, accumulate), par, copied);
+                batch.products(a, b.skip(b_at), out, accumulate, par, copied);
             } else {
-                self.sums([a, b], &at, &mut out[out_at..], par, copied);
+                batch.sums(a, b, &mut out[out_at..], par, copied);
             }
         });
     }
+}
 
-    /// Visits the chunks of a batch index.
-    fn each(&self, at: &dyn Fn(usize) -> Chunk, mut visit: impl FnMut(Chunk)) {
-        let (dims, counts) = &self.chunks;
-        walk(dims, [counts], [0], &mut |[chunk]| visit(at(chunk)));
+/// The chunks of one index of the batch.
+struct Batch<'f> {
+    plan: &'f Filled,
+    counts: &'f [i32],
+    /// Place of the count of the first chunk.
+    first: usize,
+}
+
+impl Batch<'_> {
+    /// Visits the chunks, which have the order of their counts.
+    fn each(&self, mut visit: impl FnMut(Chunk)) {
+        let Filled { chunks: (dims, counts), rows, .. } = self.plan;
+        walk(dims, [counts], [self.first], &mut |[chunk]| {
+            let filled = usize::try_from(self.counts[chunk]).unwrap_or(0).min(*rows);
+            visit(Chunk { filled, first: chunk * rows });
+        });
     }
 
     /// The filled rows, and the chunk that has all of them, if there is one.
-    fn rows(&self, at: &dyn Fn(usize) -> Chunk) -> (usize, Option<Chunk>) {
+    fn rows(&self) -> (usize, Option<Chunk>) {
         let (mut total, mut only) = (0, None);
-        self.each(at, |chunk| {
+        self.each(|chunk| {
             if chunk.filled > 0 {
                 only = (total == 0).then_some(chunk);
                 total += chunk.filled;
@@ -124,33 +135,27 @@ impl Filled {
         (total, only)
     }
 
-    /// Copies the filled rows of all chunks side by side.
-    fn gather<'t>(
-        &self,
-        at: &dyn Fn(usize) -> Chunk,
-        (from, width): (Floats<'_>, usize),
-        to: &'t mut Rows,
-        total: usize,
-    ) -> Floats<'t> {
+    /// Copies the filled rows of all chunks, of `width` elements, side by side.
+    fn gather<'t>(&self, from: Floats<'_>, width: usize, to: &'t mut Rows, total: usize) -> Floats<'t> {
         match from {
-            Floats::Wide(from) => Floats::Wide(self.side_by_side(at, (from, width), &mut to.wide, total)),
+            Floats::Wide(from) => Floats::Wide(self.side_by_side(from, width, &mut to.wide, total)),
             Floats::Narrow(format, from) => {
                 let width = width * format.bytes();
-                Floats::Narrow(format, self.side_by_side(at, (from, width), &mut to.narrow, total))
+                Floats::Narrow(format, self.side_by_side(from, width, &mut to.narrow, total))
             }
         }
     }
 
     fn side_by_side<'t, T: Copy + Default>(
         &self,
-        at: &dyn Fn(usize) -> Chunk,
-        (from, width): (&[T], usize),
+        from: &[T],
+        width: usize,
         to: &'t mut Vec<T>,
         total: usize,
     ) -> &'t [T] {
         to.resize(to.len().max(total * width), T::default());
         let mut next = 0;
-        self.each(at, |Chunk { filled, first }| {
+        self.each(|Chunk { filled, first }| {
             let len = filled * width;
             to[next..next + len].copy_from_slice(&from[first * width..][..len]);
             next += len;
@@ -159,33 +164,27 @@ impl Filled {
     }
 
     /// The rows of the result for one index of the batch.
-    fn products(
-        &self,
-        [a, b]: [Floats<'_>; 2],
-        at: &dyn Fn(usize) -> Chunk,
-        (out, accumulate): (&mut [f32], bool),
-        par: Par,
-        Copied { rows: [gathered, _], made }: &mut Copied,
-    ) {
-        let ([k, n], (total, only)) = (self.width, self.rows(at));
+    fn products(&self, a: Floats<'_>, b: Floats<'_>, out: &mut [f32], accumulate: bool, par: Par, copied: &mut Copied) {
+        let ([k, n], (total, only)) = (self.plan.width, self.rows());
         if !accumulate {
-            self.each(at, |chunk| out[(chunk.first + chunk.filled) * n..(chunk.first + self.rows) * n].fill(0.0));
+            self.each(|chunk| out[(chunk.first + chunk.filled) * n..(chunk.first + self.plan.rows) * n].fill(0.0));
         }
         if total == 0 || n == 0 {
             return;
         }
-        let b = Matrix { data: b, strides: self.strides };
+        let b = Matrix { data: b, strides: self.plan.strides };
         if let Some(Chunk { first, .. }) = only {
             let a = Matrix::rows(a.skip(first * k), k);
             // SAFETY: the rows are in the slice, which is borrowed for writes.
-            return unsafe { self.one([total, n, k], (a, b), &mut out[first * n..][..total * n], accumulate, par) };
+            return unsafe { product([total, n, k], a, b, &mut out[first * n..][..total * n], accumulate, par) };
         }
-        let a = self.gather(at, (a, k), gathered, total);
+        let Copied { rows: [gathered, _], made } = copied;
+        let a = self.gather(a, k, gathered, total);
         made.resize(made.len().max(total * n), 0.0);
         // SAFETY: as above.
-        unsafe { self.one([total, n, k], (Matrix::rows(a, k), b), &mut made[..total * n], false, par) };
+        unsafe { product([total, n, k], Matrix::rows(a, k), b, &mut made[..total * n], false, par) };
         let mut next = 0;
-        self.each(at, |chunk| {
+        self.each(|chunk| {
             let (to, from) = (&mut out[chunk.first * n..][..chunk.filled * n], &made[next..][..chunk.filled * n]);
             next += from.len();
             match accumulate {
@@ -196,46 +195,41 @@ impl Filled {
     }
 
     /// The sum over rows for one index of the batch, added to `out`.
-    fn sums(
-        &self,
-        [a, b]: [Floats<'_>; 2],
-        at: &dyn Fn(usize) -> Chunk,
-        out: &mut [f32],
-        par: Par,
-        Copied { rows: [left, right], .. }: &mut Copied,
-    ) {
-        let ([m, n], (total, only)) = (self.width, self.rows(at));
+    fn sums(&self, a: Floats<'_>, b: Floats<'_>, out: &mut [f32], par: Par, copied: &mut Copied) {
+        let ([m, n], (total, only)) = (self.plan.width, self.rows());
         if total == 0 || m * n == 0 {
             return;
         }
+        let [left, right] = &mut copied.rows;
         let (a, b) = match only {
             Some(Chunk { first, .. }) => (a.skip(first * m), b.skip(first * n)),
-            None => (self.gather(at, (a, m), left, total), self.gather(at, (b, n), right, total)),
+            None => (self.gather(a, m, left, total), self.gather(b, n, right, total)),
         };
-        let reach = (m - 1) * self.strides[0] + (n - 1) * self.strides[1];
+        let strides = self.plan.strides;
+        let reach = (m - 1) * strides[0] + (n - 1) * strides[1];
         assert!(reach < out.len(), "the sum is in the result");
-        let out = Matrix { data: out.as_mut_ptr(), strides: self.strides };
+        let out = Matrix { data: out.as_mut_ptr(), strides };
         let (size, a) = ([m, n, total], Matrix::rows(a, m).transposed());
         // SAFETY: the elements are in the slice, which is borrowed for writes.
         unsafe { multiply(size, a, Matrix::rows(b, n), out, 1.0, true, threads(par, size)) };
     }
+}
 
-    /// One product, into dense rows.
-    ///
-    /// # Safety
-    /// As of [`multiply`].
-    unsafe fn one(
-        &self,
-        size: [usize; 3],
-        (a, b): (Matrix<Floats<'_>>, Matrix<Floats<'_>>),
-        out: &mut [f32],
-        accumulate: bool,
-        par: Par,
-    ) {
-        let out = Matrix::rows(out.as_mut_ptr(), size[1]);
-        // SAFETY: as the caller promises.
-        unsafe { multiply(size, a, b, out, 1.0, accumulate, threads(par, size)) };
-    }
+/// One product, into dense rows.
+///
+/// # Safety
+/// As of [`multiply`].
+unsafe fn product(
+    size: [usize; 3],
+    a: Matrix<Floats<'_>>,
+    b: Matrix<Floats<'_>>,
+    out: &mut [f32],
+    accumulate: bool,
+    par: Par,
+) {
+    let out = Matrix::rows(out.as_mut_ptr(), size[1]);
+    // SAFETY: as the caller promises.
+    unsafe { multiply(size, a, b, out, 1.0, accumulate, threads(par, size)) };
 }
 
 /// The number of threads that a product is worth.
@@ -289,9 +283,10 @@ mod tests {
             for (sizes, seed) in
                 [([3, 2, 4, 5, 7, 6], 1), ([1, 1, 3, 9, 4, 17], 2), ([2, 1, 1, 4, 1, 3], 3), ([2, 1, 3, 4, 0, 3], 4)]
             {
-                let size = |letter: char| sizes["bqechm".find(letter).unwrap()];
                 let letters = equation(text);
-                let dims = letters.each_ref().map(|of| of.iter().map(|&letter| size(letter)).collect::<Vec<usize>>());
+                let dims = letters
+                    .each_ref()
+                    .map(|of| of.iter().map(|&letter| sizes["bqechm".find(letter).unwrap()]).collect::<Vec<usize>>());
                 let rows = letters[0].iter().position(|&letter| letter == 'c').unwrap();
                 let [chunks, a_len, b_len, out_len] =
                     [&dims[0][..rows], &dims[0], &dims[1], &dims[2]].map(|of| of.iter().product::<usize>());
@@ -313,7 +308,7 @@ mod tests {
                     let [mut got, mut want] = [(); 2].map(|()| normals(out_len, 5));
                     whole.run(&zeros.0, &zeros.1, &mut want, accumulate, Par(1), &mut Vec::new());
                     let operands = [Floats::Wide(&unread.0), Floats::Wide(&unread.1)];
-                    filled.run(operands, &counts, (&mut got, accumulate), Par(2), &mut Copied::default());
+                    filled.run(operands, &counts, &mut got, accumulate, Par(2), &mut Copied::default());
                     let close = got.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 1e-4 * (1.0 + b.abs()));
                     assert!(close, "{text} {sizes:?} {accumulate}: {got:?} {want:?}");
                 }

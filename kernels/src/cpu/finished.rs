@@ -19,13 +19,7 @@ impl Matrices {
     ///
     /// # Panics
     /// If the product [cannot](Matrices::can_finish) be finished, or reaches beyond `out`.
-    pub(crate) fn run_finished(
-        &self,
-        (a, b): (Floats, Floats),
-        out: Option<&mut [f32]>,
-        par: Par,
-        finish: &dyn Finish,
-    ) {
+    pub(crate) fn run_finished(&self, a: Floats, b: Floats, out: Option<&mut [f32]>, par: Par, finish: &dyn Finish) {
         assert!(self.can_finish(), "one product in dense rows");
         let ([m, n, k], threads) = (self.size, self.threads(par));
         let (a, b) = (Matrix { data: a, strides: self.strides[0] }, Matrix { data: b, strides: self.strides[1] });
@@ -54,8 +48,8 @@ impl Einsum {
     ) {
         let (a, b) = (a.into(), b.into());
         if let Some(matrices) = self.finishing() {
-            let ([a, b], _) = self.prepare([a, b], (false, 0), scratch, par);
-            return matrices.run_finished((a, b), out, par, finish);
+            let ([a, b], _) = self.prepare([a, b], false, 0, scratch, par);
+            return matrices.run_finished(a, b, out, par, finish);
         }
         let out = out.unwrap_or_else(|| {
             whole.resize(self.len().max(whole.len()), 0.0);

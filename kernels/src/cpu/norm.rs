@@ -33,7 +33,7 @@ pub fn rms_norm_dx(x: &[f32], gamma: &[f32], rstd: &[f32], dy: &[f32], dx: &mut 
 /// # Panics
 /// If the sizes do not agree.
 pub fn rms_norm_dgamma(x: &[f32], rstd: &[f32], dy: &[f32], dgamma: &mut [f32], accumulate: bool, par: Par) {
-    dgamma_columns(x, (None, rstd), dy, dgamma, accumulate, par);
+    dgamma_columns(x, None, rstd, dy, dgamma, accumulate, par);
 }
 
 /// `y = (x - mean) rstd gamma + beta` with `rstd = 1 / sqrt(variance + eps)` for each row; `affine` is gamma and beta,
@@ -89,12 +89,13 @@ pub fn layer_norm_dgamma(
     par: Par,
 ) {
     assert_eq!(stats.0.len(), stats.1.len(), "mean as rstd");
-    dgamma_columns(x, (Some(stats.0), stats.1), dy, dgamma, accumulate, par);
+    dgamma_columns(x, Some(stats.0), stats.1, dy, dgamma, accumulate, par);
 }
 
 fn dgamma_columns(
     x: &[f32],
-    (mean, rstd): (Option<&[f32]>, &[f32]),
+    mean: Option<&[f32]>,
+    rstd: &[f32],
     dy: &[f32],
     dgamma: &mut [f32],
     accumulate: bool,
@@ -102,7 +103,7 @@ fn dgamma_columns(
 ) {
     let (rows, cols) = (rstd.len(), dgamma.len());
     assert!(x.len() == rows * cols && dy.len() == x.len(), "x and dy are rows x cols");
-    sum_rows(rows, 2 * rows, (dgamma, accumulate), par, &|row, columns, sums| {
+    sum_rows(rows, 2 * rows, dgamma, accumulate, par, &|row, columns, sums| {
         let at = row * cols + columns.start..row * cols + columns.end;
         let mean = mean.map_or(0.0, |mean| mean[row]);
         add_scaled(&x[at.clone()], mean, rstd[row], &dy[at], sums);

@@ -202,6 +202,10 @@ fn scaled(x: Floats, scales: &[f32], blocks: &Blocks, (each, all): Scaling, out:
 /// The exponents of f32.
 pub const EXPONENTS: usize = 256;
 
+fn biased_exponent(x: f32) -> usize {
+    (x.to_bits() >> 23) as usize & (EXPONENTS - 1)
+}
+
 /// Counts elements by their biased exponents in f32: 0 for those below the normal numbers, 255 for what is not finite.
 ///
 /// # Panics
@@ -215,9 +219,8 @@ pub fn exponents(x: Floats, counts: &mut [f32], par: Par) {
         for start in range.clone().step_by(PIECE) {
             let x = numbers(x, start..range.end.min(start + PIECE), &mut buffer);
             let (fours, rest) = x.as_chunks::<4>();
-            let exponent = |x: f32| (x.to_bits() >> 23) as usize & (EXPONENTS - 1);
-            fours.iter().for_each(|four| own.iter_mut().zip(four).for_each(|(own, &x)| own[exponent(x)] += 1));
-            rest.iter().for_each(|&x| own[0][exponent(x)] += 1);
+            fours.iter().for_each(|four| own.iter_mut().zip(four).for_each(|(own, &x)| own[biased_exponent(x)] += 1));
+            rest.iter().for_each(|&x| own[0][biased_exponent(x)] += 1);
         }
         for (exponent, total) in total.iter().enumerate() {
             total.fetch_add(own.iter().map(|own| u64::from(own[exponent])).sum(), Ordering::Relaxed);

@@ -41,18 +41,18 @@ pub fn reduce(kind: Reduction, x: &[f32], dims: &[usize], keep: &[bool], out: &m
     let (dims, [from, to]) = merge(dims, [&row_major(dims), &strides]);
     // Threads share the first dimension of `keep`.
     let Some(split) = to.iter().position(|&stride| stride > 0) else {
-        return part(kind, x, out, &dims, [&from, &to]);
+        return part(kind, x, out, &dims, &from, &to);
     };
     par.rows(dims[split], x.len() / dims[split], Rows(out, to[split]), &|range, out| {
         let mut dims = dims.clone();
         dims[split] = range.len();
         if !range.is_empty() {
-            part(kind, &x[range.start * from[split]..], out.0, &dims, [&from, &to]);
+            part(kind, &x[range.start * from[split]..], out.0, &dims, &from, &to);
         }
     });
 }
 
-fn part(kind: Reduction, x: &[f32], out: &mut [f32], dims: &[usize], [from, to]: [&[usize]; 2]) {
+fn part(kind: Reduction, x: &[f32], out: &mut [f32], dims: &[usize], from: &[usize], to: &[usize]) {
     let Some(last) = dims.len().checked_sub(1) else {
         out[0] = x[0];
         return;

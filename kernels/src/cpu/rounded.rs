@@ -37,7 +37,7 @@ impl Matrices {
     ///
     /// # Panics
     /// If the products reach beyond `out`, or cannot be rounded.
-    pub(crate) fn run_rounded(&self, a: Floats, b: Floats, (format, out): (Narrow, &mut [u8]), par: Par) {
+    pub(crate) fn run_rounded(&self, a: Floats, b: Floats, format: Narrow, out: &mut [u8], par: Par) {
         let ([m, n, k], [a_strides, b_strides, strides]) = (self.size, self.strides);
         let last = self.batch.last(2) + span(&[m, n], &strides) - 1;
         assert!(last < out.len() / format.bytes() && self.can_round(), "the products lie in the result");

@@ -47,7 +47,7 @@ pub fn moving(bytes: usize) -> String {
         2 => ("unsigned short", 1),
         _ => ("unsigned int", bytes / 4),
     };
-    text(scalar, ["", ""], "unsigned int", "", (width, bytes))
+    text(scalar, "", "", "unsigned int", "", width, bytes)
 }
 
 /// The text that combines blocks of elements, `width` of them at once.
@@ -61,10 +61,10 @@ pub fn combining(element: Element, combine: Combine, width: usize) -> String {
         (Combine::Max, Element::F32 | Element::I32) => "((b) > (a) ? (b) : (a))",
     };
     let bytes = width * element.bytes();
-    text(spelling.scalar, [&load, &store], spelling.number, combine, (width, bytes))
+    text(spelling.scalar, &load, &store, spelling.number, combine, width, bytes)
 }
 
-fn text(scalar: &str, [load, store]: [&str; 2], number: &str, combine: &str, (width, bytes): (usize, usize)) -> String {
+fn text(scalar: &str, load: &str, store: &str, number: &str, combine: &str, width: usize, bytes: usize) -> String {
     let combine = if combine.is_empty() { "(b)" } else { combine };
     format!(
         "{FUNCTIONS}\n#define T_X {scalar}\n#define LOAD_X {load}\n#define STORE_X {store}\n#define NUMBER {number}\n\

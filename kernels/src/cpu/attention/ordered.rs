@@ -55,7 +55,7 @@ impl<'x> Columns<'x> {
     fn products(&self, registers: Registers, keys: Left<'_>, part: &Subblock, to: &mut [f32]) {
         let (m, lanes) = (part.keys.len(), part.lanes.len());
         assert!(to.len() >= m * lanes, "space for the products");
-        let queries = &self.panels[right_size([self.width, part.lanes.start])..];
+        let queries = &self.panels[right_size(self.width, part.lanes.start)..];
         let to = Matrix::rows(to.as_mut_ptr(), lanes);
         // SAFETY: the slice has the rows, and is borrowed for writing; whoever has the block has prepared the registers.
         unsafe { registers.multiply([m, lanes, self.width], keys, queries, to, 1.0, false) };
@@ -104,12 +104,12 @@ fn in_tiles(part: Subblock, whole: &Subblock) -> (Subblock, usize) {
 
 /// Elements of panels of all queries of a block, as columns of `width` terms.
 fn columns_size(width: usize) -> usize {
-    right_size([width, QUERIES])
+    right_size(width, QUERIES)
 }
 
 /// Elements of the space for words of operands of these widths.
 fn largest_space(widths: [usize; 2]) -> usize {
-    let [a, b] = widths.map(|width| space_size([width.max(QUERIES), width.max(PART)]));
+    let [a, b] = widths.map(|width| space_size(width.max(QUERIES), width.max(PART)));
     a.max(b)
 }
 

@@ -59,7 +59,7 @@ struct Panel {
 
 /// True if the lines of `a` that a tile reads again for each panel share so few sets of the L1 cache that they do not stay there:
 /// one or two for all words, or one for all rows. Words of `k` terms that are written elsewhere do not.
-pub(super) fn gathers(level: &Level, a: Matrix<Elements>, [k, columns]: [usize; 2]) -> bool {
+pub(super) fn gathers(level: &Level, a: Matrix<Elements>, k: usize, columns: usize) -> bool {
     let crowded = a.transposed().words_in_place(k, level.terms).is_some_and(|words| match words.strides {
         [along, 1] => along.is_multiple_of(PAGE / 2),
         [1, down] => down.is_multiple_of(PAGE) && level.rows > SET,

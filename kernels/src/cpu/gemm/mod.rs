@@ -412,7 +412,7 @@ impl<'f> Product<'f> {
     /// As for [`Product::run`]; there are elements and terms.
     unsafe fn run_rows(&self, level: &Level, depth: usize) {
         let [m, n, k] = self.size;
-        let gathers = block::gathers(level, self.a, [k, n]);
+        let gathers = block::gathers(level, self.a, k, n);
         let in_strips = self.finish.is_some() || level.unit > 1 && k * COLUMNS <= level.elements;
         let wide = if in_strips { self.wide(level) } else { n };
         let blocks = Blocks { level, depth, columns: level.block_columns(depth), gathers, wide };
@@ -490,7 +490,7 @@ impl<'f> Product<'f> {
                 // SAFETY: as the caller promises.
                 unsafe { block.run(rows.len(), self.a.at([rows.start, terms.start]), out.at([0, columns.start])) };
                 if rows.len() < m {
-                    packed = packed.wrapping_add(blocks.packed([columns.len(), terms.len()]));
+                    packed = packed.wrapping_add(blocks.packed(columns.len(), terms.len()));
                 }
             }
         }
@@ -533,7 +533,7 @@ struct Blocks<'l> {
 
 impl Blocks<'_> {
     /// Elements of a packed block of columns and terms.
-    fn packed(&self, [columns, terms]: [usize; 2]) -> usize {
+    fn packed(&self, columns: usize, terms: usize) -> usize {
         self.level.words(terms) * columns.next_multiple_of(self.level.width())
     }
 
@@ -543,9 +543,9 @@ impl Blocks<'_> {
         let [m, n, k] = product.size;
         let Blocks { level, gathers, .. } = *self;
         let all = blocks_of(self.wide, self.columns).map(|columns| {
-            blocks_of(k, self.depth).map(|terms| self.packed([columns.len(), terms.len()])).sum::<usize>()
+            blocks_of(k, self.depth).map(|terms| self.packed(columns.len(), terms.len())).sum::<usize>()
         });
-        let packed = if strip < m { all.sum() } else { self.packed([n.min(self.columns), self.depth]) };
+        let packed = if strip < m { all.sum() } else { self.packed(n.min(self.columns), self.depth) };
         let rows = if level.unit > 1 { m.next_multiple_of(level.rows) } else { strip };
         let words = if product.units.is_some() || block::in_place(level, product.a, k).is_some() {
             0

@@ -53,7 +53,7 @@ impl<'a> Left<'a> {
     }
 
     /// Words from the first to the last one that is read of `m` rows of `k` terms.
-    fn span(&self, [m, k]: [usize; 2]) -> usize {
+    fn span(&self, m: usize, k: usize) -> usize {
         (m.div_ceil(ROWS) - 1) * self.tile
             + (ROWS - 1) * self.strides[0]
             + (k.div_ceil(TERMS) - 1) * self.strides[1]
@@ -78,7 +78,7 @@ impl Registers {
     /// If the rows are not in their slice, or `to` is smaller than [`left_size`].
     pub(crate) fn order_left(self, a: Matrix<Floats<'_>>, [m, k]: [usize; 2], to: &mut [f32]) {
         let a = a.pointer([m, k]);
-        assert!(a.are_bf16() && to.len() >= left_size([m, k]), "elements of bf16, and space for their tiles");
+        assert!(a.are_bf16() && to.len() >= left_size(m, k), "elements of bf16, and space for their tiles");
         // SAFETY: as has been checked; the processor has the instructions.
         unsafe { (self.0.write_units)(a, [m, k], to.as_mut_ptr(), words_of(k) / UNIT) };
     }
@@ -89,8 +89,8 @@ impl Registers {
     /// If the columns are not in their slice, `to` is smaller than [`right_size`] or `space` than [`space_size`].
     pub(crate) fn order_right(self, b: Matrix<Floats<'_>>, [k, n]: [usize; 2], to: &mut [f32], space: &mut [f32]) {
         let from = b.pointer([k, n]);
-        assert!(from.are_bf16() && to.len() >= right_size([k, n]), "elements of bf16, and space for their panels");
-        assert!(space.len() >= space_size([k, n]), "space for words");
+        assert!(from.are_bf16() && to.len() >= right_size(k, n), "elements of bf16, and space for their panels");
+        assert!(space.len() >= space_size(k, n), "space for words");
         let from = Unpacked { from, k, columns: n, terms: 2, words: words_of(k), space: space.as_mut_ptr() };
         // SAFETY: as has been checked; the processor has the instructions.
         unsafe { (self.0.pack)(&from, to.as_mut_ptr(), PANEL) };
@@ -102,7 +102,7 @@ impl Registers {
     /// If the panel is wider than [`PANEL`], or not that of the rows.
     pub(crate) fn round_right(self, rows: &[f32], n: usize, to: &mut [f32]) {
         let k = rows.len() / n;
-        assert!(n <= PANEL && n.is_multiple_of(UNIT) && to.len() >= right_size([k, n]), "a panel of whole registers");
+        assert!(n <= PANEL && n.is_multiple_of(UNIT) && to.len() >= right_size(k, n), "a panel of whole registers");
         // SAFETY: as has been checked; the processor has the instructions.
         unsafe { (self.0.round_pairs)(rows.as_ptr(), [k, n], to.as_mut_ptr(), words_of(k)) };
     }
@@ -142,7 +142,7 @@ impl Registers {
         if m == 0 || n == 0 || k == 0 {
             return;
         }
-        assert!(a.words.len() >= a.span([m, k]) && b.len() >= right_size([k, n]), "operands of these sizes");
+        assert!(a.words.len() >= a.span(m, k) && b.len() >= right_size(k, n), "operands of these sizes");
         for (columns, rows) in blocks_of(n, PANEL).flat_map(|n| blocks_of(m, ROWS).map(move |m| (n.clone(), m))) {
             let width = columns.len().next_multiple_of(UNIT);
             let out = out.at([rows.start, columns.start]);
@@ -176,17 +176,17 @@ pub(crate) const fn words_of(k: usize) -> usize {
 }
 
 /// Elements of a left operand of `m` rows of `k` terms in tiles.
-pub(crate) const fn left_size([m, k]: [usize; 2]) -> usize {
+pub(crate) const fn left_size(m: usize, k: usize) -> usize {
     m.next_multiple_of(ROWS) * words_of(k)
 }
 
 /// Elements of a right operand of `n` columns of `k` terms.
-pub(crate) const fn right_size([k, n]: [usize; 2]) -> usize {
+pub(crate) const fn right_size(k: usize, n: usize) -> usize {
     words_of(k) * n.next_multiple_of(UNIT)
 }
 
 /// Elements of the space for the words of a panel, or of a row, while a right operand is ordered.
-pub(crate) const fn space_size([k, n]: [usize; 2]) -> usize {
+pub(crate) const fn space_size(k: usize, n: usize) -> usize {
     let panel = words_of(k) * PANEL;
     if panel > n { panel } else { n }
 }

@@ -39,7 +39,7 @@ fn of_chunks(op: &Einsum, rows: usize, site: &KernelSite<'_>) -> Result<KernelFn
     Ok(Box::new(move |call, par| {
         let (operands, counts, accumulate) = ([call.floats(0), call.floats(1)], call.int(2), call.accumulate);
         match &plan {
-            Chunks::Filled(filled) => filled.run(operands, counts, (call.out(), accumulate), par, &mut copied),
+            Chunks::Filled(filled) => filled.run(operands, counts, call.out(), accumulate, par, &mut copied),
             Chunks::All(einsum) => {
                 let ([a, b], [out]) = (operands, call.outs());
                 einsum.run(a, b, out, accumulate, par, call.scratch);

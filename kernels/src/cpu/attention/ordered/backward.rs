@@ -19,17 +19,17 @@ fn sizes(attention: &Attention) -> [usize; 19] {
         t * c,
         columns_size(d),
         columns_size(c),
-        right_size([QUERIES, d]),
-        right_size([QUERIES, c]),
+        right_size(QUERIES, d),
+        right_size(QUERIES, c),
         largest_space([d, c]),
-        held * left_size([KEYS, d]),
-        held * left_size([KEYS, c]),
-        held * left_size([d, KEYS]),
+        held * left_size(KEYS, d),
+        held * left_size(KEYS, c),
+        held * left_size(d, KEYS),
         KEYS * PART,
         KEYS * PART,
         KEYS * WEIGHTS,
         KEYS * WEIGHTS,
-        right_size([KEYS, PART]),
+        right_size(KEYS, PART),
         d * QUERIES,
         2 * QUERIES,
         factors_size(attention, PART),
@@ -57,11 +57,19 @@ pub(in super::super) unsafe fn blocks<'a>(
     let mut is_first = true;
     registers.prepare();
     while let Some(block) = blocks.next() {
-        let last = blocks.peek().is_none_or(|next| next.key_head() != block.key_head());
+        let is_last = blocks.peek().is_none_or(|next| next.key_head() != block.key_head());
+        let output = Output { gradients, is_first, is_last };
         // SAFETY: as the caller promises; the registers are prepared.
-        unsafe { one(&block, registers, &mut held, saved, (gradients, [is_first, last]), scratch) };
-        is_first = last;
+        unsafe { one(&block, registers, &mut held, saved, output, scratch) };
+        is_first = is_last;
     }
+}
+
+/// The gradients, and the place of a block of queries among those of its key head.
+struct Output {
+    gradients: [SharedFloats; 3],
+    is_first: bool,
+    is_last: bool,
 }
 
 /// Adds what one block of queries contributes: the first one of a key head begins its gradients, and the last one writes them.
@@ -73,7 +81,7 @@ unsafe fn one(
     registers: Registers,
     held: &mut Held,
     saved: &Saved<'_>,
-    (gradients, [is_first, is_last]): ([SharedFloats; 3], [bool; 2]),
+    output: Output,
     scratch: &mut [f32],
 ) {
     let attention = block.attention;
@@ -81,7 +89,7 @@ unsafe fn one(
     let slices = carve(scratch, sizes(attention));
     let [dk, dv, queries, douts, q, dout, space, keys, values, key_columns, weights @ ..] = slices;
     let [p, dp, rounded, ds, ds_pairs, dq_columns, sums, factors, rows] = weights;
-    if is_first {
+    if output.is_first {
         [&mut *dk, &mut *dv].into_iter().for_each(|sums| sums.fill(0.0));
     }
     let (lse, delta) = sums.split_at_mut(QUERIES);
@@ -97,9 +105,9 @@ unsafe fn one(
     for (index, seen) in block.key_blocks().enumerate() {
         let (whole, m) = whole_block(seen, attention);
         let (slot, is_there) = held.slot(block, &whole);
-        let keys = slot_of(keys, slot, left_size([KEYS, d]));
-        let values = slot_of(values, slot, left_size([KEYS, c]));
-        let key_columns = slot_of(key_columns, slot, left_size([d, KEYS]));
+        let keys = slot_of(keys, slot, left_size(KEYS, d));
+        let values = slot_of(values, slot, left_size(KEYS, c));
+        let key_columns = slot_of(key_columns, slot, left_size(d, KEYS));
         if !is_there {
             let (k, v) = (block.of_keys(&whole, block.x.k, d), block.of_keys(&whole, block.x.v, c));
             registers.order_left(k, [m, d], keys);
@@ -120,7 +128,7 @@ unsafe fn one(
             weights_of(block, &part, stored, [p, dp], [&*lse, &*delta].map(|x| &x[part.lanes.clone()]), factors);
             registers.round_left(p, lanes, &mut rounded[before * WEIGHTS..], [first, WEIGHTS]);
             registers.round_left(dp, lanes, &mut ds[before * WEIGHTS..], [first, WEIGHTS]);
-            let ds_pairs = &mut ds_pairs[..right_size([n, lanes])];
+            let ds_pairs = &mut ds_pairs[..right_size(n, lanes)];
             registers.round_right(dp, lanes, ds_pairs);
             let (to, keys) = (&mut dq_columns[d * first..d * (first + lanes)], Left::tiles(key_columns, m));
             let to = Matrix::rows(to.as_mut_ptr(), lanes);
@@ -138,11 +146,11 @@ unsafe fn one(
         }
     }
     scale_parts(dq_columns, &[scale; QUERIES][..block.lanes]);
-    let [dq_rows, dk_rows, dv_rows] = gradients;
+    let [dq_rows, dk_rows, dv_rows] = output.gradients;
     // SAFETY: as the caller promises.
     unsafe {
         write_rows(block, dq_columns, d, dq_rows, rows);
-        if is_last {
+        if output.is_last {
             block.write_keys(dk, d, dk_rows);
             block.write_keys(dv, c, dv_rows);
         }

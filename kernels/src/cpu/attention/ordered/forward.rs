@@ -17,10 +17,10 @@ fn sizes(attention: &Attention) -> [usize; 12] {
     [
         columns_size(d),
         largest_space([d, PART]),
-        held * left_size([KEYS, d]),
-        held * left_size([c, KEYS]),
+        held * left_size(KEYS, d),
+        held * left_size(c, KEYS),
         KEYS * PART,
-        right_size([KEYS, PART]),
+        right_size(KEYS, PART),
         c * QUERIES,
         QUERIES,
         QUERIES,
@@ -50,7 +50,7 @@ pub(in super::super) unsafe fn blocks<'a>(
     registers.prepare();
     for block in blocks {
         // SAFETY: as the caller promises; the registers are prepared.
-        unsafe { one(&block, registers, &mut held, (out, lse), scratch) };
+        unsafe { one(&block, registers, &mut held, out, lse, scratch) };
     }
 }
 
@@ -62,7 +62,8 @@ unsafe fn one(
     block: &Block<'_>,
     registers: Registers,
     held: &mut Held,
-    (out, lse): (SharedFloats, Target),
+    out: SharedFloats,
+    lse: Target,
     scratch: &mut [f32],
 ) {
     let attention = block.attention;
@@ -77,8 +78,8 @@ unsafe fn one(
     for seen in block.key_blocks() {
         let (whole, m) = whole_block(seen, attention);
         let (slot, is_there) = held.slot(block, &whole);
-        let keys = slot_of(keys, slot, left_size([KEYS, d]));
-        let values = slot_of(values, slot, left_size([c, KEYS]));
+        let keys = slot_of(keys, slot, left_size(KEYS, d));
+        let values = slot_of(values, slot, left_size(c, KEYS));
         if !is_there {
             registers.order_left(block.of_keys(&whole, block.x.k, d), [m, d], keys);
             registers.order_left(block.of_keys(&whole, block.x.v, c).transposed(), [c, m], values);
@@ -96,7 +97,7 @@ unsafe fn one(
             if let Some(dropout) = &attention.dropout {
                 multiply_by(scores, block.factors(&part, dropout, factors));
             }
-            let weights = &mut weights[..right_size([n, lanes])];
+            let weights = &mut weights[..right_size(n, lanes)];
             registers.round_right(scores, lanes, weights);
             let (values, to) = (Left::tiles(values, m).skip_terms(before), Matrix::rows(acc.as_mut_ptr(), lanes));
             // SAFETY: `acc` is a slice of `c` rows of `lanes`, borrowed for writing; the registers are prepared.
