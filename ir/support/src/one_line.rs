@@ -21,15 +21,15 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 /// Text of JSON in which such characters are escapes of JSON, so that it means the same. They are in its strings alone, and JSON itself
 /// escapes those below a blank there.
 pub fn in_json(text: &str) -> Cow<'_, str> {
-    let is_special = |character: char| character != '\n' && is_special(character);
-    if !text.chars().any(is_special) {
+    if !text.chars().any(|character| character != '\n' && is_special(character)) {
         return Cow::Borrowed(text);
     }
     let mut json = String::with_capacity(text.len() + 8);
     for character in text.chars() {
-        match is_special(character) {
-            true => json.push_str(&format!("\\u{:04x}", u32::from(character))),
-            false => json.push(character),
+        match character {
+            '\n' => json.push('\n'),
+            _ if is_special(character) => json.push_str(&format!("\\u{:04x}", u32::from(character))),
+            _ => json.push(character),
         }
     }
     Cow::Owned(json)

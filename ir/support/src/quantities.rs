@@ -93,10 +93,10 @@ pub fn bytes_of(text: &str) -> Result<u64, String> {
     let form = "write a number of bytes, such as 80GB (powers of 1,000), 8GiB (of 1,024) or 4096";
     let (number, unit) = split(text);
     let number = finite(number).map_err(|_| form.to_string())?;
-    let is = |(name, _): &&Letter| {
+    let known = OF_BYTES.iter().find(|(name, _)| {
         name.eq_ignore_ascii_case(unit) || name.strip_suffix('B').is_some_and(|name| name.eq_ignore_ascii_case(unit))
-    };
-    match OF_BYTES.iter().find(is) {
+    });
+    match known {
         None => Err(format!("`{unit}` is no unit of bytes; {form}")),
         Some((_, factor)) if number > 0.0 && number * factor <= MOST_BYTES => Ok((number * factor) as u64),
         Some(_) => Err(format!("bytes are above zero and at most 1e15; {form}")),
@@ -150,16 +150,11 @@ impl FromStr for Price {
         let text = text.trim();
         let start = text.find(|c: char| c.is_ascii_digit() || "+-.".contains(c)).unwrap_or(text.len());
         let (before, (number, after)) = (text[..start].trim(), split(&text[start..]));
-        let is_unit = |unit: &str| unit.chars().all(|c| !c.is_ascii_digit() && !c.is_control() && !c.is_whitespace());
+        let unit = format!("{before}{after}");
+        let is_unit = (before.is_empty() || after.is_empty())
+            && unit.chars().all(|c| !c.is_ascii_digit() && !c.is_control() && !c.is_whitespace());
         match number.parse::<f64>() {
-            Ok(amount)
-                if amount.is_finite()
-                    && (before.is_empty() || after.is_empty())
-                    && is_unit(before)
-                    && is_unit(after) =>
-            {
-                Ok(Price { amount, unit: format!("{before}{after}") })
-            }
+            Ok(amount) if amount.is_finite() && is_unit => Ok(Price { amount, unit }),
             _ => {
                 Err("write a price as a number, with a unit before or behind it or without one: 2.5, $2.5, 2.5EUR"
                     .into())
@@ -171,9 +166,14 @@ impl FromStr for Price {
 /// `8,192`: a whole number with commas between thousands.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let comma = |at: usize| at > 0 && (digits.len() - at).is_multiple_of(3);
-    let groups = digits.char_indices().map(|(at, digit)| if comma(at) { format!(",{digit}") } else { digit.into() });
-    groups.collect()
+    let mut grouped = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 /// A number with one of some letters, or none.
@@ -190,11 +190,12 @@ fn scaled(text: &str, letters: &[Letter], form: &str) -> Result<f64, String> {
 
 /// The number at the beginning of a text, and what is behind it. An `e` belongs to a number if digits follow.
 fn split(text: &str) -> (&str, &str) {
-    let ends = (0..=text.len()).rev().filter(|&at| text.is_char_boundary(at));
-    let is_number =
-        |number: &str| number.ends_with(|c: char| c.is_ascii_digit() || c == '.') && number.parse::<f64>().is_ok();
-    let end = ends.clone().find(|&at| is_number(&text[..at])).unwrap_or(0);
-    (text[..end].trim(), text[end..].trim())
+    let mut parts = (0..=text.len()).rev().filter_map(|at| text.split_at_checked(at));
+    let is_number = parts.find(|(number, _)| {
+        number.ends_with(|c: char| c.is_ascii_digit() || c == '.') && number.parse::<f64>().is_ok()
+    });
+    let (number, rest) = is_number.unwrap_or(("", text));
+    (number.trim(), rest.trim())
 }
 
 /// A number without a needless fraction.

@@ -5,8 +5,7 @@ use std::ffi::OsStr;
 /// A word or a path for a shell: as it is if no shell reads it in another way, else between single quotes.
 pub fn quoted(word: impl AsRef<OsStr>) -> String {
     let word = word.as_ref().to_string_lossy();
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
+    if !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "/._-+:@%,=".contains(c)) {
         return word.into_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))

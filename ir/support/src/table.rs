@@ -8,13 +8,16 @@ pub fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let line = |cells: [&str; N]| {
-        let padded: Vec<String> =
-            cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}", width = width)).collect();
-        format!("{}\n", padded.join("  ").trim_end())
-    };
-    let body = rows.iter().map(|row| line(row.each_ref().map(String::as_str)));
-    std::iter::once(line(head)).chain(body).collect()
+    let mut text = line(head, widths);
+    for row in rows {
+        text += &line(row.each_ref().map(String::as_str), widths);
+    }
+    text
+}
+
+fn line<const N: usize>(cells: [&str; N], widths: [usize; N]) -> String {
+    let padded: Vec<String> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+    format!("{}\n", padded.join("  ").trim_end())
 }
 
 #[cfg(test)]
