@@ -12,7 +12,6 @@ mod text;
 mod training;
 
 use cost::PROGRAM;
-use ir::arena::SavedLayout;
 use ir::graph::Call;
 use ir::ids::{Reg, Token};
 use ir::optimizer::Optimizer;
@@ -93,7 +92,7 @@ fn most_on_host(file: &File, class: &Class) -> u64 {
     let bytes = |name: &str| {
         let block = name.split('.').next().expect("a name");
         let body = program(file).bodies.values().find(|body| body.name == format!("{block}.F")).expect("its forward");
-        SavedLayout::of(body, body.frame.as_ref().expect("a frame"), &file.model.mesh).bytes
+        body.saved_layout(body.frame.as_ref().expect("a frame"), &file.model.mesh).bytes
     };
     for instr in &class.instrs {
         match instr {

@@ -19,8 +19,6 @@
 //! ```
 
 use crate::ids::{ParamId, Value};
-use crate::mesh::Mesh;
-use crate::program::Body;
 use std::collections::BTreeMap;
 
 /// Places are multiples of this many bytes: a cache line, and the width of the widest vector.
@@ -120,32 +118,17 @@ pub struct SavedTensor {
     pub bytes: u64,
 }
 
-impl SavedLayout {
-    /// The layout of the bundle that a body makes.
-    pub fn of(body: &Body, frame: &Frame, mesh: &Mesh) -> SavedLayout {
-        let mut layout = SavedLayout::default();
-        let mut known: BTreeMap<Value, usize> = BTreeMap::new();
-        for &value in &body.keeps {
-            let next = layout.tensors.len();
-            let tensor = *known.entry(frame.root(value)).or_insert(next);
-            if tensor == next {
-                let (offset, bytes) = (layout.bytes, body.values[value].ty.local_bytes(mesh));
-                layout.tensors.push(SavedTensor { value, offset, bytes });
-                layout.bytes = (offset + bytes).next_multiple_of(ALIGNMENT);
-            }
-            layout.saved.push(tensor);
-        }
-        layout
-    }
-}
-
 impl Frame {
     /// The value whose place a value has: itself, unless its place is that of another.
     pub fn root(&self, value: Value) -> Value {
-        let on = |value: &Value| match self.places.get(value) {
-            Some(Place::Same(other)) => Some(*other),
-            _ => None,
-        };
-        std::iter::successors(Some(value), on).take(self.places.len() + 1).last().unwrap_or(value)
+        let mut root = value;
+        // A chain longer than this has no end.
+        for _ in 0..self.places.len() {
+            match self.places.get(&root) {
+                Some(Place::Same(other)) => root = *other,
+                _ => break,
+            }
+        }
+        root
     }
 }

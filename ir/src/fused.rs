@@ -7,7 +7,6 @@
 use crate::graph::Stmt;
 use crate::ids::Value;
 use crate::ops::{KernelOp, Op};
-use crate::program::BodyInstr;
 
 /// The most bytes that the interior values of one row may have.
 pub const ROW_BYTES: u64 = 1 << 18;
@@ -49,26 +48,5 @@ impl Fused {
     /// The values that it does not leave, in order of their definition.
     pub fn interior(&self) -> impl Iterator<Item = Value> + '_ {
         self.stmts.iter().flat_map(|stmt| &stmt.results).copied().filter(|value| !self.outs.contains(value))
-    }
-}
-
-impl BodyInstr {
-    /// The statements that the instruction runs.
-    pub fn stmts(&self) -> &[Stmt] {
-        match self {
-            BodyInstr::Compute(stmt) => std::slice::from_ref(stmt),
-            BodyInstr::Fused(fused) => &fused.stmts,
-            BodyInstr::Start { .. } | BodyInstr::Wait { .. } | BodyInstr::Free(_) => &[],
-        }
-    }
-
-    /// The values that the instruction leaves.
-    pub fn defines(&self) -> &[Value] {
-        match self {
-            BodyInstr::Compute(stmt) => &stmt.results,
-            BodyInstr::Fused(fused) => &fused.outs,
-            BodyInstr::Wait { results, .. } => results,
-            BodyInstr::Start { .. } | BodyInstr::Free(_) => &[],
-        }
     }
 }

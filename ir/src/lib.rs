@@ -66,23 +66,21 @@
 //! for.
 
 pub mod arena;
+mod block;
 pub mod catalogue;
-pub mod config_key;
 pub mod costs;
 pub mod diag;
 pub mod dim_role;
-pub mod experts;
 pub mod expr;
 pub mod fused;
 pub mod graph;
-pub mod heads;
 pub mod ids;
 pub mod limits;
 pub mod mesh;
 pub mod models;
 pub mod ops;
 pub mod optimizer;
-pub mod options;
+mod parallel;
 pub mod program;
 pub mod rule;
 pub mod saved;
@@ -91,6 +89,6 @@ pub mod staged;
 pub mod text;
 pub mod types;
 pub mod verify;
-pub mod zero_groups;
 
 pub use cranelift_entity as entity;
+pub use parallel::{config_key, experts, heads, options, zero_groups};

@@ -71,152 +71,16 @@
 //! `Start` never blocks. The wait of a receive blocks until the send has started, that of a send until the receive has, that
 //! of a sum until all members have.
 
-use crate::arena::{Arena, Frame};
+mod body;
+
+pub use body::{Body, BodyArg, BodyInstr, BodyKind, Source};
+
+use crate::arena::Arena;
 use crate::expr::Expr;
-use crate::fused::Fused;
-use crate::graph::{SectionKind, Stmt, ValueData};
-use crate::ids::{BlockId, BodyId, ModelValue, ParamId, Reg, Token, Value};
-use crate::ops::Collective;
+use crate::ids::{BodyId, ModelValue, ParamId, Reg, Token};
 use crate::types::Type;
 use cranelift_entity::PrimaryMap;
 use std::ops::Range;
-
-/// The part of the step that a body computes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub enum BodyKind {
-    /// Parameters of a block that stay gathered, once a step.
-    G,
-    /// Forward of a block.
-    F,
-    /// Input gradient of a block.
-    I,
-    /// Weight gradient of a block.
-    W,
-    /// I and W in one: the computation of W hides the collectives of I.
-    B,
-    /// The part of `U` before the step graph: reductions and the block's share of the norm.
-    R,
-    /// The step graph.
-    N,
-    /// The part of `U` after the step graph.
-    U,
-}
-
-impl BodyKind {
-    /// The sections of the block that it comes from, in order; none for the step graph.
-    pub fn sections(self) -> &'static [SectionKind] {
-        match self {
-            BodyKind::G => &[SectionKind::G],
-            BodyKind::F => &[SectionKind::F],
-            BodyKind::I => &[SectionKind::I],
-            BodyKind::W => &[SectionKind::W],
-            BodyKind::B => &[SectionKind::I, SectionKind::W],
-            BodyKind::R | BodyKind::U => &[SectionKind::U],
-            BodyKind::N => &[],
-        }
-    }
-
-    /// True if it runs once per micro-batch.
-    pub fn per_microbatch(self) -> bool {
-        matches!(self, BodyKind::F | BodyKind::I | BodyKind::W | BodyKind::B)
-    }
-
-    /// True if it adds to the gradients of parameters.
-    pub fn accumulates(self) -> bool {
-        self.sections().contains(&SectionKind::W)
-    }
-
-    /// The letter in the body's name.
-    pub fn letter(self) -> char {
-        match self {
-            BodyKind::G => 'G',
-            BodyKind::F => 'F',
-            BodyKind::I => 'I',
-            BodyKind::W => 'W',
-            BodyKind::B => 'B',
-            BodyKind::R => 'R',
-            BodyKind::N => 'N',
-            BodyKind::U => 'U',
-        }
-    }
-}
-
-/// The source of a body argument.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Source {
-    /// An argument of the row's call, in order.
-    Row,
-    /// A saved tensor of an earlier section of the same instance and micro-batch (in `U`, of `R`), or of the instance's `G`.
-    Saved,
-    /// The parameter that the call binds.
-    Param,
-    /// A state of such a parameter.
-    State,
-    /// The gradient accumulator of such a parameter; one per parameter instance and rank, whichever call binds it. `W` and
-    /// `B` add to it.
-    Gradient,
-    /// An implicit scalar of the run: `lr`, `step`, or what the step graph returned, by name (the run of `N` leaves them).
-    Scalar,
-}
-
-/// An argument of a body.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BodyArg {
-    /// The value.
-    pub value: Value,
-    /// Its source.
-    pub source: Source,
-}
-
-/// An instruction of a body.
-#[derive(Clone, PartialEq, Debug)]
-pub enum BodyInstr {
-    /// Runs a kernel (`stmt.op` is a kernel op).
-    Compute(Stmt),
-    /// Runs a group of statements as one kernel.
-    Fused(Fused),
-    /// Starts a collective; several operands form a bucket.
-    Start {
-        /// The token of its wait.
-        token: Token,
-        /// The collective.
-        collective: Collective,
-        /// The tensors.
-        operands: Vec<Value>,
-    },
-    /// Waits for a collective; its results are ready.
-    Wait {
-        /// The token of its start.
-        token: Token,
-        /// One per operand. In `W` and `B`, one that is a gradient accumulator is added to.
-        results: Vec<Value>,
-    },
-    /// Frees values: their last uses.
-    Free(Vec<Value>),
-}
-
-/// The code of one section of a block.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Body {
-    /// `layer.F`.
-    pub name: String,
-    /// The block; `None` for the step graph.
-    pub block: Option<BlockId>,
-    /// The part of the step.
-    pub kind: BodyKind,
-    /// Values with their sharded types; local shapes follow from the mesh. Ids are those of the block.
-    pub values: PrimaryMap<Value, ValueData>,
-    /// Its arguments.
-    pub args: Vec<BodyArg>,
-    /// Its instructions.
-    pub instrs: Vec<BodyInstr>,
-    /// The values that it returns to the row.
-    pub results: Vec<Value>,
-    /// The values that it saves for later sections; of `U`, the states that are in host memory between updates.
-    pub keeps: Vec<Value>,
-    /// The buffer assignment of its values, after the pass `assign_buffers`.
-    pub frame: Option<Frame>,
-}
 
 /// A transfer between pipeline ranks, or between a device and its host.
 #[derive(Clone, PartialEq, Debug)]
@@ -417,9 +281,27 @@ impl Program {
     }
 }
 
-impl Body {
-    /// True for a state of `U` that is in host memory between updates, and in a bundle of the device while it runs.
-    pub fn is_on_host(&self, value: Value) -> bool {
-        self.kind == BodyKind::U && self.keeps.contains(&value)
+impl Class {
+    /// The type of a register; `None` for a bundle, and for one that is not declared.
+    pub fn ty(&self, reg: Reg) -> Option<&Type> {
+        self.regs.get(reg).and_then(|data| data.ty.as_ref())
+    }
+
+    /// True if a register is declared and holds saved values: a bundle.
+    pub fn holds_saved(&self, reg: Reg) -> bool {
+        self.regs.get(reg).is_some_and(|data| data.ty.is_none())
+    }
+
+    /// The name of a register as it is printed: `%x.3:0`, or its id if it is not declared.
+    pub fn reg_name(&self, reg: Reg) -> String {
+        self.regs.get(reg).map_or_else(|| reg.to_string(), |data| format!("%{}", data.name))
+    }
+
+    /// The register that the wait for a transfer gives.
+    pub fn result_of(&self, token: Token) -> Option<Reg> {
+        self.instrs.iter().find_map(|instr| match instr {
+            Instr::Wait { token: waited, result } if *waited == token => *result,
+            _ => None,
+        })
     }
 }

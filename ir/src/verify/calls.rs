@@ -126,7 +126,7 @@ impl<'a> Checker<'a, '_> {
     }
 
     fn early(&self) -> Vec<(Value, ArgKind)> {
-        let early = self.block.args.iter().filter(|arg| matches!(arg.kind, ArgKind::Value | ArgKind::Input));
+        let early = self.block.args.iter().filter(|arg| arg.kind.is_passed());
         early.map(|arg| (arg.value, arg.kind)).collect()
     }
 

@@ -101,8 +101,7 @@ impl<'a> Checker<'a> {
     }
 
     fn args(&mut self) {
-        let early = |kind: ArgKind| matches!(kind, ArgKind::Value | ArgKind::Input);
-        if self.block.args.windows(2).any(|pair| !early(pair[0].kind) && early(pair[1].kind)) {
+        if self.block.args.windows(2).any(|pair| !pair[0].kind.is_passed() && pair[1].kind.is_passed()) {
             let message = "values and inputs must come before constants, parameters and states".to_string();
             self.at_head(Code::MisplacedArgument, message);
         }

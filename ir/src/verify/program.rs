@@ -96,6 +96,36 @@ impl Violation {
     }
 }
 
+/// Collects the violations of one instruction, or of a row or body as a whole.
+struct Reporter<'a> {
+    found: &'a mut Vec<Violation>,
+    class: Option<usize>,
+    body: Option<BodyId>,
+    position: Option<usize>,
+}
+
+impl<'a> Reporter<'a> {
+    /// For an instruction of a row.
+    fn in_row(found: &'a mut Vec<Violation>, class: usize, position: usize) -> Reporter<'a> {
+        Reporter { found, class: Some(class), body: None, position: Some(position) }
+    }
+
+    /// For a row as a whole.
+    fn of_row(found: &'a mut Vec<Violation>, class: usize) -> Reporter<'a> {
+        Reporter { found, class: Some(class), body: None, position: None }
+    }
+
+    /// For an instruction of a body.
+    fn in_body(found: &'a mut Vec<Violation>, body: BodyId, position: usize) -> Reporter<'a> {
+        Reporter { found, class: None, body: Some(body), position: Some(position) }
+    }
+
+    fn report(&mut self, name: &'static str, text: String) {
+        let Reporter { class, body, position, .. } = *self;
+        self.found.push(Violation { name, class, body, position, text });
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.name)?;
@@ -133,7 +163,7 @@ pub fn check(model: &Model, program: &Program, limit: Option<u64>) -> Result<(),
     for (index, class) in program.classes.iter().enumerate() {
         if class.ranks.start != next || class.ranks.is_empty() {
             let text = format!("ranks {:?} do not follow rank {next}", class.ranks);
-            found.push(Violation { position: None, ..Violation::in_row("classes", index, 0, text) });
+            Reporter::of_row(&mut found, index).report("classes", text);
         }
         next = class.ranks.end;
         registers::check(index, class, &mut found);

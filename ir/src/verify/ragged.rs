@@ -53,8 +53,7 @@ impl Known {
                     return Err(Wrong::new(Code::BadCollective, message));
                 }
                 let are_zeros = change.moved(&stmt.operands).iter().all(|rows| self.filled.get(rows) == Some(&numbers));
-                let are_read = || stmt.results.iter().all(|&result| reads_filled(block, result, numbers));
-                if !are_zeros && !are_read() {
+                if !are_zeros && !stmt.results.iter().all(|&result| reads_filled(block, result, numbers)) {
                     let (rows, counts) = (block.value_name(first), block.value_name(*before));
                     let message = format!("`%{counts}` does not count the rows of `%{rows}`");
                     return Err(Wrong::new(Code::BadCollective, message));
@@ -70,14 +69,8 @@ impl Known {
             self.counts.insert(stmt.results[1], numbers);
             return Ok(Some(numbers));
         }
-        let alike = |operand: &usize| block.ty(stmt.operands[*operand]).sizes() == block.ty(stmt.results[0]).sizes();
-        let of = |operand: &usize| self.filled.get(&stmt.operands[*operand]).copied().filter(|_| alike(operand));
-        let kept = facts.keeps_zeros.iter().find_map(|group| {
-            let numbers = of(group.first()?)?;
-            group.iter().all(|operand| of(operand) == Some(numbers)).then_some(numbers)
-        });
         match facts.counts {
-            None => Ok(kept),
+            None => Ok(facts.keeps_zeros.iter().find_map(|operands| self.kept(block, stmt, operands))),
             Some(Ragged { rows, .. }) => {
                 let counts = *stmt.operands.last().unwrap_or(&first);
                 let numbers = self.counted(block, counts, Code::OperandMismatch)?;
@@ -90,6 +83,16 @@ impl Known {
                 Ok((from.get(..=rows) == to.get(..=rows)).then_some(numbers))
             }
         }
+    }
+
+    /// The numbers of rows that some operands have in common, if each has the sizes of the first result.
+    fn kept(&self, block: &Block, stmt: &Stmt, operands: &[usize]) -> Option<Numbers> {
+        let numbers = self.filled.get(&stmt.operands[*operands.first()?]).copied()?;
+        let sizes = block.ty(stmt.results[0]).sizes();
+        let mut values = operands.iter().map(|&operand| stmt.operands[operand]);
+        let are_alike =
+            values.all(|value| self.filled.get(&value) == Some(&numbers) && block.ty(value).sizes() == sizes);
+        are_alike.then_some(numbers)
     }
 
     /// Lets a value have the numbers of another.
@@ -117,15 +120,18 @@ fn reads_filled(block: &Block, rows: Value, numbers: Numbers) -> bool {
             Op::Collective(change) if change.ragged().is_some() => {
                 stmt.results.iter().all(|&result| reads_filled(block, result, numbers))
             }
-            op => {
-                let routed = op.facts().routed;
-                let times = stmt.operands.iter().filter(|&&operand| operand == rows).count();
-                let dims = &block.ty(rows).dims;
-                routed.is_some_and(|routed| {
-                    let reads = |place: usize| stmt.operands.get(place) == Some(&rows) && times == 1;
-                    let is_read = matches!(routed.rows, RoutedRows::Read(place) if reads(place));
-                    is_read && (stmt.operands[routed.choices], dims[dims.len() - 2].size) == numbers
-                })
-            }
+            _ => routed_numbers(block, stmt, rows) == Some(numbers),
         })
+}
+
+/// The numbers of rows that a statement reads of a value, if it reads only what its choices fill.
+fn routed_numbers(block: &Block, stmt: &Stmt, rows: Value) -> Option<Numbers> {
+    let routed = stmt.op.facts().routed?;
+    let RoutedRows::Read(place) = routed.rows else { return None };
+    let mut places = stmt.operands.iter().enumerate().filter(|(_, operand)| **operand == rows);
+    if places.next()?.0 != place || places.next().is_some() {
+        return None;
+    }
+    let dims = &block.ty(rows).dims;
+    Some((stmt.operands[routed.choices], dims[dims.len() - 2].size))
 }

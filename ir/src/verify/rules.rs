@@ -21,7 +21,7 @@ use crate::rule::{Instance, Rule, holds};
 use crate::text::Printer;
 use crate::types::{Partial, PartialKind, Type};
 
-use super::compound::add_compound;
+use super::compound::{add_compound, factored_dims};
 use super::ragged::Known;
 use super::sharding::is_closed;
 use std::collections::HashMap;
@@ -54,6 +54,14 @@ impl Wrong {
     pub(super) fn new(code: Code, message: impl Into<String>) -> Wrong {
         Wrong { code, message: message.into(), operand: None, help: None }
     }
+
+    fn operand(self, operand: Value) -> Wrong {
+        Wrong { operand: Some(operand), ..self }
+    }
+
+    fn help(self, help: impl Into<String>) -> Wrong {
+        Wrong { help: Some(help.into()), ..self }
+    }
 }
 
 /// The op's rule for the tensors of a statement.
@@ -62,6 +70,13 @@ struct Ruled<'a> {
     instance: Instance,
     operands: Vec<&'a Type>,
     results: Vec<&'a Type>,
+}
+
+impl<'a> Ruled<'a> {
+    /// The types of all its tensors.
+    fn types(&self) -> impl Iterator<Item = &'a Type> + '_ {
+        self.operands.iter().chain(&self.results).copied()
+    }
 }
 
 struct Checker<'a> {
@@ -79,6 +94,10 @@ impl<'a> Checker<'a> {
         self.block.value_name(value)
     }
 
+    fn print(&self, ty: &Type) -> String {
+        self.printer().ty(ty, &self.block.values)
+    }
+
     /// The diagnostic, with the statement that defines the operand.
     fn place(&self, wrong: Wrong, origins: &HashMap<Value, &Stmt>) -> Diagnostic {
         let subject = self.printer().stmt(self.stmt, &self.block.values);
@@ -87,14 +106,8 @@ impl<'a> Checker<'a> {
             diag = diag.focus(format!("%{}", self.name(operand)));
             diag = match origins.get(&operand) {
                 Some(origin) => diag.since(origin.span, self.printer().stmt(origin, &self.block.values)),
-                None => diag.since(
-                    Span::default(),
-                    format!(
-                        "%{}: {}",
-                        self.name(operand),
-                        self.printer().ty(self.block.ty(operand), &self.block.values)
-                    ),
-                ),
+                None => diag
+                    .since(Span::default(), format!("%{}: {}", self.name(operand), self.print(self.block.ty(operand)))),
             };
         }
         match wrong.help {
@@ -104,8 +117,8 @@ impl<'a> Checker<'a> {
     }
 
     fn stmt(&self) -> Result<(), Wrong> {
-        let types = |values: &[Value]| values.iter().map(|&value| self.block.ty(value)).collect::<Vec<_>>();
-        let (operands, results) = (types(&self.stmt.operands), types(&self.stmt.results));
+        let operands = self.block.types(&self.stmt.operands);
+        let results = self.block.types(&self.stmt.results);
         if !operands.iter().chain(&results).all(|ty| is_closed(ty)) {
             return Ok(());
         }
@@ -125,14 +138,16 @@ impl<'a> Checker<'a> {
         counts.map_err(|why| Wrong::new(Code::BadCollective, format!("`{name}`: {why}")))?;
         for (place, (operand, result)) in collective.moved(operands).iter().zip(results).enumerate() {
             let value = self.stmt.operands[place];
-            let from = |message: String| Wrong { operand: Some(value), ..Wrong::new(Code::BadCollective, message) };
             let want = collective.check_sizes(&self.model.mesh, operand).and_then(|()| collective.result_type(operand));
-            let want = want.map_err(|why| from(format!("`{name}`: {why}")))?;
-            if want != **result {
-                let print = |ty: &Type| self.printer().ty(ty, &self.block.values);
-                let (got, want) = (print(result), print(&want));
-                return Err(from(format!("`{name}` of `%{}` gives {want}, not {got}", self.name(value))));
-            }
+            let message = match want {
+                Ok(want) if want == **result => continue,
+                Ok(want) => {
+                    let (got, want) = (self.print(result), self.print(&want));
+                    format!("`{name}` of `%{}` gives {want}, not {got}", self.name(value))
+                }
+                Err(why) => format!("`{name}`: {why}"),
+            };
+            return Err(Wrong::new(Code::BadCollective, message).operand(value));
         }
         Ok(())
     }
@@ -154,40 +169,40 @@ impl<'a> Checker<'a> {
     /// The axes of each factor (invariants 1 and 2).
     fn factors(&self, ruled: &Ruled<'_>) -> Result<Vec<Axes>, Wrong> {
         let Ruled { instance, operands, results, .. } = ruled;
-        let places = || instance.operands.iter().chain(&instance.results).zip(operands.iter().chain(results));
-        let wrong = |message: String| Wrong::new(Code::RuleViolated, message);
+        let dims = factored_dims(instance, operands, results);
         let op = ruled.def.name();
         let mut axes: Vec<Option<Axes>> = vec![None; instance.factors.len()];
-        for (dim, sharded) in places().flat_map(|(factors, ty)| factors.iter().zip(&ty.dims)) {
+        for (dim, sharded) in &dims {
             let &[factor] = dim.as_slice() else { continue };
             let known = axes[factor].get_or_insert_with(|| sharded.axes.clone());
             if *known != sharded.axes {
-                let print =
-                    |axes: &Axes| if axes.is_empty() { "nothing".to_string() } else { self.printer().axes(axes) };
-                let (one, other) = (print(known), print(&sharded.axes));
+                let (one, other) = (self.sharded_over(known), self.sharded_over(&sharded.axes));
                 let factor = &instance.factors[factor];
                 let message =
                     format!("`{op}`: `{}` is sharded over {one} in one tensor and {other} in another", factor.name);
-                return Err(wrong(message));
+                return Err(Wrong::new(Code::RuleViolated, message));
             }
         }
-        add_compound(instance, places, &mut axes);
+        add_compound(instance, &dims, &mut axes);
         let axes: Vec<Axes> = axes.into_iter().map(Option::unwrap_or_default).collect();
-        for (dim, sharded) in places().flat_map(|(factors, ty)| factors.iter().zip(&ty.dims)) {
+        for (dim, sharded) in &dims {
             let joined: Axes = dim.iter().flat_map(|&factor| axes[factor].iter()).collect();
             if joined != sharded.axes {
-                return Err(wrong(format!(
-                    "`{op}`: the axes of a compound dim are not those of its factors, in order"
-                )));
+                let message = format!("`{op}`: the axes of a compound dim are not those of its factors, in order");
+                return Err(Wrong::new(Code::RuleViolated, message));
             }
         }
         if !instance.compounds_hold(&axes, &self.model.mesh) {
-            return Err(wrong(format!(
-                "`{op}`: a shard of a compound dim would span several indices of an outer factor"
-            )));
+            let message = format!("`{op}`: a shard of a compound dim would span several indices of an outer factor");
+            return Err(Wrong::new(Code::RuleViolated, message));
         }
         self.distinct(ruled, &axes)?;
         Ok(axes)
+    }
+
+    /// The axes of a dim in a message.
+    fn sharded_over(&self, axes: &Axes) -> String {
+        if axes.is_empty() { "nothing".to_string() } else { self.printer().axes(axes) }
     }
 
     fn distinct(&self, ruled: &Ruled<'_>, axes: &[Axes]) -> Result<(), Wrong> {
@@ -198,7 +213,7 @@ impl<'a> Checker<'a> {
                 let sharded = self.printer().axes(&axes[index]);
                 let message = format!("`{op}`: `{}` needs replication, but it is sharded over {sharded}", factor.name);
                 let help = format!("gather it first: all_gather(.., over={sharded})");
-                return Err(Wrong { help: Some(help), ..Wrong::new(Code::RuleViolated, message) });
+                return Err(Wrong::new(Code::RuleViolated, message).help(help));
             }
             if let Some(other) = (0..index).find(|&other| !axes[other].is_disjoint(&axes[index])) {
                 let message = format!("`{op}`: `{}` and `{}` share an axis", factors[other].name, factor.name);
@@ -210,14 +225,13 @@ impl<'a> Checker<'a> {
 
     /// The flat-shard axes of all tensors (invariant 3).
     fn storage(&self, ruled: &Ruled<'_>) -> Result<Axes, Wrong> {
-        let all = || ruled.operands.iter().chain(&ruled.results);
-        let flat = all().any(|ty| !ty.storage.is_empty() && (!ruled.instance.pointwise || ty.rank() == 0));
-        if flat {
+        let pointwise = ruled.instance.pointwise;
+        if ruled.types().any(|ty| !ty.storage.is_empty() && (!pointwise || ty.rank() == 0)) {
             let message = format!("`{}` does not accept flat shards", ruled.def.name());
-            let help = Some("gather them first: all_gather(.., over={..}) without `dim`".to_string());
-            return Err(Wrong { help, ..Wrong::new(Code::BadStorage, message) });
+            let help = "gather them first: all_gather(.., over={..}) without `dim`";
+            return Err(Wrong::new(Code::BadStorage, message).help(help));
         }
-        let tensors: Vec<_> = all().filter(|ty| !ruled.instance.pointwise || ty.rank() > 0).collect();
+        let tensors: Vec<_> = ruled.types().filter(|ty| !pointwise || ty.rank() > 0).collect();
         let storage = tensors.first().map_or_else(Axes::none, |ty| ty.storage.clone());
         if tensors.iter().any(|ty| ty.storage != storage) {
             let message = format!("`{}`: its tensors have different flat-shard axes", ruled.def.name());
@@ -235,31 +249,24 @@ impl<'a> Checker<'a> {
         };
         let (value, name) = (self.stmt.operands[first], self.name(self.stmt.operands[first]));
         let sum = self.printer().axes(&partial.axes);
-        let refuse = |message: String| Wrong {
-            operand: Some(value),
-            help: Some(format!("reduce it first: all_reduce(%{name}, over={sum})")),
-            ..Wrong::new(Code::PendingSum, message)
-        };
         let op = ruled.def.name();
-        if partial.kind == PartialKind::Max {
-            return Err(refuse(format!(
-                "`{op}` needs a reduced operand, but `%{name}` is a partial maximum over {sum}"
-            )));
-        }
         let linear = ruled.def.facts().linear.groups(partials.len());
-        if !linear
+        let is_linear = linear
             .iter()
-            .any(|group| group.iter().all(|place| unreduced.contains(place)) && group.len() == unreduced.len())
-        {
-            return Err(refuse(format!("`{op}` needs a reduced operand, but `%{name}` is a partial sum over {sum}")));
-        }
-        if unreduced.iter().any(|&place| partials[place] != Some(partial)) {
-            return Err(refuse(format!("the operands of `{op}` are partial over different axes")));
-        }
-        if axes.iter().any(|factor| !factor.is_disjoint(&partial.axes)) {
-            return Err(refuse(format!("`%{name}` is partial over {sum}, which also shards `{op}`")));
-        }
-        Ok(partial.axes.clone())
+            .any(|group| group.iter().all(|place| unreduced.contains(place)) && group.len() == unreduced.len());
+        let message = if partial.kind == PartialKind::Max {
+            format!("`{op}` needs a reduced operand, but `%{name}` is a partial maximum over {sum}")
+        } else if !is_linear {
+            format!("`{op}` needs a reduced operand, but `%{name}` is a partial sum over {sum}")
+        } else if unreduced.iter().any(|&place| partials[place] != Some(partial)) {
+            format!("the operands of `{op}` are partial over different axes")
+        } else if axes.iter().any(|factor| !factor.is_disjoint(&partial.axes)) {
+            format!("`%{name}` is partial over {sum}, which also shards `{op}`")
+        } else {
+            return Ok(partial.axes.clone());
+        };
+        let help = format!("reduce it first: all_reduce(%{name}, over={sum})");
+        Err(Wrong::new(Code::PendingSum, message).operand(value).help(help))
     }
 
     /// Checks that a result states its pending reduction (invariant 5).
@@ -272,9 +279,9 @@ impl<'a> Checker<'a> {
         passed: &Axes,
     ) -> Result<(), Wrong> {
         let factors = &ruled.instance.factors;
-        let lacks = |index: &usize| !holds(&ruled.instance.results[result], *index);
+        let tensor = &ruled.instance.results[result];
         let marked: Vec<usize> =
-            (0..factors.len()).filter(lacks).filter(|&index| factors[index].partial.is_some()).collect();
+            (0..factors.len()).filter(|&index| factors[index].partial.is_some() && !holds(tensor, index)).collect();
         let sharded = marked.iter().filter(|&&index| !axes[index].is_empty());
         let kinds: Vec<PartialKind> = sharded.filter_map(|&index| factors[index].partial).collect();
         let mut left = marked.iter().fold(passed.clone(), |all, &index| all.union(&axes[index]));
@@ -289,13 +296,9 @@ impl<'a> Checker<'a> {
         }
         let want = ruled.results[result].partial_over(kind, &left);
         if want.partial != ruled.results[result].partial {
-            let print = |ty: &Type| self.printer().ty(ty, &self.block.values);
             let name = self.name(self.stmt.results[result]);
-            let message = format!(
-                "`%{name}` has another pending reduction: it is {}, not {}",
-                print(&want),
-                print(ruled.results[result])
-            );
+            let (want, got) = (self.print(&want), self.print(ruled.results[result]));
+            let message = format!("`%{name}` has another pending reduction: it is {want}, not {got}");
             return Err(Wrong::new(Code::PendingSum, message));
         }
         Ok(())

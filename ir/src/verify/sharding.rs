@@ -26,18 +26,19 @@ pub(super) fn check_types(model: &Model, found: &mut Diagnostics) {
     let printer = Printer::new(model);
     for param in model.params.values() {
         let text = printer.ty(&param.ty, &no_values);
-        check_type(model, &param.ty, (param.span, &param.instance_name(0), &text), found);
+        Stated { span: param.span, name: &param.instance_name(0), text: &text }.check(model, &param.ty, found);
     }
     for input in &model.inputs {
         let text = printer.ty(&input.ty, &no_values);
-        check_type(model, &input.ty, (Span::default(), &model.values[input.value], &text), found);
+        let name = &model.values[input.value];
+        Stated { span: Span::default(), name, text: &text }.check(model, &input.ty, found);
     }
     for block in model.blocks.values().chain(model.step.iter().map(|step| &step.graph)) {
         let places = places(block);
         for (value, data) in &block.values {
             let text = printer.ty(&data.ty, &block.values);
             let span = places.get(&value).copied().unwrap_or(block.span);
-            check_type(model, &data.ty, (span, &data.name, &text), found);
+            Stated { span, name: &data.name, text: &text }.check(model, &data.ty, found);
         }
     }
 }
@@ -48,43 +49,52 @@ fn places(block: &Block) -> HashMap<Value, Span> {
     stmts.flat_map(|stmt| stmt.results.iter().map(|&result| (result, stmt.span))).collect()
 }
 
-/// The source of a type: the statement or head, the name of the value, and the type as text.
-type Stated<'a> = (Span, &'a str, &'a str);
+/// The source of a type.
+struct Stated<'a> {
+    /// The statement or head.
+    span: Span,
+    /// The name of the value.
+    name: &'a str,
+    /// The type as text.
+    text: &'a str,
+}
 
-fn check_type(model: &Model, ty: &Type, (span, name, text): Stated<'_>, found: &mut Diagnostics) {
-    let mut report = |code: Code, message: String| {
+impl Stated<'_> {
+    fn diagnostic(&self, code: Code, message: String) -> Diagnostic {
+        let Stated { span, name, text } = *self;
         let diag = Diagnostic::new(code, message).at(span).focus(format!("%{name}"));
-        found.push(diag.label(text).subject(format!("%{name}: {text}")));
-    };
-    let on_dims = ty.dims.iter().flat_map(|dim| dim.axes.iter());
-    let partial = ty.partial_axes();
-    let all: Vec<_> = on_dims.clone().chain(ty.storage.iter()).chain(partial.iter()).collect();
-    if all.iter().any(|axis| axis.index() >= model.mesh.axes.len()) {
-        return report(Code::UnknownAxis, "the mesh does not have this axis".to_string());
+        diag.label(text).subject(format!("%{name}: {text}"))
     }
-    let dim_axes: HashSet<_> = on_dims.collect();
-    let mut seen = HashSet::new();
-    for axis in all {
-        let name = &model.mesh.axes[axis].name;
-        if Some(axis) == model.mesh.pipeline() {
-            report(
-                Code::PipelineOnDim,
-                format!("axis `{name}` partitions layers into stages and cannot shard a tensor"),
-            );
+
+    fn check(&self, model: &Model, ty: &Type, found: &mut Diagnostics) {
+        let on_dims = ty.dims.iter().flat_map(|dim| dim.axes.iter());
+        let partial = ty.partial_axes();
+        let all: Vec<_> = on_dims.clone().chain(ty.storage.iter()).chain(partial.iter()).collect();
+        if all.iter().any(|axis| axis.index() >= model.mesh.axes.len()) {
+            let message = "the mesh does not have this axis".to_string();
+            return found.push(self.diagnostic(Code::UnknownAxis, message));
         }
-        if !seen.insert(axis) {
-            let stored = dim_axes.contains(&axis) && ty.storage.contains(axis);
-            match stored {
-                true => {
-                    report(Code::StorageOverlap, format!("axis `{name}` shards a dim and is a flat-shard axis too"))
-                }
-                false => report(Code::AxisTwice, format!("axis `{name}` is used twice in this type")),
+        let dim_axes: HashSet<_> = on_dims.collect();
+        let mut seen = HashSet::new();
+        for axis in all {
+            let name = &model.mesh.axes[axis].name;
+            if Some(axis) == model.mesh.pipeline() {
+                let message = format!("axis `{name}` partitions layers into stages and cannot shard a tensor");
+                found.push(self.diagnostic(Code::PipelineOnDim, message));
+            }
+            if !seen.insert(axis) {
+                let stored = dim_axes.contains(&axis) && ty.storage.contains(axis);
+                let (code, message) = match stored {
+                    true => (Code::StorageOverlap, format!("axis `{name}` shards a dim and is a flat-shard axis too")),
+                    false => (Code::AxisTwice, format!("axis `{name}` is used twice in this type")),
+                };
+                found.push(self.diagnostic(code, message));
             }
         }
-    }
-    for dim in &ty.dims {
-        if let Err((code, message)) = check_dim(model, dim) {
-            report(code, message);
+        for dim in &ty.dims {
+            if let Err((code, message)) = check_dim(model, dim) {
+                found.push(self.diagnostic(code, message));
+            }
         }
     }
 }
@@ -122,26 +132,27 @@ pub(super) fn check_boundaries(model: &Model, found: &mut Diagnostics) {
     let mut known: HashMap<ModelValue, Left<'_>> = inputs.collect();
     for call in &model.calls {
         let block = &model.blocks[call.block];
-        let mut meet = |what: &str, given: &Type, wanted: &Type| meet(model, call, what, given, wanted, found);
+        let mut boundary = Boundary { model, call, found };
         let taken = taken(block);
         for (&value, (arg, cotangent)) in call.args.iter().zip(&taken) {
             let name = &model.values[value];
             let left = known[&value];
-            meet(&format!("`%{name}`"), left.ty, arg);
+            boundary.meet(&format!("`%{name}`"), left.ty, arg);
             if let (Some(wanted), Some(given)) = (left.cotangent, cotangent) {
-                meet(&format!("the cotangent of `%{name}`"), given, wanted);
+                boundary.meet(&format!("the cotangent of `%{name}`"), given, wanted);
             }
         }
         let passed = model.call_params(call, 0);
         for (&(param, _), arg) in passed.iter().zip(block.args_of(ArgKind::Param)) {
-            meet(&format!("`%{}`", model.params[param].instance_name(0)), &model.params[param].ty, block.ty(arg));
+            let param = &model.params[param];
+            boundary.meet(&format!("`%{}`", param.instance_name(0)), &param.ty, block.ty(arg));
         }
         let left = left(block);
         if call.instances() > 1 {
             for (left, (arg, cotangent)) in left.iter().zip(&taken) {
-                meet("the carried value of the repeat", left.ty, arg);
+                boundary.meet("the carried value of the repeat", left.ty, arg);
                 if let (Some(wanted), Some(given)) = (left.cotangent, cotangent) {
-                    meet("the cotangent of the carried value of the repeat", given, wanted);
+                    boundary.meet("the cotangent of the carried value of the repeat", given, wanted);
                 }
             }
         }
@@ -153,8 +164,8 @@ pub(super) fn check_boundaries(model: &Model, found: &mut Diagnostics) {
 fn taken(block: &Block) -> Vec<(&Type, Option<&Type>)> {
     let cotangents: HashMap<Value, Value> =
         block.differentiable_args().zip(block[SectionKind::I].ret.iter().copied()).collect();
-    let early = block.args.iter().filter(|arg| matches!(arg.kind, ArgKind::Value | ArgKind::Input));
-    early.map(|arg| (block.ty(arg.value), cotangents.get(&arg.value).map(|&value| block.ty(value)))).collect()
+    let passed = block.passed_args();
+    passed.map(|arg| (block.ty(arg), cotangents.get(&arg).map(|&value| block.ty(value)))).collect()
 }
 
 /// The outputs of a block: the type of each value, and of the cotangent that the block takes for it.
@@ -170,14 +181,24 @@ fn left(block: &Block) -> Vec<Left<'_>> {
     left.collect()
 }
 
-fn meet(model: &Model, call: &Call, what: &str, given: &Type, wanted: &Type, found: &mut Diagnostics) {
-    if given == wanted || !is_closed(given) || !is_closed(wanted) {
-        return;
+/// The boundary of a call.
+struct Boundary<'a> {
+    model: &'a Model,
+    call: &'a Call,
+    found: &'a mut Diagnostics,
+}
+
+impl Boundary<'_> {
+    /// Checks that what is given has the type that is required.
+    fn meet(&mut self, what: &str, given: &Type, wanted: &Type) {
+        if given == wanted || !is_closed(given) || !is_closed(wanted) {
+            return;
+        }
+        let block = &self.model.blocks[self.call.block];
+        let printer = Printer::new(self.model);
+        let (given, wanted) = (printer.ty(given, &block.values), printer.ty(wanted, &block.values));
+        let message = format!("{what} has type {given}, but {wanted} is required");
+        let subject = format!("call @{}", block.name);
+        self.found.push(Diagnostic::new(Code::BoundaryLayout, message).at(self.call.span).subject(subject));
     }
-    let block = &model.blocks[call.block];
-    let printer = Printer::new(model);
-    let (given, wanted) = (printer.ty(given, &block.values), printer.ty(wanted, &block.values));
-    let message = format!("{what} has type {given}, but {wanted} is required");
-    let subject = format!("call @{}", block.name);
-    found.push(Diagnostic::new(Code::BoundaryLayout, message).at(call.span).subject(subject));
 }

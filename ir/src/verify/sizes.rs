@@ -12,13 +12,10 @@ use crate::types::Type;
 
 /// Checks the mesh, all types, and the number of block instances.
 pub(super) fn check(model: &Model, found: &mut Diagnostics) {
-    let mut report = |span: Span, subject: String, message: String| {
-        found.push(Diagnostic::new(Code::TooLarge, message).at(span).focus(subject.clone()).subject(subject));
-    };
     let sizes = model.mesh.axes.values().map(|axis| axis.size);
     if product(sizes).is_none_or(|devices| devices > limits::DEVICES) {
         let message = format!("the mesh has more than {} devices", limits::DEVICES);
-        report(Span::default(), format!("mesh @{}", model.mesh.name), message);
+        found.push(too_large(Span::default(), format!("mesh @{}", model.mesh.name), message));
     }
     let params = model.params.values().map(|param| (param.span, &param.name, &param.ty));
     let inputs = model.inputs.iter().map(|input| (Span::default(), &model.values[input.value], &input.ty));
@@ -27,18 +24,22 @@ pub(super) fn check(model: &Model, found: &mut Diagnostics) {
     for (span, name, ty) in params.chain(inputs).chain(values).filter(|(_, _, ty)| !is_countable(ty)) {
         let sizes = ty.sizes().iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
         let message = format!("`%{name}` has {sizes} elements, more than {}", limits::ELEMENTS);
-        report(span, format!("%{name}"), message);
+        found.push(too_large(span, format!("%{name}"), message));
     }
     for param in model.params.values().filter(|param| param.instances() > limits::RUNS) {
         let message = format!("`%{}` is an array of {}, more than {}", param.name, param.instances(), limits::RUNS);
-        report(param.span, format!("%{}", param.name), message);
+        found.push(too_large(param.span, format!("%{}", param.name), message));
     }
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
     let longest = model.calls.iter().max_by_key(|call| call.instances());
     if let Some(call) = longest.filter(|_| runs > u64::from(limits::RUNS)) {
         let message = format!("the model runs {runs} blocks, more than {}", limits::RUNS);
-        report(call.span, format!("@{}", model.blocks[call.block].name), message);
+        found.push(too_large(call.span, format!("@{}", model.blocks[call.block].name), message));
     }
+}
+
+fn too_large(span: Span, subject: String, message: String) -> Diagnostic {
+    Diagnostic::new(Code::TooLarge, message).at(span).focus(subject.clone()).subject(subject)
 }
 
 fn is_countable(ty: &Type) -> bool {

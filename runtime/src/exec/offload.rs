@@ -123,7 +123,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
     fn layout(&self, maker: BodyId) -> Result<SavedLayout, String> {
         let body = &self.program.bodies[maker];
         let frame = body.frame.as_ref().ok_or_else(|| format!("body @{} has no frame", body.name))?;
-        Ok(SavedLayout::of(body, frame, &self.loader.model.mesh))
+        Ok(body.saved_layout(frame, &self.loader.model.mesh))
     }
 
     fn extent(&self, maker: BodyId, value: Value) -> Extent {

@@ -1,6 +1,5 @@
 //! Program locations, as events name them, with their FLOPs and bytes on one rank.
 
-use ir::arena::SavedLayout;
 use ir::fused::Fused;
 use ir::graph::{Model, Stmt};
 use ir::ids::{BodyId, Token, Value};
@@ -162,7 +161,7 @@ pub(super) fn copied_by(
 
 /// Bytes of a copy of the bundle that a body makes.
 fn bundle_bytes(model: &Model, body: &Body) -> u64 {
-    let layout = body.frame.as_ref().map(|frame| SavedLayout::of(body, frame, &model.mesh));
+    let layout = body.frame.as_ref().map(|frame| body.saved_layout(frame, &model.mesh));
     layout.map_or(0, |layout| layout.tensors.iter().map(|tensor| tensor.bytes).sum())
 }
 

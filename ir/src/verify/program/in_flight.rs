@@ -34,16 +34,28 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
             Instr::Start { token, transfer, .. } => (Some(*token), moved(model, program, class, transfer)),
             _ => continue,
         };
-        let flies = |resident: &Resident<'_>, changed: bool| {
-            flying.values().any(|other| other.changes.contains(resident) || changed && other.reads.contains(resident))
-        };
-        let changed = uses.changes.iter().filter(|resident| flies(resident, true));
-        for resident in changed.chain(uses.reads.iter().filter(|resident| flies(resident, false))) {
+        for resident in flying_uses(&flying, &uses) {
             let text = format!("{} is used by an operation in flight", resident.name(model));
             found.push(Violation::in_row("in-flight", index, at, text));
         }
         flying.extend(token.map(|token| (token, uses)));
     }
+}
+
+/// The tensors that an operation changes while another uses them, or reads while another changes them.
+fn flying_uses<'a>(flying: &HashMap<Token, Uses<'_>>, uses: &'a Uses<'_>) -> Vec<&'a Resident<'a>> {
+    let mut conflicts = Vec::new();
+    for resident in &uses.changes {
+        if flying.values().any(|other| other.changes.contains(resident) || other.reads.contains(resident)) {
+            conflicts.push(resident);
+        }
+    }
+    for resident in &uses.reads {
+        if flying.values().any(|other| other.changes.contains(resident)) {
+            conflicts.push(resident);
+        }
+    }
+    conflicts
 }
 
 impl Resident<'_> {
@@ -101,12 +113,11 @@ fn run<'a>(model: &'a Model, program: &'a Program, instr: &Instr) -> Uses<'a> {
     let mut uses = Uses::default();
     let Instr::Run { body, call, instance, .. } = instr else { return uses };
     let body = &program.bodies[*body];
-    let name = |value: Value| body.values[value].name.as_str();
     if body.kind == BodyKind::N {
-        uses.changes.extend(body.results.iter().map(|&value| Resident::Scalar(name(value))));
+        uses.changes.extend(body.results.iter().map(|&value| Resident::Scalar(body.value_name(value))));
     }
     for arg in body.args.iter().filter(|arg| arg.source == Source::Scalar) {
-        uses.reads.insert(Resident::Scalar(name(arg.value)));
+        uses.reads.insert(Resident::Scalar(body.value_name(arg.value)));
     }
     for (value, resident) in persistent(model, body, *call, *instance) {
         match stores(body, value) {
@@ -123,17 +134,21 @@ fn persistent<'a>(model: &'a Model, body: &'a Body, call: usize, instance: u32) 
     let Some(block) = body.block.map(|id| &model.blocks[id]) else { return Vec::new() };
     let params: Vec<Value> = block.args_of(ArgKind::Param).collect();
     let bound = model.calls.get(call).map_or_else(Vec::new, |call| model.call_params(call, instance));
-    let tensor = |arg: &crate::program::BodyArg| {
+    let mut residents = Vec::new();
+    for arg in &body.args {
         let owner = match arg.source {
-            Source::Param => arg.value,
-            Source::State | Source::Gradient => block.owner_of(arg.value)?,
-            Source::Row | Source::Saved | Source::Scalar => return None,
+            Source::Param => Some(arg.value),
+            Source::State | Source::Gradient => block.owner_of(arg.value),
+            Source::Row | Source::Saved | Source::Scalar => None,
         };
-        let place = params.iter().position(|&param| param == owner)?;
-        let suffix = body.values[arg.value].name.strip_prefix(block.value_name(owner));
-        Some((arg.value, Resident::Tensor(*bound.get(place)?, suffix.unwrap_or_default())))
-    };
-    body.args.iter().filter_map(tensor).collect()
+        let Some(owner) = owner else { continue };
+        let place = params.iter().position(|&param| param == owner);
+        if let Some(&param) = place.and_then(|place| bound.get(place)) {
+            let suffix = body.value_name(arg.value).strip_prefix(block.value_name(owner));
+            residents.push((arg.value, Resident::Tensor(param, suffix.unwrap_or_default())));
+        }
+    }
+    residents
 }
 
 fn stores(body: &Body, value: Value) -> bool {

@@ -1,6 +1,7 @@
 //! Communication between ranks: `peer`, `unmatched-message`, `message-order`, `message-type`, `collective-order`, `deadlock`.
 
 use super::{Violation, class_of, pipeline_ranks};
+use crate::entity::EntityRef;
 use crate::expr::Expr;
 use crate::graph::Model;
 use crate::ids::Token;
@@ -36,10 +37,13 @@ struct Half<'a> {
 /// The start of a sum, and its operand.
 type Sum = (RowPosition, String);
 
+/// The messages from one rank to another, in the order of one of them.
+type Messages<'a> = BTreeMap<(u32, u32), Vec<Half<'a>>>;
+
 #[derive(Default)]
 struct Posts<'a> {
-    sends: BTreeMap<(u32, u32), Vec<Half<'a>>>,
-    receives: BTreeMap<(u32, u32), Vec<Half<'a>>>,
+    sends: Messages<'a>,
+    receives: Messages<'a>,
     /// Per group and member, the sums in order.
     sums: BTreeMap<Vec<u32>, BTreeMap<u32, Vec<Sum>>>,
     waits: HashMap<(u32, Token), RowPosition>,
@@ -69,14 +73,7 @@ fn violation(program: &Program, name: &'static str, at: RowPosition, text: Strin
 
 fn collect<'a>(model: &Model, program: &'a Program, rank: u32, posts: &mut Posts<'a>, found: &mut Vec<Violation>) {
     let Some((_, class)) = class_of(program, rank) else { return };
-    let mut coordinates = vec![0; model.mesh.axes.len()];
-    if let Some(pp) = model.mesh.pipeline() {
-        coordinates[crate::entity::EntityRef::index(pp)] = u64::from(rank);
-    }
-    let peer = |expr: &Expr| {
-        let peer = expr.eval(&coordinates).and_then(|peer| u32::try_from(peer).ok());
-        peer.filter(|&peer| peer < pipeline_ranks(model) && peer != rank)
-    };
+
     for (position, instr) in class.instrs.iter().enumerate() {
         let at = RowPosition { rank, position };
         let (token, transfer, operand) = match instr {
@@ -91,10 +88,10 @@ fn collect<'a>(model: &Model, program: &'a Program, rank: u32, posts: &mut Posts
         let ty = operand.and_then(|reg| class.regs[reg].ty.as_ref());
         let bytes = ty.map_or(0, |ty| ty.local_bytes(&model.mesh));
         let known = match transfer {
-            Transfer::Send { peer: to, tag } => peer(to).map(|to| {
+            Transfer::Send { peer: to, tag } => peer(model, rank, to).map(|to| {
                 posts.sends.entry((rank, to)).or_default().push(Half { at, tag: *tag, ty });
             }),
-            Transfer::Recv { peer: from, tag, ty } => peer(from).map(|from| {
+            Transfer::Recv { peer: from, tag, ty } => peer(model, rank, from).map(|from| {
                 posts.receives.entry((from, rank)).or_default().push(Half { at, tag: *tag, ty: Some(ty) });
             }),
             Transfer::Sum { ranks } => posts.sum(model, at, ranks, format!("sum of {bytes} bytes")),
@@ -112,7 +109,21 @@ fn collect<'a>(model: &Model, program: &'a Program, rank: u32, posts: &mut Posts
     }
 }
 
+/// The other pipeline rank that an expression names on a rank, if it exists.
+fn peer(model: &Model, rank: u32, expr: &Expr) -> Option<u32> {
+    let mut coordinates = vec![0; model.mesh.axes.len()];
+    if let Some(pp) = model.mesh.pipeline() {
+        coordinates[pp.index()] = u64::from(rank);
+    }
+    let peer = u32::try_from(expr.eval(&coordinates)?).ok()?;
+    (peer < pipeline_ranks(model) && peer != rank).then_some(peer)
+}
+
 impl Posts<'_> {
+    /// The wait of a start.
+    fn wait(&self, start: &RowPosition) -> RowPosition {
+        self.waits[&(start.rank, self.starts[start])]
+    }
     fn sum(&mut self, model: &Model, at: RowPosition, ranks: &[u32], what: String) -> Option<()> {
         let ascending = ranks.windows(2).all(|pair| pair[0] < pair[1]);
         let known = ranks.contains(&at.rank) && ranks.iter().all(|&rank| rank < pipeline_ranks(model));
@@ -124,15 +135,10 @@ impl Posts<'_> {
 
 fn match_messages(program: &Program, posts: &Posts<'_>, order: &mut Order, found: &mut Vec<Violation>) {
     let pairs: std::collections::BTreeSet<_> = posts.sends.keys().chain(posts.receives.keys()).collect();
-    let halves = |side: &'_ BTreeMap<(u32, u32), Vec<Half<'_>>>, pair| side.get(pair).map_or(0, Vec::len);
     for pair in pairs {
-        let (sent, received) = (halves(&posts.sends, pair), halves(&posts.receives, pair));
-        let tags = |side: &BTreeMap<(u32, u32), Vec<Half<'_>>>| {
-            let mut tags: Vec<u32> = side.get(pair).into_iter().flatten().map(|half| half.tag).collect();
-            tags.sort_unstable();
-            tags
-        };
-        if sent != received || tags(&posts.sends) != tags(&posts.receives) {
+        let (sent, received) = (sorted_tags(&posts.sends, pair), sorted_tags(&posts.receives, pair));
+        if sent != received {
+            let (sent, received) = (sent.len(), received.len());
             let text = format!("rank {} sends {sent} messages to rank {}, which receives {received}", pair.0, pair.1);
             found.push(Violation::missing("unmatched-message", text));
             continue;
@@ -152,12 +158,18 @@ fn match_messages(program: &Program, posts: &Posts<'_>, order: &mut Order, found
     }
 }
 
+/// The tags of the messages of a pair of ranks, whatever their order.
+fn sorted_tags(side: &Messages<'_>, pair: &(u32, u32)) -> Vec<u32> {
+    let mut tags: Vec<u32> = side.get(pair).into_iter().flatten().map(|half| half.tag).collect();
+    tags.sort_unstable();
+    tags
+}
+
 fn match_sums(program: &Program, posts: &Posts<'_>, order: &mut Order, found: &mut Vec<Violation>) {
     for (ranks, members) in &posts.sums {
-        let list = |rank: &u32| members.get(rank).map_or(&[][..], Vec::as_slice);
-        let longest = ranks.iter().map(|rank| list(rank).len()).max().unwrap_or(0);
+        let longest = ranks.iter().filter_map(|rank| members.get(rank)).map(Vec::len).max().unwrap_or(0);
         for place in 0..longest {
-            let there: Vec<_> = ranks.iter().filter_map(|rank| list(rank).get(place)).collect();
+            let there: Vec<_> = ranks.iter().filter_map(|rank| members.get(rank)?.get(place)).collect();
             let (at, first) = (there[0].0, &there[0].1);
             if there.len() < ranks.len() || there.iter().any(|(_, what)| what != first) {
                 let text = format!("the ranks {ranks:?} do not all start `{first}` as sum number {place}");
@@ -192,14 +204,14 @@ fn sort(
             }
         }
     }
-    let wait = |start: &RowPosition| posts.waits[&(start.rank, posts.starts[start])];
+
     for (receive, send) in &order.sends {
-        graph.add_edge(nodes[send], nodes[&wait(receive)], ());
-        graph.add_edge(nodes[receive], nodes[&wait(send)], ());
+        graph.add_edge(nodes[send], nodes[&posts.wait(receive)], ());
+        graph.add_edge(nodes[receive], nodes[&posts.wait(send)], ());
     }
     for (start, members) in &order.members {
         for member in members.iter().filter(|member| *member != start) {
-            graph.add_edge(nodes[member], nodes[&wait(start)], ());
+            graph.add_edge(nodes[member], nodes[&posts.wait(start)], ());
         }
     }
     if let Ok(sorted) = toposort(&graph, None) {
@@ -208,9 +220,9 @@ fn sort(
     for cycle in kosaraju_scc(&graph).into_iter().filter(|component| component.len() > 1) {
         let mut places: Vec<RowPosition> = cycle.into_iter().map(|node| graph[node]).collect();
         places.sort_by_key(|at| (at.rank, at.position));
-        let stuck = |rank| places.iter().filter(move |at| at.rank == rank);
-        let text: Vec<String> = (0..ranks)
-            .filter_map(|rank| Some((stuck(rank).next()?, stuck(rank).next_back()?)))
+        let stuck = places.chunk_by(|one, other| one.rank == other.rank);
+        let text: Vec<String> = stuck
+            .filter_map(|row| Some((row.first()?, row.last()?)))
             .map(|(first, last)| format!("rank {} at {} to {}", first.rank, first.position, last.position))
             .collect();
         found.push(violation(program, "deadlock", places[0], format!("{} wait for each other", text.join(", "))));

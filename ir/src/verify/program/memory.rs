@@ -1,7 +1,6 @@
 //! Bytes per rank: a buffer lives until the last register, bundle or body that holds it frees it. `memory`.
 
 use super::{Violation, class_of, pipeline_ranks};
-use crate::arena::Place;
 use crate::graph::{ArgKind, Block, Model, ParamInstance};
 use crate::ids::{BodyId, Reg, Token, Value};
 use crate::program::{Body, BodyArg, BodyInstr, Class, Instr, Program, Source, Transfer};
@@ -16,13 +15,17 @@ pub fn peak_bytes(model: &Model, program: &Program) -> Vec<u64> {
 }
 
 pub(super) fn check(model: &Model, program: &Program, limit: u64) -> Vec<Violation> {
-    let over = |rank| {
-        let ((peak, position), (index, class)) = (peak(model, program, rank), class_of(program, rank)?);
+    let mut found = Vec::new();
+    for rank in 0..pipeline_ranks(model) {
+        let Some((index, class)) = class_of(program, rank) else { continue };
+        let (peak, position) = peak(model, program, rank);
         let bytes = class.arena.as_ref().map_or(peak, |arena| arena.bytes);
-        let text = format!("rank {rank} holds {bytes} bytes, the limit is {limit}");
-        (bytes > limit).then(|| Violation::in_row("memory", index, position, text))
-    };
-    (0..pipeline_ranks(model)).filter_map(over).collect()
+        if bytes > limit {
+            let text = format!("rank {rank} holds {bytes} bytes, the limit is {limit}");
+            found.push(Violation::in_row("memory", index, position, text));
+        }
+    }
+    found
 }
 
 /// The peak bytes, and their position in the row.
@@ -37,12 +40,10 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
     let mut place = 0;
     for (position, instr) in class.instrs.iter().enumerate() {
         let before = heap.most;
-        let define = |heap: &mut Heap, regs: &mut LiveParts, reg: &Reg| {
-            let ty = class.regs[*reg].ty.as_ref();
-            regs.insert(*reg, HashMap::from([(None, heap.allocate(ty, model))]));
-        };
         match instr {
-            Instr::Feed { out, .. } | Instr::LossGrad { out } => define(&mut heap, &mut regs, out),
+            Instr::Feed { out, .. } | Instr::LossGrad { out } => {
+                regs.insert(*out, tensor(heap.allocate(class.ty(*out), model)));
+            }
             Instr::Start { token, transfer: Transfer::Recv { ty, .. }, .. } => {
                 flying.insert(*token, vec![heap.allocate(Some(ty), model)]);
             }
@@ -62,7 +63,7 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
                 }
             }
             Instr::Wait { token, result } => match (result, flying.remove(token).as_deref()) {
-                (Some(reg), Some(&[buffer])) => drop(regs.insert(*reg, HashMap::from([(None, buffer)]))),
+                (Some(reg), Some(&[buffer])) => drop(regs.insert(*reg, tensor(buffer))),
                 (_, held) => held.into_iter().flatten().for_each(|&buffer| heap.release(buffer)),
             },
             Instr::Run { token, body, args, bundles, results, keep, .. } => {
@@ -70,7 +71,7 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
                 let body = &program.bodies[*body];
                 let env = heap.run(model, body, args, bundles, &regs);
                 for (reg, value) in results.iter().zip(&body.results) {
-                    regs.insert(*reg, HashMap::from([(None, heap.share(env[value]))]));
+                    regs.insert(*reg, tensor(heap.share(env[value])));
                 }
                 if let Some(reg) = keep {
                     regs.insert(*reg, body.keeps.iter().map(|v| (Some(*v), heap.share(env[v]))).collect());
@@ -83,7 +84,7 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
             Instr::Add { into, .. } => {
                 let old = regs[into][&None];
                 if heap.holders[old] > 1 {
-                    define(&mut heap, &mut regs, into);
+                    regs.insert(*into, tensor(heap.allocate(class.ty(*into), model)));
                     heap.release(old);
                 }
             }
@@ -102,6 +103,11 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
 
 /// The buffers of a register: that of its tensor, or those of a bundle by block value.
 type Buffers = HashMap<Option<Value>, usize>;
+
+/// The buffers of a register that holds a tensor.
+fn tensor(buffer: usize) -> Buffers {
+    HashMap::from([(None, buffer)])
+}
 
 /// The buffers of all registers.
 type LiveParts = HashMap<Reg, Buffers>;
@@ -148,16 +154,17 @@ impl Heap {
     /// Buffers for the bundle that a body makes, by value.
     fn bundle(&mut self, model: &Model, body: &Body) -> Buffers {
         let mut known: HashMap<Value, usize> = HashMap::new();
-        let buffer = |&value: &Value| {
+        let mut buffers = Buffers::new();
+        for &value in &body.keeps {
             let root = root(body, value);
             let buffer = match known.get(&root) {
                 Some(&buffer) => self.share(buffer),
-                None => self.allocate(Some(&body.values[value].ty), model),
+                None => self.allocate(Some(body.ty(value)), model),
             };
             known.insert(root, buffer);
-            (Some(value), buffer)
-        };
-        body.keeps.iter().map(buffer).collect()
+            buffers.insert(Some(value), buffer);
+        }
+        buffers
     }
 
     /// Runs a body; returns the buffers that are live at its end.
@@ -198,11 +205,7 @@ impl Heap {
 
 /// The value whose bytes a value uses: itself, unless the frame states another.
 fn root(body: &Body, value: Value) -> Value {
-    let on = |value: &Value| match body.frame.as_ref().and_then(|frame| frame.places.get(value)) {
-        Some(Place::Same(other)) => Some(*other),
-        _ => None,
-    };
-    std::iter::successors(Some(value), on).take(body.values.len()).last().unwrap_or(value)
+    body.frame.as_ref().map_or(value, |frame| frame.root(value))
 }
 
 /// Parameters, gradients and states of a row's runs, each instance once.

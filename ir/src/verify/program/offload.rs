@@ -1,6 +1,6 @@
 //! Bundles in device and host memory: `offload`.
 
-use super::Violation;
+use super::{Reporter, Violation};
 use crate::ids::{Reg, Token};
 use crate::program::{Class, Instr, Transfer};
 use std::collections::HashMap;
@@ -14,27 +14,32 @@ enum Home {
 
 /// Runs and offloads read bundles of device memory; loads read bundles of host memory, each once.
 pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
-    let name = |reg: Reg| class.regs.get(reg).map_or_else(|| reg.to_string(), |data| format!("%{}", data.name));
     let mut homes: HashMap<Reg, Home> = HashMap::new();
     let mut copies: HashMap<Token, Home> = HashMap::new();
     for (at, instr) in class.instrs.iter().enumerate() {
-        let mut say = |text| found.push(Violation::in_row("offload", index, at, text));
+        let mut reporter = Reporter::in_row(found, index, at);
         match instr {
             Instr::Run { bundles, keep, .. } => {
                 let away = bundles.iter().filter(|reg| matches!(homes.get(reg), Some(Home::Host { .. })));
-                away.for_each(|&reg| say(format!("{} is read, but it is in host memory", name(reg))));
+                away.for_each(|&reg| {
+                    reporter.report("offload", format!("{} is read, but it is in host memory", class.reg_name(reg)))
+                });
                 homes.extend(keep.map(|reg| (reg, Home::Device)));
             }
             Instr::Start { token, transfer: Transfer::Offload, operand: Some(reg) } => {
                 if homes.get(reg) != Some(&Home::Device) {
-                    say(format!("{} is offloaded, but it is not in device memory", name(*reg)));
+                    reporter.report(
+                        "offload",
+                        format!("{} is offloaded, but it is not in device memory", class.reg_name(*reg)),
+                    );
                 }
                 copies.insert(*token, Home::Host { loads: 0 });
             }
             Instr::Start { token, transfer: Transfer::Load, operand: Some(reg) } => {
                 match homes.get_mut(reg) {
                     Some(Home::Host { loads }) => *loads += 1,
-                    _ => say(format!("{} is loaded, but it is not in host memory", name(*reg))),
+                    _ => reporter
+                        .report("offload", format!("{} is loaded, but it is not in host memory", class.reg_name(*reg))),
                 }
                 copies.insert(*token, Home::Device);
             }
@@ -49,7 +54,10 @@ pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
                     if let Some(Home::Host { loads }) =
                         homes.get(&reg).filter(|home| !matches!(home, Home::Host { loads: 1 }))
                     {
-                        say(format!("{} is freed after {loads} loads, not one", name(reg)));
+                        reporter.report(
+                            "offload",
+                            format!("{} is freed after {loads} loads, not one", class.reg_name(reg)),
+                        );
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! The symbolic origin of each tensor of a row, and the origins that the model requires runs to read.
 
-use crate::graph::{ArgKind, Model, ResultKind, SectionKind};
+use crate::graph::{Model, ResultKind, SectionKind};
 use crate::ids::ModelValue;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,6 +57,15 @@ enum Origin {
     Result(RunId, usize),
 }
 
+impl Origin {
+    fn atom(self, microbatch: u32) -> Atom {
+        match self {
+            Origin::Input(input) => Atom::Input { input, microbatch },
+            Origin::Result(run, result) => Atom::Result { run, result, microbatch },
+        }
+    }
+}
+
 /// The readers of each value, by the calls of the model.
 #[derive(Default)]
 pub(super) struct Reads {
@@ -79,7 +88,7 @@ impl Reads {
             for instance in 0..call.instances() {
                 let run = (index, instance);
                 reads.args.insert(run, args.iter().flatten().copied().collect());
-                for (arg, value) in row_args(model, call.block).into_iter().enumerate() {
+                for (arg, value) in block.passed_args().enumerate() {
                     let flows = block.differentiable_args().any(|other| other == value);
                     if let (Some(Some(Origin::Result(from, result))), true) = (args.get(arg), flows) {
                         reads.readers.entry((*from, *result)).or_default().push((run, arg));
@@ -100,51 +109,46 @@ impl Reads {
 
     /// The operands of F of a run.
     pub(super) fn forward(&self, run: RunId, microbatch: u32) -> Vec<Parts> {
-        let atom = |origin: &Origin| match *origin {
-            Origin::Input(input) => Atom::Input { input, microbatch },
-            Origin::Result(run, result) => Atom::Result { run, result, microbatch },
-        };
-        self.args.get(&run).into_iter().flatten().map(|origin| Parts::from([atom(origin)])).collect()
+        self.args.get(&run).into_iter().flatten().map(|origin| Parts::from([origin.atom(microbatch)])).collect()
     }
 
     /// The operands of I of a run.
     pub(super) fn backward(&self, model: &Model, run: RunId, microbatch: u32) -> Vec<Parts> {
         let block = &model.blocks[model.calls[run.0].block];
-        let parts = |(result, _): (usize, _)| {
+        let mut cotangents = Vec::new();
+        for (result, _) in block.differentiable_results() {
             if block.results[result].is_loss() {
-                return Parts::from([Atom::LossGrad]);
+                cotangents.push(Parts::from([Atom::LossGrad]));
+                continue;
             }
             let readers = self.readers.get(&(run, result)).into_iter().flatten();
-            readers.map(|&(run, arg)| Atom::Cotangent { run, arg, microbatch }).collect()
-        };
-        block.differentiable_results().map(parts).collect()
+            cotangents.push(readers.map(|&(run, arg)| Atom::Cotangent { run, arg, microbatch }).collect());
+        }
+        cotangents
     }
-}
-
-/// The arguments of a block that calls pass as values.
-fn row_args(model: &Model, block: crate::ids::BlockId) -> Vec<crate::ids::Value> {
-    let passed = |kind| matches!(kind, ArgKind::Value | ArgKind::Input);
-    model.blocks[block].args.iter().filter(|arg| passed(arg.kind)).map(|arg| arg.value).collect()
 }
 
 /// The places of a run's differentiable arguments among those that calls pass.
 pub(super) fn cotangent_places(model: &Model, run: RunId) -> Vec<usize> {
-    let block = model.calls[run.0].block;
-    let args = row_args(model, block);
-    let place = |value| args.iter().position(|&arg| arg == value);
-    model.blocks[block].differentiable_args().filter_map(place).collect()
+    let block = &model.blocks[model.calls[run.0].block];
+    block.differentiable_args().filter_map(|value| block.passed_args().position(|arg| arg == value)).collect()
 }
 
 /// All runs of the model.
 pub(super) fn runs(model: &Model) -> Vec<RunId> {
-    let of_call = |(index, call): (usize, &crate::graph::Call)| (0..call.instances()).map(move |i| (index, i));
-    model.calls.iter().enumerate().flat_map(of_call).collect()
+    let calls = model.calls.iter().enumerate();
+    calls.flat_map(|(index, call)| (0..call.instances()).map(move |instance| (index, instance))).collect()
 }
 
 /// All parts that the sum of the step graph must have.
 pub(super) fn returned(model: &Model, place: usize) -> Parts {
-    let returns = |run: &RunId| !model.blocks[model.calls[run.0].block][SectionKind::U].ret.is_empty();
-    runs(model).into_iter().filter(returns).map(|run| Atom::Returned { run, place }).collect()
+    let mut parts = Parts::new();
+    for run in runs(model) {
+        if !model.blocks[model.calls[run.0].block][SectionKind::U].ret.is_empty() {
+            parts.insert(Atom::Returned { run, place });
+        }
+    }
+    parts
 }
 
 /// All parts that the loss of a step must have.

@@ -1,33 +1,33 @@
 //! Shapes, shardings and pending reductions of one statement, by its op's rule: `shape`, `sharding`, `missing-collective`.
 
-use super::super::compound::add_compound;
+use super::super::compound::{add_compound, factored_dims};
 use crate::graph::Stmt;
 use crate::mesh::Axes;
 use crate::program::Body;
-use crate::rule::{Instance, Rule, TensorFactors};
+use crate::rule::{Instance, Rule, holds};
 use crate::types::{DType, Partial, PartialKind, Type};
 
 type Fault = (&'static str, String);
 
 /// The first violation of a statement.
 pub(super) fn check(body: &Body, stmt: &Stmt) -> Option<Fault> {
-    let types = |values: &[_]| values.iter().map(|&v| &body.values[v].ty).collect::<Vec<&Type>>();
-    check_types(stmt, &types(&stmt.operands), &types(&stmt.results)).err().map(|(what, text)| {
-        let results: Vec<String> = stmt.results.iter().map(|&v| format!("%{}", body.values[v].name)).collect();
-        (what, format!("{} = {}: {text}", results.join(", "), stmt.op.name()))
-    })
+    let (what, text) = check_types(stmt, &body.types(&stmt.operands), &body.types(&stmt.results)).err()?;
+    let results: Vec<String> = stmt.results.iter().map(|&result| format!("%{}", body.value_name(result))).collect();
+    Some((what, format!("{} = {}: {text}", results.join(", "), stmt.op.name())))
 }
 
 fn check_types(stmt: &Stmt, operands: &[&Type], results: &[&Type]) -> Result<(), Fault> {
     let Some(op) = stmt.op.def() else { return Ok(()) };
-    let inferred = op.infer(operands).map_err(|why| ("shape", why))?;
-    // A gradient is accumulated in f32, whatever the element type of the op.
-    let summed = |ty: &Type| if stmt.accumulate { Type { dtype: DType::F32, ..ty.clone() } } else { ty.clone() };
-    if inferred.len() != results.len() || !inferred.iter().zip(results).all(|(a, b)| summed(a).same_tensor(b)) {
+    let mut inferred = op.infer(operands).map_err(|why| ("shape", why))?;
+    if stmt.accumulate {
+        // A gradient is accumulated in f32, whatever the element type of the op.
+        inferred.iter_mut().for_each(|ty| ty.dtype = DType::F32);
+    }
+    if inferred.len() != results.len() || !inferred.iter().zip(results).all(|(ty, result)| ty.same_tensor(result)) {
         return Err(("shape", "the results are not those of the op".to_string()));
     }
-    let rule = Rule::parse(&op.rule(operands, results)).map_err(|why| ("sharding", why))?;
-    let instance = rule.instantiate(operands, results).map_err(|why| ("shape", why))?;
+    let rule = Rule::parse(&op.rule(operands, results)).map_err(|why| ("sharding", why.to_string()))?;
+    let instance = rule.instantiate(operands, results).map_err(|why| ("shape", why.to_string()))?;
     let axes = factor_axes(&instance, operands, results)?;
     let incoming = incoming(&op.facts().linear.groups(operands.len()), operands)?;
     for (place, result) in results.iter().enumerate() {
@@ -53,21 +53,19 @@ fn join(sum: Option<Partial>, partial: Partial) -> Result<Option<Partial>, Fault
 /// The axes of each factor, equal in all dims that it forms alone.
 fn factor_axes(instance: &Instance, operands: &[&Type], results: &[&Type]) -> Result<Vec<Axes>, Fault> {
     let mut axes: Vec<Option<Axes>> = vec![None; instance.factors.len()];
-    let tensors = || instance.operands.iter().zip(operands).chain(instance.results.iter().zip(results));
-    for (factors, ty) in tensors() {
-        for (dim, factors) in ty.dims.iter().zip(factors) {
-            let &[factor] = factors.as_slice() else { continue };
-            let known = axes[factor].get_or_insert_with(|| dim.axes.clone());
-            let properties = &instance.factors[factor];
-            if *known != dim.axes {
-                return Err(("sharding", format!("`{}` has different axes on different tensors", properties.name)));
-            }
-            if properties.replicated && !dim.axes.is_empty() {
-                return Err(("sharding", format!("`{}` needs replication", properties.name)));
-            }
+    let dims = factored_dims(instance, operands, results);
+    for (factors, dim) in &dims {
+        let &[factor] = factors.as_slice() else { continue };
+        let known = axes[factor].get_or_insert_with(|| dim.axes.clone());
+        let properties = &instance.factors[factor];
+        if *known != dim.axes {
+            return Err(("sharding", format!("`{}` has different axes on different tensors", properties.name)));
+        }
+        if properties.replicated && !dim.axes.is_empty() {
+            return Err(("sharding", format!("`{}` needs replication", properties.name)));
         }
     }
-    add_compound(instance, tensors, &mut axes);
+    add_compound(instance, &dims, &mut axes);
     Ok(axes.into_iter().map(Option::unwrap_or_default).collect())
 }
 
@@ -86,10 +84,8 @@ fn incoming(linear: &[Vec<usize>], operands: &[&Type]) -> Result<Option<Partial>
 
 /// The result of reducing a flat shard is partial over the flat-shard axes too.
 fn stored_sum(instance: &Instance, result: usize, operands: &[&Type]) -> Option<Partial> {
-    let reduced = |factors: &TensorFactors| {
-        let lacking = factors.iter().flatten().find(|l| !crate::rule::holds(&instance.results[result], **l));
-        lacking.and_then(|&factor| instance.factors[factor].partial)
-    };
-    let stored = instance.operands.iter().zip(operands).find(|(_, ty)| !ty.storage.is_empty());
-    stored.and_then(|(factors, ty)| reduced(factors).map(|kind| Partial { kind, axes: ty.storage.sorted() }))
+    let (factors, ty) = instance.operands.iter().zip(operands).find(|(_, ty)| !ty.storage.is_empty())?;
+    let lacking = factors.iter().flatten().find(|factor| !holds(&instance.results[result], **factor))?;
+    let kind = instance.factors[*lacking].partial?;
+    Some(Partial { kind, axes: ty.storage.sorted() })
 }

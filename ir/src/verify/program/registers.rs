@@ -1,6 +1,6 @@
 //! Registers and tokens of a row: `undefined`, `redefined`, `read-after-free`, `double-free`, `leak`, `in-flight`, `token`.
 
-use super::Violation;
+use super::{Reporter, Violation};
 use crate::ids::{Reg, Token};
 use crate::program::{Class, Instr, Transfer};
 use std::collections::{HashMap, HashSet};
@@ -55,62 +55,61 @@ struct InFlight {
 }
 
 pub(super) fn check(index: usize, class: &Class, found: &mut Vec<Violation>) {
-    let name = |reg: Reg| class.regs.get(reg).map_or_else(|| reg.to_string(), |data| format!("%{}", data.name));
     let mut state = RegisterState::default();
     for (at, instr) in class.instrs.iter().enumerate() {
-        let mut say = |what, text| found.push(Violation::in_row(what, index, at, text));
+        let mut reporter = Reporter::in_row(found, index, at);
         let touched = touches(instr);
         for &reg in touched.reads.iter().chain(&touched.changes).chain(&touched.frees) {
             if !state.defined.contains(&reg) {
-                say("undefined", format!("{} is not defined here", name(reg)));
+                reporter.report("undefined", format!("{} is not defined here", class.reg_name(reg)));
             } else if state.freed.contains(&reg) {
                 let what = if touched.frees.contains(&reg) { "double-free" } else { "read-after-free" };
-                say(what, format!("{} has been freed", name(reg)));
+                reporter.report(what, format!("{} has been freed", class.reg_name(reg)));
             }
         }
-        let flies = |reg: &Reg, changed: bool| {
-            let busy =
-                |f: &InFlight| f.changes.contains(reg) || f.gives.contains(reg) || changed && f.reads.contains(reg);
-            state.in_flight.values().any(busy)
-        };
-        let written = touched.changes.iter().chain(&touched.frees).filter(|reg| flies(reg, true));
-        for &reg in written.chain(touched.reads.iter().filter(|reg| flies(reg, false))) {
-            say("in-flight", format!("{} is used by a transfer or run in flight", name(reg)));
+        let written = touched.changes.iter().chain(&touched.frees).filter(|reg| state.is_busy(**reg));
+        for &reg in written.chain(touched.reads.iter().filter(|reg| state.is_changing(**reg))) {
+            reporter.report("in-flight", format!("{} is used by a transfer or run in flight", class.reg_name(reg)));
         }
         for &reg in &touched.defines {
             if class.regs.get(reg).is_none() {
-                say("undefined", format!("{reg} is not declared"));
+                reporter.report("undefined", format!("{reg} is not declared"));
             } else if !state.defined.insert(reg) {
-                say("redefined", format!("{} is defined twice", name(reg)));
+                reporter.report("redefined", format!("{} is defined twice", class.reg_name(reg)));
             }
         }
         state.freed.extend(&touched.frees);
-        tokens(instr, touched, &mut state, &mut say);
+        tokens(instr, touched, &mut state, &mut reporter);
     }
     for (reg, _) in class.regs.iter().filter(|(reg, _)| state.defined.contains(reg) && !state.freed.contains(reg)) {
-        found.push(Violation::in_row("leak", index, class.instrs.len(), format!("{} is never freed", name(reg))));
+        found.push(Violation::in_row(
+            "leak",
+            index,
+            class.instrs.len(),
+            format!("{} is never freed", class.reg_name(reg)),
+        ));
     }
     for token in state.in_flight.keys() {
         found.push(Violation::in_row("token", index, class.instrs.len(), format!("{token} has no wait")));
     }
 }
 
-fn tokens(instr: &Instr, touched: Touches, state: &mut RegisterState, say: &mut impl FnMut(&'static str, String)) {
+fn tokens(instr: &Instr, touched: Touches, state: &mut RegisterState, reporter: &mut Reporter<'_>) {
     match instr {
         Instr::Start { token, transfer, operand } => {
             let receives = matches!(transfer, Transfer::Recv { .. } | Transfer::LoadStates { .. });
             let copies = transfer.is_host_copy() && !receives;
             let needs = copies || matches!(transfer, Transfer::Send { .. } | Transfer::Sum { .. });
             if needs && operand.is_none() || receives && operand.is_some() {
-                say("token", format!("the transfer of {token} has a wrong operand"));
+                reporter.report("token", format!("the transfer of {token} has a wrong operand"));
             }
-            state.start(*token, touched, false, say);
+            state.start(*token, touched, false, reporter);
         }
-        Instr::Run { token: Some(token), .. } => state.start(*token, touched, true, say),
+        Instr::Run { token: Some(token), .. } => state.start(*token, touched, true, reporter),
         Instr::Wait { token, result } => match state.in_flight.remove(token) {
-            None => say("token", format!("{token} is not in flight")),
+            None => reporter.report("token", format!("{token} is not in flight")),
             Some(request) if request.is_run && result.is_some() => {
-                say("token", format!("the wait for the run {token} has no result"));
+                reporter.report("token", format!("the wait for the run {token} has no result"));
             }
             Some(_) => {}
         },
@@ -119,9 +118,18 @@ fn tokens(instr: &Instr, touched: Touches, state: &mut RegisterState, say: &mut 
 }
 
 impl RegisterState {
-    fn start(&mut self, token: Token, touched: Touches, is_run: bool, say: &mut impl FnMut(&'static str, String)) {
+    /// True if an operation in flight changes a register or gives it.
+    fn is_changing(&self, reg: Reg) -> bool {
+        self.in_flight.values().any(|other| other.changes.contains(&reg) || other.gives.contains(&reg))
+    }
+
+    /// True if an operation in flight reads, changes or gives a register.
+    fn is_busy(&self, reg: Reg) -> bool {
+        self.is_changing(reg) || self.in_flight.values().any(|other| other.reads.contains(&reg))
+    }
+    fn start(&mut self, token: Token, touched: Touches, is_run: bool, reporter: &mut Reporter<'_>) {
         if !self.started.insert(token) {
-            say("token", format!("{token} is started twice"));
+            reporter.report("token", format!("{token} is started twice"));
         }
         let Touches { reads, changes, defines: gives, .. } = touched;
         self.in_flight.insert(token, InFlight { reads, changes, gives, is_run });

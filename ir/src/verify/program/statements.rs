@@ -16,11 +16,11 @@ pub(super) fn check(model: &Model, program: &Program, found: &mut Vec<Violation>
     }
     let trains = program.bodies.values().any(|body| body.kind.accumulates());
     for (id, block) in model.blocks.iter().filter(|_| trains) {
-        let bodies_of = |kinds: &[BodyKind]| -> Vec<&Body> {
-            program.bodies.values().filter(|body| body.block == Some(id) && kinds.contains(&body.kind)).collect()
-        };
+        let bodies: Vec<&Body> = program.bodies.values().filter(|body| body.block == Some(id)).collect();
+        let (mut weights, mut updates) = (bodies.clone(), bodies);
         // Each of W and B does all of the section; R and U share it.
-        let (weights, updates) = (bodies_of(&[BodyKind::W, BodyKind::B]), bodies_of(&[BodyKind::R, BodyKind::U]));
+        weights.retain(|body| matches!(body.kind, BodyKind::W | BodyKind::B));
+        updates.retain(|body| matches!(body.kind, BodyKind::R | BodyKind::U));
         if weights.is_empty() {
             stored(block, SectionKind::W, &[], found);
         }
@@ -44,19 +44,21 @@ fn sections<'m>(model: &'m Model, body: &Body) -> Vec<&'m Section> {
 /// is W or U.
 fn known(id: BodyId, body: &Body, sections: &[&Section], found: &mut Vec<Violation>) {
     let mut started: HashMap<Token, (&Collective, &[Value])> = HashMap::new();
-    let says = |wanted: &dyn Fn(&Stmt) -> bool| sections.iter().flat_map(|section| &section.stmts).any(wanted);
+    let stmts: Vec<&Stmt> = sections.iter().flat_map(|section| &section.stmts).collect();
     for (at, instr) in body.instrs.iter().enumerate() {
         let known = match instr {
             BodyInstr::Compute(_) | BodyInstr::Fused(_) => {
-                instr.stmts().iter().all(|stmt| says(&|other| same(stmt, other)))
+                instr.stmts().iter().all(|stmt| stmts.iter().any(|other| same(stmt, other)))
             }
             BodyInstr::Start { token, collective, operands } => {
                 started.insert(*token, (collective, operands));
                 true
             }
             BodyInstr::Wait { token, results } => started.get(token).is_some_and(|&(collective, operands)| {
-                let is_change = |op: &Op| matches!(op, Op::Collective(other) if other == collective);
-                says(&|s| is_change(&s.op) && s.operands == operands && s.results == *results)
+                stmts.iter().any(|stmt| {
+                    let is_same = matches!(&stmt.op, Op::Collective(other) if other == collective);
+                    is_same && stmt.operands == operands && stmt.results == *results
+                })
             }),
             BodyInstr::Free(_) => true,
         };
@@ -74,19 +76,24 @@ fn known(id: BodyId, body: &Body, sections: &[&Section], found: &mut Vec<Violati
 
 /// True if two statements are equal, apart from their source locations.
 fn same(one: &Stmt, other: &Stmt) -> bool {
-    let parts = |stmt: &Stmt| (stmt.results.clone(), stmt.accumulate, stmt.operands.clone());
-    parts(one) == parts(other) && one.op == other.op
+    let Stmt { results, accumulate, op, operands, comments: _, span: _ } = one;
+    *results == other.results && *accumulate == other.accumulate && *op == other.op && *operands == other.operands
 }
 
 /// Checks that the bodies of a section store each of its gradients, parameters and states once.
 fn stored(block: &Block, kind: SectionKind, bodies: &[&Body], found: &mut Vec<Violation>) {
     let made: Vec<Value> = bodies.iter().flat_map(|body| results(body)).collect();
-    let stores = |stmt: &&Stmt| stmt.accumulate || stmt.results.iter().any(|&v| block.arg_kind(v).is_some());
-    for &value in block[kind].stmts.iter().filter(stores).flat_map(|stmt| &stmt.results) {
-        let times = made.iter().filter(|&&other| other == value).count();
-        if times != 1 {
-            let text = format!("%{} of `@{}` is stored {times} times, not once", block.value_name(value), block.name);
-            found.push(Violation::missing("statement", text));
+    for stmt in &block[kind].stmts {
+        if !stmt.accumulate && stmt.results.iter().all(|&result| block.arg_kind(result).is_none()) {
+            continue;
+        }
+        for &value in &stmt.results {
+            let times = made.iter().filter(|&&other| other == value).count();
+            if times != 1 {
+                let name = block.value_name(value);
+                let text = format!("%{name} of `@{}` is stored {times} times, not once", block.name);
+                found.push(Violation::missing("statement", text));
+            }
         }
     }
 }

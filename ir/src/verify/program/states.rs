@@ -1,6 +1,6 @@
 //! Optimizer states in host memory: `states`.
 
-use super::Violation;
+use super::{Reporter, Violation};
 use crate::ids::{Reg, Token};
 use crate::program::{BodyKind, Instr, Program, Transfer};
 use std::collections::{HashMap, HashSet};
@@ -20,16 +20,16 @@ enum StatesCopy {
 /// The states of each run of `U` that has some in host memory are loaded once, changed by the run alone, and stored once.
 pub(super) fn check(program: &Program, index: usize, found: &mut Vec<Violation>) {
     let class = &program.classes[index];
-    let name = |reg: Reg| class.regs.get(reg).map_or_else(|| reg.to_string(), |data| format!("%{}", data.name));
     let mut copies: HashMap<Reg, StatesCopy> = HashMap::new();
     let mut loading: HashMap<Token, RunId> = HashMap::new();
     let (mut loaded, mut stored) = (HashSet::new(), HashSet::new());
     for (at, instr) in class.instrs.iter().enumerate() {
-        let mut say = |text| found.push(Violation::in_row("states", index, at, text));
+        let mut reporter = Reporter::in_row(found, index, at);
         match instr {
             Instr::Start { token, transfer: Transfer::LoadStates { call, instance, .. }, .. } => {
                 if !loaded.insert((*call, *instance)) {
-                    say(format!("the states of call {call}, instance {instance} are loaded twice"));
+                    reporter
+                        .report("states", format!("the states of call {call}, instance {instance} are loaded twice"));
                 }
                 loading.insert(*token, (*call, *instance));
             }
@@ -41,11 +41,12 @@ pub(super) fn check(program: &Program, index: usize, found: &mut Vec<Violation>)
                 let is_update = program.bodies[*body].kind == BodyKind::U;
                 let mut given = bundles.iter().filter_map(|reg| Some((*reg, copies.get(reg)?)));
                 if let Some((reg, _)) = given.find(|(_, copy)| !is_update || **copy != StatesCopy::Loaded(run)) {
-                    say(format!("{} has states, which are not for this run", name(reg)));
+                    reporter
+                        .report("states", format!("{} has states, which are not for this run", class.reg_name(reg)));
                 }
                 if is_update && let Some(reg) = *keep {
                     if !bundles.iter().any(|reg| copies.get(reg) == Some(&StatesCopy::Loaded(run))) {
-                        say(format!("`@{}` runs without its states", program.bodies[*body].name));
+                        reporter.report("states", format!("`@{}` runs without its states", program.bodies[*body].name));
                     }
                     copies.insert(reg, StatesCopy::Changed(run));
                 }
@@ -53,10 +54,17 @@ pub(super) fn check(program: &Program, index: usize, found: &mut Vec<Violation>)
             Instr::Start { transfer: Transfer::StoreStates { call, instance }, operand: Some(reg), .. } => {
                 let run = (*call, *instance);
                 if copies.get(reg) != Some(&StatesCopy::Changed(run)) {
-                    say(format!("{} has not the changed states of call {call}, instance {instance}", name(*reg)));
+                    reporter.report(
+                        "states",
+                        format!(
+                            "{} has not the changed states of call {call}, instance {instance}",
+                            class.reg_name(*reg)
+                        ),
+                    );
                 }
                 if !stored.insert(run) {
-                    say(format!("the states of call {call}, instance {instance} are stored twice"));
+                    reporter
+                        .report("states", format!("the states of call {call}, instance {instance} are stored twice"));
                 }
             }
             Instr::Free(regs) => {
@@ -64,7 +72,7 @@ pub(super) fn check(program: &Program, index: usize, found: &mut Vec<Violation>)
                     if let Some(StatesCopy::Changed(run)) = copies.remove(&reg)
                         && !stored.contains(&run)
                     {
-                        say(format!("{} is freed before it is stored", name(reg)));
+                        reporter.report("states", format!("{} is freed before it is stored", class.reg_name(reg)));
                     }
                 }
             }

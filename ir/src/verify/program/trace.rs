@@ -4,9 +4,12 @@ use super::meetings::{Order, RowPosition};
 use super::origin::{Atom, Parts, Reads, RunId, cotangent_places, losses, returned, runs};
 use super::{Violation, class_of, pipeline_ranks};
 use crate::graph::{ArgKind, Block, Model, ParamInstance, STEP_SCALARS, SectionKind};
-use crate::ids::{BodyId, Reg, Token};
+use crate::ids::{BodyId, Reg, Token, Value};
 use crate::program::{Body, BodyInstr, BodyKind, Instr, Program, Source, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// The parameter instance of each parameter argument of a run.
+type Bound = HashMap<Value, ParamInstance>;
 
 /// A bundle: the run that made it, and its micro-batch.
 #[derive(Clone, Copy)]
@@ -229,8 +232,7 @@ impl Trace<'_> {
         let made: Vec<Parts> = match (body.kind, microbatch) {
             (BodyKind::F, Some(mb)) => {
                 self.expect("wrong-value", &given, &self.reads.forward(run, mb), mb);
-                let result = |result| Parts::from([Atom::Result { run, result, microbatch: mb }]);
-                (0..results.len()).map(result).collect()
+                (0..results.len()).map(|result| Parts::from([Atom::Result { run, result, microbatch: mb }])).collect()
             }
             (BodyKind::I | BodyKind::B, Some(mb)) => {
                 self.expect("wrong-cotangent", &given, &self.reads.backward(self.model, run, mb), mb);
@@ -297,9 +299,10 @@ impl Trace<'_> {
                 self.say("wrong-bundle", &format!("`@{}` reads the bundle of another block instance", body.name));
             }
         }
-        let holds = |value| given.iter().any(|bundle| program.bodies[bundle.body].keeps.contains(&value));
-        if let Some(arg) = body.args.iter().find(|arg| arg.source == Source::Saved && !holds(arg.value)) {
-            let name = &body.values[arg.value].name;
+        let held: HashSet<Value> =
+            given.iter().flat_map(|bundle| &program.bodies[bundle.body].keeps).copied().collect();
+        if let Some(arg) = body.args.iter().find(|arg| arg.source == Source::Saved && !held.contains(&arg.value)) {
+            let name = body.value_name(arg.value);
             self.say("wrong-bundle", &format!("no bundle has %{name}, which `@{}` reads", body.name));
         }
     }
@@ -308,12 +311,12 @@ impl Trace<'_> {
         let model = self.model;
         let block = &model.blocks[model.calls[run.0].block];
         let params: Vec<ParamInstance> = model.call_params(&model.calls[run.0], run.1);
-        let bound = |value| block.args_of(ArgKind::Param).position(|p| p == value).and_then(|p| params.get(p).copied());
+        let bound: Bound = block.args_of(ArgKind::Param).zip(params.iter().copied()).collect();
         match body.kind {
             BodyKind::F | BodyKind::I | BodyKind::W | BodyKind::B => {
                 let rank = self.rank();
                 let late = params.iter().any(|param| rank.updated.contains(param) || rank.shared.contains(param));
-                let added = gradients(block, body).filter_map(bound).collect::<Vec<_>>();
+                let added = gradients(block, body, &bound);
                 let settled = added.iter().any(|param| rank.reduced.contains(param) || rank.summed.contains(param));
                 let marked = !body.kind.accumulates() || rank.accumulated.insert(run) == first;
                 if late {
@@ -338,18 +341,17 @@ impl Trace<'_> {
                 }
             }
             BodyKind::R => {
-                let read = gradients(block, body).filter_map(bound).collect::<Vec<_>>();
+                let read = gradients(block, body, &bound);
                 self.holders_summed(&read);
                 self.rank().reduced.extend(read);
             }
             BodyKind::U => {
-                let returned = |value| !STEP_SCALARS.contains(&body.values[value].name.as_str());
-                let waits = body.args.iter().any(|arg| arg.source == Source::Scalar && returned(arg.value));
-                if waits && !self.rank().normed {
+                let mut scalars = body.args.iter().filter(|arg| arg.source == Source::Scalar);
+                let reads_norm = scalars.any(|arg| !STEP_SCALARS.contains(&body.value_name(arg.value)));
+                if reads_norm && !self.rank().normed {
                     self.say("step-order", "U runs before N");
                 }
-                let stored = stored_params(body).filter_map(bound).collect::<Vec<_>>();
-                self.rank().updated.extend(stored);
+                self.rank().updated.extend(stored_params(body, &bound));
             }
             BodyKind::N => {}
         }
@@ -375,9 +377,9 @@ impl Trace<'_> {
         let trains = kinds.iter().any(|kind| !matches!(kind, BodyKind::G | BodyKind::F | BodyKind::N));
         for run in runs(self.model) {
             let block = model_block(self.model, run);
-            let has = |kind: SectionKind| !block[kind].stmts.is_empty();
             let back = trains && block.differentiable_results().next().is_some();
-            let wanted = [(BodyKind::F, true), (BodyKind::I, back), (BodyKind::W, trains && has(SectionKind::W))];
+            let weights = trains && !block[SectionKind::W].stmts.is_empty();
+            let wanted = [(BodyKind::F, true), (BodyKind::I, back), (BodyKind::W, weights)];
             for (kind, _) in wanted.into_iter().filter(|(_, wanted)| *wanted) {
                 (0..self.program.microbatches).for_each(|mb| self.once(kind, run, Some(mb)));
             }
@@ -388,8 +390,8 @@ impl Trace<'_> {
                 }
             }
         }
-        let gives = |instr: &Instr| matches!(instr, Instr::Out { name, .. } if name == "loss");
-        let given = self.program.classes.iter().flat_map(|class| &class.instrs).any(gives);
+        let mut instrs = self.program.classes.iter().flat_map(|class| &class.instrs);
+        let given = instrs.any(|instr| matches!(instr, Instr::Out { name, .. } if name == "loss"));
         if !given && !losses(self.model, 1).is_empty() {
             self.found.push(Violation::missing("loss", "no rank outputs the loss".to_string()));
         }
@@ -426,13 +428,14 @@ fn model_block(model: &Model, run: RunId) -> &Block {
 }
 
 /// The parameters whose gradients a body takes.
-fn gradients<'a>(block: &'a Block, body: &'a Body) -> impl Iterator<Item = crate::ids::Value> + 'a {
+fn gradients(block: &Block, body: &Body, bound: &Bound) -> Vec<ParamInstance> {
     let taken = body.args.iter().filter(|arg| arg.source == Source::Gradient);
-    taken.filter_map(|arg| block.owner_of(arg.value))
+    taken.filter_map(|arg| bound.get(&block.owner_of(arg.value)?).copied()).collect()
 }
 
 /// The parameters that a body stores into.
-fn stored_params(body: &Body) -> impl Iterator<Item = crate::ids::Value> + '_ {
+fn stored_params(body: &Body, bound: &Bound) -> Vec<ParamInstance> {
     let results = body.instrs.iter().flat_map(BodyInstr::defines);
-    results.copied().filter(|&v| body.args.iter().any(|arg| arg.value == v && arg.source == Source::Param))
+    let stored = results.filter(|v| body.args.iter().any(|arg| arg.value == **v && arg.source == Source::Param));
+    stored.filter_map(|value| bound.get(value).copied()).collect()
 }

@@ -239,7 +239,7 @@ impl Walk<'_> {
 
     /// The layout of a copy of the bundle that a body makes.
     fn layout(&self, maker: BodyId) -> SavedLayout {
-        SavedLayout::of(&self.program.bodies[maker], &self.layouts[maker].frame, &self.model.mesh)
+        self.program.bodies[maker].saved_layout(&self.layouts[maker].frame, &self.model.mesh)
     }
 
     fn fly(&mut self, token: Token, request: Request) {

@@ -5,7 +5,6 @@ use super::places::Places;
 use crate::graph::Stmt;
 use crate::ids::{BodyId, Token, Value};
 use crate::program::BodyInstr;
-use crate::types::Type;
 use crate::verify::program::Violation;
 use cranelift_entity::SecondaryMap;
 use std::collections::HashMap;
@@ -37,7 +36,7 @@ pub(super) fn check(id: BodyId, places: &Places<'_>, found: &mut Vec<Violation>)
                 instr.stmts().iter().for_each(|stmt| contents.statement(stmt));
                 contents.read_whole(instr);
             }
-            BodyInstr::Start { token, operands, .. } => contents.start(*token, operands, places.results_of(at)),
+            BodyInstr::Start { token, operands, .. } => contents.start(*token, operands, places.body.results_of(at)),
             BodyInstr::Wait { token, .. } => drop(contents.flying.remove(token)),
             BodyInstr::Free(_) => {}
         }
@@ -50,7 +49,7 @@ pub(super) fn check(id: BodyId, places: &Places<'_>, found: &mut Vec<Violation>)
 
 impl Contents<'_> {
     fn root(&self, value: Value) -> Value {
-        self.places.root[value].unwrap_or(value)
+        self.places.root(value)
     }
 
     fn read(&mut self, value: Value) {
@@ -82,11 +81,10 @@ impl Contents<'_> {
                 self.of[result] = self.of[stmt.operands[0]];
                 continue;
             }
-            let allowed = |place: usize| {
-                facts.updates.get(nth) == Some(&place) || (stmt.results.len() == 1 && facts.in_place.contains(&place))
-            };
-            let on = |&(place, operand): &(usize, &Value)| self.root(*operand) == root && !allowed(place);
-            if let Some((_, &operand)) = stmt.operands.iter().enumerate().find(on) {
+            let in_place = if stmt.results.len() == 1 { facts.in_place } else { &[] };
+            let mut operands = stmt.operands.iter().enumerate().filter(|(_, operand)| self.root(**operand) == root);
+            let lost = operands.find(|(place, _)| facts.updates.get(nth) != Some(place) && !in_place.contains(place));
+            if let Some((_, &operand)) = lost {
                 let (result, operand) = (self.places.name(result), self.places.name(operand));
                 self.faults.push(format!("%{result} overwrites %{operand}, which `{}` still reads", op.name()));
             }
@@ -99,15 +97,14 @@ impl Contents<'_> {
         let BodyInstr::Fused(fused) = instr else { return };
         let roots: Vec<Value> = fused.outs.iter().map(|&out| self.root(out)).collect();
         for stmt in &fused.stmts {
-            let types: Vec<&Type> = stmt.operands.iter().map(|&value| &self.places.body.values[value].ty).collect();
-            let rows = stmt.op.def().and_then(|def| def.rows(&types));
-            let has_rows = |place: usize| rows.as_ref().is_some_and(|rows| rows.operands.get(place) == Some(&true));
-            let whole = stmt.operands.iter().enumerate().filter(|&(place, _)| !has_rows(place));
-            let lost = whole.map(|(_, &operand)| operand).filter(|&operand| roots.contains(&self.root(operand)));
-            let said = lost
-                .map(|operand| format!("%{} is overwritten by a group that reads it whole", self.places.name(operand)));
-            let said: Vec<String> = said.collect();
-            self.faults.extend(said);
+            let types = self.places.body.types(&stmt.operands);
+            let by_rows = stmt.op.def().and_then(|def| def.rows(&types)).map(|rows| rows.operands).unwrap_or_default();
+            for (place, &operand) in stmt.operands.iter().enumerate() {
+                if by_rows.get(place) != Some(&true) && roots.contains(&self.root(operand)) {
+                    let name = self.places.name(operand);
+                    self.faults.push(format!("%{name} is overwritten by a group that reads it whole"));
+                }
+            }
         }
     }
 

@@ -22,13 +22,15 @@ impl RunPlaces {
     pub(super) fn relative(&self) -> RunPlaces {
         let all = self.rows.iter().chain(&self.slots).chain([&self.scratch]);
         let base = all.min().copied().unwrap_or(0);
-        let from_base = |places: &[u64]| places.iter().map(|at| at - base).collect();
-        RunPlaces { rows: from_base(&self.rows), slots: from_base(&self.slots), scratch: self.scratch - base }
+        let mut relative = self.clone();
+        let RunPlaces { rows, slots, scratch } = &mut relative;
+        rows.iter_mut().chain(slots).chain([scratch]).for_each(|at| *at -= base);
+        relative
     }
 
     /// The bytes of a value that the body computes; `None` if it shares those of an argument.
     pub(super) fn bytes(&self, places: &Places<'_>, value: Value) -> Option<Bytes> {
-        let root = places.root[value].unwrap_or(value);
+        let root = places.root(value);
         let at = match places.frame.places.get(&root)? {
             Place::Row => self.rows[places.body.results.iter().position(|&result| result == root)?],
             Place::Slot(slot, offset) => self.slots.get(*slot)? + offset,
@@ -57,7 +59,7 @@ pub(super) fn check(places: &Places<'_>, site: &RunPlaces) -> Vec<(usize, String
             BodyInstr::Compute(_) | BodyInstr::Fused(_) => {
                 instr.defines().iter().for_each(|&value| living.begin(value));
             }
-            BodyInstr::Start { .. } => places.results_of(at).iter().for_each(|&value| living.begin(value)),
+            BodyInstr::Start { .. } => places.body.results_of(at).iter().for_each(|&value| living.begin(value)),
             BodyInstr::Wait { results, .. } => {
                 results.iter().filter(|value| places.staged.contains(value)).for_each(|&value| living.end(value));
             }
@@ -71,7 +73,7 @@ impl Living<'_> {
     fn begin(&mut self, value: Value) {
         let is_argument = self.places.source[value].is_some() && !self.places.staged.contains(&value);
         let (false, Some(bytes)) = (is_argument, self.site.bytes(self.places, value)) else { return };
-        let root = self.places.root[value].unwrap_or(value);
+        let root = self.places.root(value);
         if let Some((_, values)) = self.roots.get_mut(&root) {
             *values += 1;
             return;
@@ -84,7 +86,7 @@ impl Living<'_> {
     }
 
     fn end(&mut self, value: Value) {
-        let root = self.places.root[value].unwrap_or(value);
+        let root = self.places.root(value);
         if let Some((_, values)) = self.roots.get_mut(&root) {
             *values -= 1;
             if *values == 0 {

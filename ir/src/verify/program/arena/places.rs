@@ -4,7 +4,7 @@ use crate::arena::{ALIGNMENT, Frame, Place};
 use crate::graph::Model;
 use crate::ids::{BodyId, Value};
 use crate::program::{Body, BodyInstr, Source};
-use crate::verify::program::Violation;
+use crate::verify::program::{Reporter, Violation};
 use cranelift_entity::SecondaryMap;
 use std::collections::HashSet;
 
@@ -43,19 +43,19 @@ impl<'a> Places<'a> {
         for instr in &body.instrs {
             made.extend(instr.defines());
             if let BodyInstr::Wait { results, .. } = instr {
-                let is_sum = |value: &&Value| places.source[**value] == Some(Source::Gradient);
-                places.staged.extend(results.iter().filter(is_sum));
+                let sums = results.iter().filter(|value| places.source[**value] == Some(Source::Gradient));
+                places.staged.extend(sums);
             }
         }
-        let placed = |value: &Value| places.source[*value].is_none() || places.staged.contains(value);
-        made.retain(placed);
-        let mut say = |text| found.push(Violation::in_body("arena", id, body.instrs.len(), text));
+        made.retain(|value| places.source[*value].is_none() || places.staged.contains(value));
+        let mut reporter = Reporter::in_body(found, id, body.instrs.len());
         for &value in frame.places.keys().filter(|value| !made.contains(value)) {
-            say(format!("%{} has a place, but the body does not compute it", body.values[value].name));
+            let name = body.value_name(value);
+            reporter.report("arena", format!("%{name} has a place, but the body does not compute it"));
         }
         for &value in &made {
             if let Some(text) = places.fault(value) {
-                say(format!("%{} {text}", body.values[value].name));
+                reporter.report("arena", format!("%{} {text}", body.value_name(value)));
             }
         }
         for arg in &body.args {
@@ -68,7 +68,8 @@ impl<'a> Places<'a> {
             if let (Some(root), None) = (places.root[value], places.source[value])
                 && matches!(frame.places.get(&root), Some(Place::Scratch(_)))
             {
-                say(format!("%{} is saved, but its place is in the scratch", body.values[value].name));
+                let name = body.value_name(value);
+                reporter.report("arena", format!("%{name} is saved, but its place is in the scratch"));
             }
         }
         places
@@ -83,21 +84,13 @@ impl<'a> Places<'a> {
                 if is_result { "is a result, but has a place in the frame" } else { "is not a result" }.to_string(),
             );
         }
-        let within = |at: u64, whole: u64, what: &str| {
-            let fits = at.checked_add(self.size[value]).is_some_and(|end| end <= whole);
-            let aligned = at.is_multiple_of(ALIGNMENT);
-            let ends = || format!("ends outside the {what} of {whole} bytes");
-            (!fits)
-                .then(ends)
-                .or_else(|| (!aligned).then(|| format!("begins at {at}, which is not a multiple of {ALIGNMENT}")))
-        };
         match *place {
             Place::Row => None,
             Place::Slot(slot, at) => match self.frame.slots.get(slot) {
-                Some(&bytes) => within(at, bytes, "slot"),
+                Some(&bytes) => within(at, self.size[value], bytes, "slot"),
                 None => Some(format!("is in slot {slot}, of {}", self.frame.slots.len())),
             },
-            Place::Scratch(at) => within(at, self.frame.scratch, "scratch"),
+            Place::Scratch(at) => within(at, self.size[value], self.frame.scratch, "scratch"),
             Place::Same(_) => match self.resolve(value) {
                 None => Some("has the place of a value without a place".to_string()),
                 Some(root) if self.size[root] != self.size[value] => {
@@ -123,17 +116,20 @@ impl<'a> Places<'a> {
         None
     }
 
-    pub(super) fn name(&self, value: Value) -> &str {
-        &self.body.values[value].name
+    /// The value whose bytes a value uses.
+    pub(super) fn root(&self, value: Value) -> Value {
+        self.root[value].unwrap_or(value)
     }
 
-    /// Per instruction that starts a collective, its results.
-    pub(super) fn results_of(&self, start: usize) -> &'a [Value] {
-        let BodyInstr::Start { token, .. } = &self.body.instrs[start] else { return &[] };
-        let value_of = |instr: &'a BodyInstr| match instr {
-            BodyInstr::Wait { token: waited, results } if waited == token => Some(results.as_slice()),
-            _ => None,
-        };
-        self.body.instrs[start..].iter().find_map(value_of).unwrap_or_default()
+    pub(super) fn name(&self, value: Value) -> &'a str {
+        self.body.value_name(value)
     }
+}
+
+/// The error of a place of `size` bytes in a slot or scratch of `whole` bytes, if any.
+fn within(at: u64, size: u64, whole: u64, what: &str) -> Option<String> {
+    if at.checked_add(size).is_none_or(|end| end > whole) {
+        return Some(format!("ends outside the {what} of {whole} bytes"));
+    }
+    (!at.is_multiple_of(ALIGNMENT)).then(|| format!("begins at {at}, which is not a multiple of {ALIGNMENT}"))
 }

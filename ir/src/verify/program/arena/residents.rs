@@ -1,10 +1,10 @@
 //! Model states of a class: `residents`, and `arena` for scalars.
 
-use crate::arena::{Arena, Role};
+use crate::arena::{Arena, Resident, Role};
 use crate::graph::{ArgKind, Model};
 use crate::ids::ParamId;
 use crate::program::{Body, Class, Instr, Program, Source};
-use crate::verify::program::Violation;
+use crate::verify::program::{Reporter, Violation};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Bytes of parameters, gradients and states.
@@ -13,26 +13,30 @@ pub(super) struct Sizes(HashMap<(ParamId, Role), u64>);
 impl Sizes {
     /// The types that the blocks that bind the parameters declare.
     pub(super) fn of(model: &Model) -> Sizes {
-        let mut sizes = HashMap::new();
-        let mut most = |param: ParamId, role: Role, bytes: u64| {
-            let size: &mut u64 = sizes.entry((param, role)).or_default();
-            *size = bytes.max(*size);
-        };
+        let mut sizes = Sizes(HashMap::new());
         for (id, param) in &model.params {
-            most(id, Role::Param, param.ty.local_bytes(&model.mesh));
+            sizes.add(id, Role::Param, param.ty.local_bytes(&model.mesh));
         }
         for call in &model.calls {
             let block = &model.blocks[call.block];
             for (&(id, _), param) in model.call_params(call, 0).iter().zip(block.args_of(ArgKind::Param)) {
-                let bytes = |value| block.ty(value).local_bytes(&model.mesh);
-                most(id, Role::Param, bytes(param));
-                block.gradient_of(param).into_iter().for_each(|value| most(id, Role::Gradient, bytes(value)));
+                sizes.add(id, Role::Param, block.ty(param).local_bytes(&model.mesh));
+                if let Some(gradient) = block.gradient_of(param) {
+                    sizes.add(id, Role::Gradient, block.ty(gradient).local_bytes(&model.mesh));
+                }
                 for state in block.args_of(ArgKind::State).filter(|&state| block.owner_of(state) == Some(param)) {
-                    most(id, Role::State(suffix(block.value_name(state))), bytes(state));
+                    let role = Role::State(suffix(block.value_name(state)));
+                    sizes.add(id, role, block.ty(state).local_bytes(&model.mesh));
                 }
             }
         }
-        Sizes(sizes)
+        sizes
+    }
+
+    /// Notes a size; the largest counts.
+    fn add(&mut self, param: ParamId, role: Role, bytes: u64) {
+        let size = self.0.entry((param, role)).or_default();
+        *size = bytes.max(*size);
     }
 
     pub(super) fn get(&self, param: ParamId, role: &Role) -> Option<u64> {
@@ -44,51 +48,66 @@ fn suffix(name: &str) -> String {
     name.rsplit_once('.').map_or("", |(_, suffix)| suffix).to_string()
 }
 
+/// A tensor that lives from step to step, wherever it is.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ModelState {
+    param: ParamId,
+    instance: u32,
+    role: Role,
+}
+
+impl ModelState {
+    pub(super) fn of(resident: &Resident) -> ModelState {
+        ModelState { param: resident.param, instance: resident.instance, role: resident.role.clone() }
+    }
+
+    pub(super) fn describe(&self, model: &Model) -> String {
+        let name = model.params[self.param].instance_name(self.instance);
+        match &self.role {
+            Role::Param => format!("%{name}"),
+            Role::Gradient => format!("the gradient of %{name}"),
+            Role::State(state) => format!("the state `{state}` of %{name}"),
+        }
+    }
+}
+
 /// Model states, each with whether it is in host memory.
-type Needed = BTreeMap<(ParamId, u32, Role), bool>;
+type Needed = BTreeMap<ModelState, bool>;
 
 /// Checks that each tensor has exactly one place.
 pub(super) fn check(model: &Model, program: &Program, index: usize, arena: &Arena, found: &mut Vec<Violation>) {
     let class = &program.classes[index];
-    let mut say = |name, text| {
-        found.push(Violation { position: None, ..Violation::in_row(name, index, 0, text) });
-    };
+    let mut reporter = Reporter::of_row(found, index);
     let (needed, scalars) = needed(model, program, class);
-    let mut times: BTreeMap<(ParamId, u32, Role), u32> = BTreeMap::new();
+    let mut times: BTreeMap<ModelState, u32> = BTreeMap::new();
     for resident in &arena.residents {
-        *times.entry((resident.param, resident.instance, resident.role.clone())).or_default() += 1;
+        *times.entry(ModelState::of(resident)).or_default() += 1;
     }
     for resident in &arena.residents {
-        let key = (resident.param, resident.instance, resident.role.clone());
+        let state = ModelState::of(resident);
         let (here, there) = if resident.host { ("host", "device") } else { ("device", "host") };
-        if needed.get(&key).is_some_and(|&host| host != resident.host) {
-            say("residents", format!("{} is in {here} memory, not in {there} memory", describe(model, &key)));
+        if needed.get(&state).is_some_and(|&host| host != resident.host) {
+            let text = format!("{} is in {here} memory, not in {there} memory", state.describe(model));
+            reporter.report("residents", text);
         }
     }
-    for key in needed.keys().filter(|key| !times.contains_key(key)) {
-        say("residents", format!("{} has no place", describe(model, key)));
+    for state in needed.keys().filter(|state| !times.contains_key(state)) {
+        reporter.report("residents", format!("{} has no place", state.describe(model)));
     }
-    for (key, times) in times.iter().filter(|(_, times)| **times > 1) {
-        say("residents", format!("{} has {times} places", describe(model, key)));
+    for (state, times) in times.iter().filter(|(_, times)| **times > 1) {
+        reporter.report("residents", format!("{} has {times} places", state.describe(model)));
     }
     for name in scalars.iter().filter(|name| !arena.scalars.contains_key(*name)) {
-        say("arena", format!("the scalar `{name}` has no place"));
-    }
-}
-
-pub(super) fn describe(model: &Model, (param, instance, role): &(ParamId, u32, Role)) -> String {
-    let name = model.params[*param].instance_name(*instance);
-    match role {
-        Role::Param => format!("%{name}"),
-        Role::Gradient => format!("the gradient of %{name}"),
-        Role::State(state) => format!("the state `{state}` of %{name}"),
+        reporter.report("arena", format!("the scalar `{name}` has no place"));
     }
 }
 
 /// The model states that the runs of a row bind, and the scalars that they read.
 fn needed(model: &Model, program: &Program, class: &Class) -> (Needed, BTreeSet<String>) {
-    let mut needed: Needed =
-        class.params.iter().map(|&(param, instance)| ((param, instance, Role::Param), false)).collect();
+    let mut needed = Needed::new();
+    for &(param, instance) in &class.params {
+        needed.insert(ModelState { param, instance, role: Role::Param }, false);
+    }
     let mut scalars = BTreeSet::new();
     let mut seen = BTreeSet::new();
     for instr in &class.instrs {
@@ -113,7 +132,8 @@ fn needed(model: &Model, program: &Program, class: &Class) -> (Needed, BTreeSet<
             };
             let place = owner.and_then(|owner| params.iter().position(|&param| param == owner));
             if let Some(&(param, instance)) = place.and_then(|place| bound.get(place)) {
-                *needed.entry((param, instance, role)).or_default() |= body.is_on_host(arg.value);
+                let state = ModelState { param, instance, role };
+                *needed.entry(state).or_default() |= body.is_on_host(arg.value);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::graph::Model;
 use crate::ids::{BodyId, Reg, Token, Value};
 use crate::program::{Class, Instr, Program, Source, Transfer};
 use crate::types::Type;
-use crate::verify::program::Violation;
+use crate::verify::program::{Reporter, Violation};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use std::collections::{HashMap, HashSet};
 
@@ -71,8 +71,8 @@ pub(super) fn check(
         class,
         bodies,
         sizes,
-        tensors: Tensors::new(model, class, (arena, arena.bytes), bodies),
-        host: Tensors::new(model, class, (arena, arena.host), bodies),
+        tensors: Tensors::new(model, class, arena, arena.bytes, bodies),
+        host: Tensors::new(model, class, arena, arena.host, bodies),
         makers: SecondaryMap::new(),
         offloaded: HashMap::new(),
         registers: SecondaryMap::new(),
@@ -80,11 +80,10 @@ pub(super) fn check(
         known: HashSet::new(),
     };
     walk.hold(arena);
-    let whole = |(name, text)| Violation { position: None, ..Violation::in_row(name, index, 0, text) };
-    found.extend(walk.tensors.faults.drain(..).chain(walk.host.faults.drain(..)).map(whole));
+    walk.report(&mut Reporter::of_row(found, index));
     if arena.at.len() != class.instrs.len() {
         let text = format!("{} instructions state places, the row has {}", arena.at.len(), class.instrs.len());
-        return found.push(whole(("arena", text)));
+        return Reporter::of_row(found, index).report("arena", text);
     }
     for (at, instr) in class.instrs.iter().enumerate() {
         let wanted = walk.wanted(instr);
@@ -94,12 +93,30 @@ pub(super) fn check(
             let text = format!("states {} places, but needs {wanted}", arena.at[at].len());
             walk.tensors.faults.push(("arena", text));
         }
-        let faults = walk.tensors.faults.drain(..).chain(walk.host.faults.drain(..));
-        found.extend(faults.map(|(name, text)| Violation::in_row(name, index, at, text)));
+        walk.report(&mut Reporter::in_row(found, index, at));
+    }
+}
+
+/// The tensors of a run by the values of its body: those that it is given, and those that it makes.
+#[derive(Default)]
+struct RunTensors {
+    given: HashMap<Value, usize>,
+    made: HashMap<Value, usize>,
+}
+
+impl RunTensors {
+    fn get(&self, places: &Places<'_>, value: Value) -> Option<usize> {
+        let root = places.root(value);
+        self.made.get(&root).or_else(|| self.given.get(&root)).copied()
     }
 }
 
 impl Walk<'_> {
+    /// Reports the faults found so far.
+    fn report(&mut self, reporter: &mut Reporter<'_>) {
+        let faults = self.tensors.faults.drain(..).chain(self.host.faults.drain(..));
+        faults.for_each(|(name, text)| reporter.report(name, text));
+    }
     /// Model states are live from the beginning.
     fn hold(&mut self, arena: &Arena) {
         for (index, held) in arena.residents.iter().enumerate() {
@@ -235,18 +252,18 @@ impl Walk<'_> {
     /// The places of a bundle's tensors on the device.
     fn comes_back(&mut self, token: Token, maker: BodyId, at: u64) -> CopyTo {
         let layout = self.layout(maker);
-        let add = |tensor: &crate::arena::SavedTensor| {
+        let mut tensors = Vec::new();
+        for tensor in &layout.tensors {
             let bytes = Bytes { at: at.saturating_add(tensor.offset), size: tensor.bytes };
-            self.tensors.add(bytes, Owner::Arriving(token))
-        };
-        let tensors: Vec<usize> = layout.tensors.iter().map(add).collect();
+            tensors.push(self.tensors.add(bytes, Owner::Arriving(token)));
+        }
         let saved = self.bodies[maker].body.keeps.iter().zip(&layout.saved);
         CopyTo::Device(saved.map(|(&value, &tensor)| (Some(value), tensors[tensor])).collect())
     }
 
     fn layout(&self, maker: BodyId) -> SavedLayout {
         let places = &self.bodies[maker];
-        SavedLayout::of(places.body, places.frame, &self.model.mesh)
+        places.body.saved_layout(places.frame, &self.model.mesh)
     }
 
     fn fly(&mut self, token: Token, request: InFlight) {
@@ -277,12 +294,11 @@ impl Walk<'_> {
         let (slots, scratch) = rest.split_at(slots.min(rest.len()));
         let scratch = scratch.first().copied().unwrap_or(0);
         let site = RunPlaces { rows: rows.to_vec(), slots: slots.to_vec(), scratch };
-        let given = self.given(places, args, bundles);
+        let mut tensors = RunTensors { given: self.given(places, args, bundles), made: HashMap::new() };
         self.clear(*body, &site);
-        let mut made: HashMap<Value, usize> = HashMap::new();
         for (nth, &value) in places.body.results.iter().enumerate() {
             let owner = Owner::Register(results[nth]);
-            match (places.source[value].is_some(), given.get(&value)) {
+            match (places.source[value].is_some(), tensors.given.get(&value)) {
                 (true, None) => {}
                 (true, Some(&tensor)) if self.tensors.place(tensor) == site.rows[nth] => {}
                 (true, Some(_)) => {
@@ -291,31 +307,29 @@ impl Walk<'_> {
                 }
                 (false, _) => {
                     let size = places.size[value];
-                    made.entry(value).or_insert_with(|| self.tensors.add(Bytes { at: site.rows[nth], size }, owner));
+                    let bytes = Bytes { at: site.rows[nth], size };
+                    tensors.made.entry(value).or_insert_with(|| self.tensors.add(bytes, owner));
                 }
             }
         }
         for &value in &places.body.keeps {
-            let root = places.root[value].unwrap_or(value);
-            if let (Some(reg), Some(bytes), false) = (*keep, site.bytes(places, root), made.contains_key(&root)) {
-                made.insert(root, self.tensors.add(bytes, Owner::Saved(reg, *body, root)));
+            let root = places.root(value);
+            let is_made = tensors.made.contains_key(&root);
+            if let (Some(reg), Some(bytes), false) = (*keep, site.bytes(places, root), is_made) {
+                tensors.made.insert(root, self.tensors.add(bytes, Owner::Saved(reg, *body, root)));
             }
         }
-        let tensor = |value: Value| {
-            let root = places.root[value].unwrap_or(value);
-            made.get(&root).or_else(|| given.get(&root)).copied()
-        };
         for (&reg, &value) in results.iter().zip(&places.body.results) {
-            self.put(reg, tensor(value).map(|tensor| (None, tensor)).into_iter().collect());
+            self.put(reg, tensors.get(places, value).map(|tensor| (None, tensor)).into_iter().collect());
         }
         if let Some(reg) = *keep {
             self.makers[reg] = Some(*body);
-            let kept = places.body.keeps.iter().filter_map(|&value| Some((Some(value), tensor(value)?)));
-            self.put(reg, kept.collect());
+            let saved = places.body.keeps.iter();
+            self.put(reg, saved.filter_map(|&value| Some((Some(value), tensors.get(places, value)?))).collect());
         }
         if let Some(token) = *token {
-            let mut request =
-                InFlight { holds: given.values().chain(made.values()).copied().collect(), ..InFlight::default() };
+            let holds = tensors.given.into_values().chain(tensors.made.into_values()).collect();
+            let mut request = InFlight { holds, ..InFlight::default() };
             let scratch = Bytes { at: site.scratch, size: places.frame.scratch };
             if scratch.size > 0 {
                 request.holds.push(self.tensors.add(scratch, Owner::Scratch(*body)));
@@ -327,20 +341,22 @@ impl Walk<'_> {
     /// The tensors of a body's arguments, without model states.
     fn given(&self, places: &Places<'_>, args: &[Reg], bundles: &[Reg]) -> HashMap<Value, usize> {
         let mut rows = args.iter();
-        let kept = |value: Value| {
-            let mut all = bundles.iter().filter_map(|&reg| self.registers[reg].as_ref()).flatten();
-            all.find(|(other, _)| *other == Some(value)).map(|&(_, tensor)| tensor)
-        };
         let mut found = HashMap::new();
         for arg in &places.body.args {
             let tensor = match arg.source {
                 Source::Row => rows.next().and_then(|&reg| self.tensor(reg)),
-                Source::Saved | Source::State => kept(arg.value),
+                Source::Saved | Source::State => self.saved(bundles, arg.value),
                 _ => None,
             };
             found.extend(tensor.map(|tensor| (arg.value, tensor)));
         }
         found
+    }
+
+    /// The tensor of a value in the bundles of a run.
+    fn saved(&self, bundles: &[Reg], value: Value) -> Option<usize> {
+        let mut saved = bundles.iter().filter_map(|&reg| self.registers[reg].as_ref()).flatten();
+        saved.find(|(other, _)| *other == Some(value)).map(|&(_, tensor)| tensor)
     }
 
     /// Checks that the places of a run overlap no other tensor, and that its values do not overlap at any instruction.
@@ -358,8 +374,9 @@ impl Walk<'_> {
             if found.is_empty() {
                 self.known.insert(key);
             }
-            let text = |(at, text)| ("overlap", format!("@{} at {at}: {text}", places.body.name));
-            self.tensors.faults.extend(found.into_iter().map(text));
+            for (at, text) in found {
+                self.tensors.faults.push(("overlap", format!("@{} at {at}: {text}", places.body.name)));
+            }
         }
     }
 }

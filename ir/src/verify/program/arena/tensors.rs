@@ -2,7 +2,7 @@
 
 use super::Bytes;
 use super::places::Places;
-use super::residents::describe;
+use super::residents::ModelState;
 use crate::arena::{ALIGNMENT, Arena};
 use crate::graph::Model;
 use crate::ids::{BodyId, Reg, Token, Value};
@@ -50,7 +50,8 @@ impl<'a> Tensors<'a> {
     pub(super) fn new(
         model: &'a Model,
         class: &'a Class,
-        (arena, bytes): (&'a Arena, u64),
+        arena: &'a Arena,
+        bytes: u64,
         bodies: &'a PrimaryMap<BodyId, Places<'a>>,
     ) -> Tensors<'a> {
         Tensors { model, class, arena, bytes, bodies, all: Vec::new(), living: BTreeMap::new(), faults: Vec::new() }
@@ -107,18 +108,16 @@ impl<'a> Tensors<'a> {
     }
 
     fn name(&self, owner: Owner) -> String {
-        let register = |reg: Reg| format!("%{}", self.class.regs[reg].name);
         match owner {
-            Owner::Resident(index) => {
-                let held = &self.arena.residents[index];
-                describe(self.model, &(held.param, held.instance, held.role.clone()))
-            }
+            Owner::Resident(index) => ModelState::of(&self.arena.residents[index]).describe(self.model),
             Owner::Scalar(index) => {
                 let name = self.arena.scalars.keys().nth(index).map_or("", String::as_str);
                 format!("the scalar `{name}`")
             }
-            Owner::Register(reg) => register(reg),
-            Owner::Saved(reg, body, value) => format!("%{} of {}", self.bodies[body].name(value), register(reg)),
+            Owner::Register(reg) => self.class.reg_name(reg),
+            Owner::Saved(reg, body, value) => {
+                format!("%{} of {}", self.bodies[body].name(value), self.class.reg_name(reg))
+            }
             Owner::Arriving(token) => format!("the result of {token}"),
             Owner::Scratch(body) => format!("the scratch of @{}", self.bodies[body].body.name),
         }

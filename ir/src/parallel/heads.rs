@@ -30,9 +30,9 @@ pub enum CpHeads {
 impl Heads {
     /// Heads of a model with these dims; `None` for a model without heads.
     pub fn of<'a>(dims: impl Iterator<Item = &'a DimName> + Clone) -> Option<Heads> {
-        let of = |role| dims.clone().find(|dim| dim.role == Some(role));
-        let DimName { size, indivisible, .. } = *of(DimRole::KvHeads)?;
-        Some(Heads { keys: size, queries: of(DimRole::QueryHeads).map_or(1, |dim| dim.size), whole: indivisible })
+        let DimName { size, indivisible, .. } = *dims.clone().find(|dim| dim.role == Some(DimRole::KvHeads))?;
+        let queries = dims.clone().find(|dim| dim.role == Some(DimRole::QueryHeads));
+        Some(Heads { keys: size, queries: queries.map_or(1, |dim| dim.size), whole: indivisible })
     }
 
     /// Ranks that share each key head on `tp` ranks; 1 if `tp` divides the key heads. `None` if no number of ranks does.
@@ -47,11 +47,10 @@ impl Heads {
     /// Degrees of tp that the heads allow.
     pub fn degrees(&self) -> Vec<u64> {
         let all = self.keys.saturating_mul(self.queries);
-        let allowed = |tp: &u64| all.is_multiple_of(*tp) && self.sharing(*tp).is_some();
         let mut degrees: Vec<u64> = (1..).take_while(|n| n * n <= all).flat_map(|n| [n, all / n]).collect();
         degrees.sort_unstable();
         degrees.dedup();
-        degrees.retain(allowed);
+        degrees.retain(|&tp| all.is_multiple_of(tp) && self.sharing(tp).is_some());
         degrees
     }
 
@@ -79,9 +78,15 @@ pub fn parts(sizes: impl IntoIterator<Item = u64>, sharing: u64) -> impl Iterato
 pub fn split(mesh: &Mesh, axes: &Axes, sharing: u64) -> Option<[Axes; 2]> {
     let mut parts: Vec<[u64; 2]> = parts(axes.iter().rev().map(|axis| mesh.axes[axis].size), sharing).collect();
     parts.reverse();
-    let of = |is_shared: bool| axes.iter().zip(&parts).filter(move |(_, [shared, _])| (*shared > 1) == is_shared);
-    let is_whole = of(true).all(|(_, [_, others])| *others == 1);
-    is_whole.then(|| [false, true].map(|is_shared| of(is_shared).map(|(axis, _)| axis).collect()))
+    let (mut keys, mut sharers) = (Vec::new(), Vec::new());
+    for (axis, &[shared, others]) in axes.iter().zip(&parts) {
+        match (shared, others) {
+            (1, _) => keys.push(axis),
+            (_, 1) => sharers.push(axis),
+            _ => return None,
+        }
+    }
+    Some([keys, sharers].map(|axes| axes.into_iter().collect()))
 }
 
 /// The greatest common divisor of two positive numbers.

@@ -54,28 +54,30 @@ impl ParallelConfig {
     /// The degrees are not products of such parts.
     pub fn fold(&self) -> Result<[Folded; 3], Unfolded> {
         let mut left = [(Role::Shares, self.etp), (Role::Differs, self.ep)];
-        let mut cut = |axis, degree| Ok((axis, self.cut(axis, degree, &mut left)?));
-        let folded = [cut("tp", self.tp)?, cut("cp", self.cp)?, cut("dp", self.dp)?];
+        let tp = self.split("tp", self.tp, &mut left)?;
+        let cp = self.split("cp", self.cp, &mut left)?;
+        let dp = self.split("dp", self.dp, &mut left)?;
         if left.iter().any(|(_, left)| *left > 1) {
             let why = format!("they take {} ranks, but there are {}", self.ep * self.etp, self.dp * self.cp * self.tp);
             return Err(self.unfolded(why));
         }
-        Ok(folded)
+        Ok([("tp", tp), ("cp", cp), ("dp", dp)])
     }
 
-    fn cut(&self, axis: &str, degree: u64, left: &mut [(Role, u64)]) -> Result<Vec<(Role, u64)>, Unfolded> {
+    /// The parts of an axis, which take what they can of the parts that are left.
+    fn split(&self, axis: &str, degree: u64, left: &mut [(Role, u64)]) -> Result<Vec<(Role, u64)>, Unfolded> {
         let (mut parts, mut rest) = (Vec::new(), degree);
-        let mut push = |role: Role, size: u64| parts.extend((size > 1).then_some((role, size)));
         for (role, left) in left {
             let size = rest.min(*left);
             if size == 0 || !rest.is_multiple_of(size) || !left.is_multiple_of(size) {
                 let why = format!("of {axis} {rest} ranks are left, but {left} would be taken");
                 return Err(self.unfolded(why));
             }
-            push(*role, size);
+            parts.push((*role, size));
             (rest, *left) = (rest / size, *left / size);
         }
-        push(Role::Copies, rest);
+        parts.push((Role::Copies, rest));
+        parts.retain(|(_, size)| *size > 1);
         Ok(parts)
     }
 

@@ -84,25 +84,20 @@ impl ParallelConfig {
     /// # Errors
     /// Groups of `shard` neighbours do not consist of complete parts.
     pub fn zero_group(&self, folded: &[Folded; 3]) -> Result<ZeroGroup, UnevenGroups> {
-        let of = |name: &str| folded.iter().find(|(axis, _)| *axis == name);
-        let parts: Vec<(&'static str, Role, u64)> = self
-            .rank_order
-            .iter()
-            .rev()
-            .filter(|name| matches!(name.as_str(), "dp" | "cp"))
-            .flat_map(|name| of(name))
-            .flat_map(|(axis, parts)| parts.iter().map(|&(role, size)| (*axis, role, size)))
-            .collect();
-        let ranks = group_ranks(&parts.iter().map(|&(axis, _, size)| (axis, size)).collect::<Vec<_>>(), self.shard)?;
-        let copies = |role: Role| role == Role::Copies;
-        let tensor: u64 = of("tp")
-            .into_iter()
-            .flat_map(|(_, parts)| parts)
-            .filter(|part| copies(part.0))
-            .map(|part| part.1)
-            .product();
-        let experts = parts.iter().zip(&ranks).filter(|((_, role, _), _)| copies(*role)).map(|(_, ranks)| ranks);
-        Ok(ZeroGroup { dense: ranks.iter().product(), experts: tensor * experts.product::<u64>() })
+        let (mut sizes, mut roles) = (Vec::new(), Vec::new());
+        for name in self.rank_order.iter().rev().filter(|name| matches!(name.as_str(), "dp" | "cp")) {
+            for (axis, parts) in folded.iter().filter(|(axis, _)| *axis == name.as_str()) {
+                sizes.extend(parts.iter().map(|&(_, size)| (*axis, size)));
+                roles.extend(parts.iter().map(|&(role, _)| role));
+            }
+        }
+        let ranks = group_ranks(&sizes, self.shard)?;
+        let copies = roles.iter().zip(&ranks).filter(|(role, _)| **role == Role::Copies);
+        let mut experts: u64 = copies.map(|(_, ranks)| ranks).product();
+        for (_, parts) in folded.iter().filter(|(axis, _)| *axis == "tp") {
+            experts *= parts.iter().filter(|(role, _)| *role == Role::Copies).map(|(_, size)| size).product::<u64>();
+        }
+        Ok(ZeroGroup { dense: ranks.iter().product(), experts })
     }
 
     /// True if the ranks divide into groups of `shard` neighbours.

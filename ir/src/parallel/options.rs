@@ -30,6 +30,12 @@ pub struct AnnotationRule {
     pub on: AnnotationTarget,
 }
 
+impl AnnotationRule {
+    fn new(axis: &str, roles: &[DimRole], on: AnnotationTarget) -> AnnotationRule {
+        AnnotationRule { axis: axis.to_string(), roles: roles.to_vec(), on }
+    }
+}
+
 /// The context-parallel algorithm: access to the keys and values of other ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -134,21 +140,22 @@ impl std::str::FromStr for Recompute {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Recompute, String> {
-        let wrong = || format!("`{text}` must be one of none, full, full:N, selective, selective:NAME+NAME, auto");
-        match text.split_once(':') {
+        let recompute = match text.split_once(':') {
             None => match text {
-                "none" => Ok(Recompute::None),
-                "full" => Ok(Recompute::Full(None)),
-                "selective" => Ok(Recompute::Selective(Vec::new())),
-                "auto" => Ok(Recompute::Auto),
-                _ => Err(wrong()),
+                "none" => Some(Recompute::None),
+                "full" => Some(Recompute::Full(None)),
+                "selective" => Some(Recompute::Selective(Vec::new())),
+                "auto" => Some(Recompute::Auto),
+                _ => None,
             },
-            Some(("full", layers)) => layers.parse().map(|layers| Recompute::Full(Some(layers))).map_err(|_| wrong()),
+            Some(("full", layers)) => layers.parse().ok().map(|layers| Recompute::Full(Some(layers))),
             Some(("selective", modules)) if !modules.split('+').any(str::is_empty) => {
-                Ok(Recompute::Selective(modules.split('+').map(str::to_string).collect()))
+                Some(Recompute::Selective(modules.split('+').map(str::to_string).collect()))
             }
-            Some(_) => Err(wrong()),
-        }
+            Some(_) => None,
+        };
+        recompute
+            .ok_or_else(|| format!("`{text}` must be one of none, full, full:N, selective, selective:NAME+NAME, auto"))
     }
 }
 
@@ -204,12 +211,11 @@ impl std::str::FromStr for Offload {
 
     /// Reads `true` as `all` and `false` as `none` too.
     fn from_str(text: &str) -> Result<Offload, String> {
-        let layers = |text: &str| text.strip_prefix("all:")?.parse().ok();
         match text {
             "none" | "false" => Ok(Offload::None),
             "all" | "true" => Ok(Offload::All(None)),
             "auto" => Ok(Offload::Auto),
-            _ => match layers(text) {
+            _ => match text.strip_prefix("all:").and_then(|layers| layers.parse().ok()) {
                 Some(0) => Ok(Offload::None),
                 Some(layers) => Ok(Offload::All(Some(layers))),
                 None => Err(format!("`{text}` must be one of none, all, all:N, auto")),
@@ -385,24 +391,22 @@ impl ParallelConfig {
     /// al. 2022); experts over ep, and their feed-forward over etp. If several rules shard a dim, the axis of the first is
     /// major.
     pub fn annotation_rules(&self) -> Vec<AnnotationRule> {
-        let rule =
-            |axis: &str, roles: &[DimRole], on| AnnotationRule { axis: axis.to_string(), roles: roles.to_vec(), on };
         let mut rules = vec![
-            rule("dp", &[DimRole::Batch], AnnotationTarget::Inputs),
-            rule("tp", &Self::TENSOR_ROLES, AnnotationTarget::Params),
+            AnnotationRule::new("dp", &[DimRole::Batch], AnnotationTarget::Inputs),
+            AnnotationRule::new("tp", &Self::TENSOR_ROLES, AnnotationTarget::Params),
         ];
         if self.cp > 1 {
-            let on_both = [AnnotationTarget::Inputs, AnnotationTarget::Values];
-            rules.extend(on_both.map(|on| rule("cp", &[DimRole::Sequence], on)));
+            rules.push(AnnotationRule::new("cp", &[DimRole::Sequence], AnnotationTarget::Inputs));
+            rules.push(AnnotationRule::new("cp", &[DimRole::Sequence], AnnotationTarget::Values));
         }
         if self.sp {
-            rules.push(rule("tp", &[DimRole::Sequence], AnnotationTarget::Values));
+            rules.push(AnnotationRule::new("tp", &[DimRole::Sequence], AnnotationTarget::Values));
         }
         if self.ep > 1 {
-            rules.push(rule("ep", &[DimRole::Experts], AnnotationTarget::Params));
+            rules.push(AnnotationRule::new("ep", &[DimRole::Experts], AnnotationTarget::Params));
         }
         if self.etp > 1 {
-            rules.push(rule("etp", &[DimRole::ExpertFeedForward], AnnotationTarget::Params));
+            rules.push(AnnotationRule::new("etp", &[DimRole::ExpertFeedForward], AnnotationTarget::Params));
         }
         rules
     }
