@@ -157,11 +157,14 @@ const LONGEST: usize = 1000;
 
 /// The text with its long lines truncated.
 fn clipped(text: &str) -> String {
-    let line = |line: &str| match line.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{} ..", &line[..end]),
-        None => line.to_string(),
-    };
-    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+    let mut lines = Vec::new();
+    for line in text.split('\n') {
+        lines.push(match line.char_indices().nth(LONGEST) {
+            Some((end, _)) => format!("{} ..", &line[..end]),
+            None => line.to_string(),
+        });
+    }
+    lines.join("\n")
 }
 
 /// A location in a source, for display.
@@ -182,8 +185,10 @@ const AFTER: usize = 160;
 /// The first occurrence of the word in the span as a separate token.
 fn narrow(source: &str, span: Span, word: &str) -> Span {
     let text = source.get(span.start as usize..span.end as usize).unwrap_or("");
-    let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
-    let found = text.match_indices(word).find(|(at, _)| !goes_on(&text[at + word.len()..]));
+    let found = text.match_indices(word).find(|(at, _)| {
+        let rest = &text[at + word.len()..];
+        !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
+    });
     match found {
         Some((at, _)) if !word.is_empty() => {
             let start = span.start + at as u32;
@@ -323,6 +328,10 @@ enum Likeness {
 /// A name of fewer characters begins many others.
 const SHORTEST_BEGINNING: usize = 3;
 
+fn is_separator(c: char) -> bool {
+    !c.is_alphanumeric()
+}
+
 /// The likeness of names without capitals; none of names that are too different.
 fn likeness(name: &str, other: &str) -> Option<Likeness> {
     let (length, further) = (name.chars().count(), other.chars().count().saturating_sub(name.chars().count()));
@@ -332,9 +341,8 @@ fn likeness(name: &str, other: &str) -> Option<Likeness> {
     if length >= SHORTEST_BEGINNING && other.starts_with(name) {
         return Some(Likeness::Beginning(further));
     }
-    let is_end = |c: char| !c.is_alphanumeric();
-    let has = |word: &str| other.split(is_end).any(|of_other| of_other == word);
-    if name.contains(is_end) && name.split(is_end).all(has) {
+    let words: Vec<&str> = other.split(is_separator).collect();
+    if name.contains(is_separator) && name.split(is_separator).all(|word| words.contains(&word)) {
         return Some(Likeness::Words(further));
     }
     let changed = edit_distance(name, other);

@@ -223,11 +223,12 @@ impl Mesh {
         let (mut shards, mut bound) = (vec![Extent { origin: 0, count: size }], size);
         for axis in axes.iter() {
             bound = bound.div_ceil(self.axes[axis].size);
-            let cut = |Extent { origin, count }: Extent| {
+            let mut inner = Vec::new();
+            for Extent { origin, count } in shards {
                 let starts = (0..count).step_by(bound as usize);
-                starts.map(move |start| Extent { origin: origin + start, count: bound.min(count - start) })
-            };
-            shards = shards.into_iter().flat_map(cut).collect();
+                inner.extend(starts.map(|start| Extent { origin: origin + start, count: bound.min(count - start) }));
+            }
+            shards = inner;
         }
         shards
     }

@@ -20,9 +20,9 @@ pub fn saved_values(block: &Block) -> SavedValues {
     let input_made = set(input_section.args.iter().copied().chain(results(&input_section.stmts)));
     let by_input = reads(&input_section.stmts, &input_section.ret);
     let by_weight = reads(&block[SectionKind::W].stmts, &[]);
-    let both = || unique(by_input.iter().chain(&by_weight).copied());
+    let by_either = unique(by_input.iter().chain(&by_weight).copied());
     SavedValues {
-        forward: both().filter(|&value| forward.contains(value)).collect(),
+        forward: by_either.filter(|&value| forward.contains(value)).collect(),
         input: by_weight.iter().copied().filter(|&v| forward.contains(v) || input_made.contains(v)).collect(),
     }
 }

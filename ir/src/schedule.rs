@@ -129,11 +129,6 @@ impl FromStr for Item {
 
     /// The printed form: `2F3:1`, `2F3`, `R`.
     fn from_str(text: &str) -> Result<Item, NoAction> {
-        let number = |digits: &str| match digits {
-            "" => Ok(None),
-            _ if !digits.bytes().all(|byte| byte.is_ascii_digit()) => Err(NoAction),
-            _ => digits.parse().map(Some).map_err(|_| NoAction),
-        };
         let (text, slice) = match text.split_once(':') {
             Some((text, slice)) => (text, Some(number(slice)?.ok_or(NoAction)?)),
             None => (text, None),
@@ -141,6 +136,15 @@ impl FromStr for Item {
         let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or(NoAction)?;
         let kind = text[at..].chars().next().and_then(Kind::from_letter).ok_or(NoAction)?;
         Ok(Item { kind, stage: number(&text[..at])?, microbatch: number(&text[at + 1..])?, slice })
+    }
+}
+
+/// The number that these digits write; none of no digits.
+fn number(digits: &str) -> Result<Option<u32>, NoAction> {
+    match digits {
+        "" => Ok(None),
+        _ if !digits.bytes().all(|byte| byte.is_ascii_digit()) => Err(NoAction),
+        _ => digits.parse().map(Some).map_err(|_| NoAction),
     }
 }
 

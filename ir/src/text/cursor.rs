@@ -290,12 +290,11 @@ impl<'s> Parser<'s> {
         if self.diags.is_full() {
             return self.fail(code, span, message);
         }
-        let known = || match nearest(name, known.iter().map(String::as_str)) {
+        let help = renamed(name).unwrap_or_else(|| match nearest(name, known.iter().map(String::as_str)) {
             Some(near) => format!("did you mean `{near}`?"),
             None if known.is_empty() => "none are defined".to_string(),
             None => format!("valid names: {}", known.join(", ")),
-        };
-        let help = renamed(name).unwrap_or_else(known);
+        });
         self.report(Diagnostic::new(code, message).at(span).help(help))
     }
 }

@@ -179,14 +179,16 @@ impl<'s> Lexer<'s> {
         };
         let name = &self.rest()[1..];
         let bytes = name.as_bytes();
-        let goes_on = |place: usize| {
-            let next = bytes.get(place + 1).copied().unwrap_or(b' ');
-            let c = bytes[place];
-            is_word(c as char)
-                || (extra.contains(c as char) && is_word(next as char))
-                || (kind == Kind::Value && c == b':' && next.is_ascii_digit())
-        };
-        let length = (0..bytes.len()).find(|&place| !goes_on(place)).unwrap_or(bytes.len());
+        let mut length = 0;
+        while let Some(&byte) = bytes.get(length) {
+            let next = bytes.get(length + 1).copied().unwrap_or(b' ');
+            let is_inside = extra.contains(byte as char) && is_word(next as char);
+            let is_numbered = kind == Kind::Value && byte == b':' && next.is_ascii_digit();
+            if !is_word(byte as char) && !is_inside && !is_numbered {
+                break;
+            }
+            length += 1;
+        }
         if length == 0 {
             return self.wrong(Code::UnexpectedCharacter, 1, format!("`{sigil}` without a name"));
         }
@@ -195,16 +197,15 @@ impl<'s> Lexer<'s> {
 
     fn number(&mut self) {
         let bytes = self.rest().as_bytes();
-        let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
-        let mut length = digits(0);
+        let mut length = digits(bytes);
         let mut kind = Kind::Int;
-        if bytes.get(length) == Some(&b'.') && digits(length + 1) > 0 {
-            length += 1 + digits(length + 1);
+        if bytes.get(length) == Some(&b'.') && digits(&bytes[length + 1..]) > 0 {
+            length += 1 + digits(&bytes[length + 1..]);
             kind = Kind::Float;
         }
         if bytes.get(length) == Some(&b'e') {
             let sign = usize::from(matches!(bytes.get(length + 1), Some(b'+' | b'-')));
-            let exponent = digits((length + 1 + sign).min(bytes.len()));
+            let exponent = digits(&bytes[(length + 1 + sign).min(bytes.len())..]);
             if exponent > 0 {
                 length += 1 + sign + exponent;
                 kind = Kind::Float;
@@ -233,6 +234,11 @@ impl<'s> Lexer<'s> {
         self.diags.push(Diagnostic::new(code, message).at(span));
         self.at += length;
     }
+}
+
+/// The number of digits that some text begins with.
+fn digits(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
 fn is_word(c: char) -> bool {

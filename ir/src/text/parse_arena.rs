@@ -53,15 +53,18 @@ impl Parser<'_> {
         Ok(slot.map_or(Place::Scratch(at), |slot| Place::Slot(slot, at)))
     }
 
+    /// True at a register, `%x = ..`, and false at a model-state tensor, `%emb 0`: the token after the name distinguishes them.
+    fn at_register(&self) -> bool {
+        ["=", "+=", ","].into_iter().any(|next| self.ahead_is(1, next))
+    }
+
     /// `memory 81920 %layer[0].w1 0, %layer[0].w1 grad 1024; lr 4096, step 4160`
     pub(super) fn arena(&mut self) -> Parsed<Arena> {
         self.expect("memory")?;
         let bytes = self.int("bytes")?;
         let host = if self.eat("host") { self.int("bytes")? } else { 0 };
         let mut residents = Vec::new();
-        // A model-state tensor is written `%emb 0`, a register `%x = ..`: the token after the name distinguishes them.
-        let register = |p: &Self| ["=", "+=", ","].into_iter().any(|next| p.ahead_is(1, next));
-        while self.at_kind(Kind::Value) && !register(self) {
+        while self.at_kind(Kind::Value) && !self.at_register() {
             let (param, instance) = self.held_one()?;
             let role = match self.at_kind(Kind::Ident).then(|| self.bump()) {
                 None => Role::Param,

@@ -61,7 +61,7 @@ impl Parser<'_> {
         let mut late = false;
         while !self.eat(")") {
             let (span, kind, value) = self.arg()?;
-            if late == matches!(kind, ArgKind::Value | ArgKind::Input) {
+            if late == kind.is_passed() {
                 let message = "values and inputs come before `;`; constants, parameters and states after it";
                 return Err(self.fail(Code::MisplacedArgument, span, message));
             }

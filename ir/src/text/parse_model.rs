@@ -274,8 +274,9 @@ impl<'s> Parser<'s> {
             self.expect("]")?;
         }
         let model = &self.model;
-        let constant = |input: &ModelInput| input.kind == ArgKind::Const && model.values[input.value] == name;
-        if !model.params.values().any(|param| param.name == name) && !model.inputs.iter().any(constant) {
+        let mut constants = model.inputs.iter().filter(|input| input.kind == ArgKind::Const);
+        let is_constant = constants.any(|input| model.values[input.value] == name);
+        if !is_constant && !model.params.values().any(|param| param.name == name) {
             let known: Vec<String> = model.params.values().map(|param| format!("%{}", param.name)).collect();
             let message = format!("there is no parameter `%{name}`");
             return Err(self.unknown(Code::UnknownParam, span, message, &format!("%{name}"), &known));

@@ -122,7 +122,9 @@ impl<'s> Parser<'s> {
         }
         if self.eat("free") {
             let names = self.values()?;
-            return Ok(Instr::Free(names.into_iter().map(|n| self.reg_named(row, n)).collect::<Parsed<_>>()?));
+            return Ok(Instr::Free(
+                names.into_iter().map(|(name, span)| self.reg_named(row, name, span)).collect::<Parsed<_>>()?,
+            ));
         }
         self.expect("out")?;
         if !self.at_kind(Kind::Ident) && !self.at_kind(Kind::Int) {
@@ -315,22 +317,22 @@ impl<'s> Parser<'s> {
     fn reg(&mut self, row: &RowRegisters) -> Parsed<Reg> {
         let span = self.span();
         let name = self.take(Kind::Value, "a register")?;
-        self.reg_named(row, (name, span))
+        self.reg_named(row, name, span)
     }
 
     fn regs(&mut self, row: &RowRegisters) -> Parsed<Vec<Reg>> {
         let names = self.values()?;
-        names.into_iter().map(|name| self.reg_named(row, name)).collect()
+        names.into_iter().map(|(name, span)| self.reg_named(row, name, span)).collect()
     }
 
     fn one_reg(&mut self, row: &RowRegisters, names: &Names<'s>) -> Parsed<Reg> {
         match names[..] {
-            [name] => self.reg_named(row, name),
+            [(name, span)] => self.reg_named(row, name, span),
             _ => Err(self.expected("one register before `+=`")),
         }
     }
 
-    fn reg_named(&mut self, row: &RowRegisters, (name, span): (&str, Span)) -> Parsed<Reg> {
+    fn reg_named(&mut self, row: &RowRegisters, name: &str, span: Span) -> Parsed<Reg> {
         match row.names.get(name) {
             Some(&reg) => Ok(reg),
             None => Err(self.fail(Code::UndefinedValue, span, format!("there is no register `%{name}` yet"))),

@@ -2,7 +2,7 @@
 
 use super::cursor::Parser;
 use crate::graph::{Model, Stmt, ValueData};
-use crate::ids::{DimId, Value};
+use crate::ids::Value;
 use crate::mesh::{Axes, Mesh};
 use crate::ops::{Attr, Op};
 use crate::types::{Dim, Dims, PartialKind, Space, Type};
@@ -75,10 +75,9 @@ impl<'a> Printer<'a> {
     }
 
     fn dim(&self, dim: &Dim, values: &Values) -> String {
-        let named = |name: &DimId| self.dims.get(*name).is_some_and(|data| data.size == dim.size);
-        let mut text = match dim.name.filter(named) {
-            Some(name) => self.dims[name].name.clone(),
-            None => dim.size.to_string(),
+        let mut text = match dim.name.and_then(|name| self.dims.get(name)) {
+            Some(data) if data.size == dim.size => data.name.clone(),
+            _ => dim.size.to_string(),
         };
         match dim.count {
             Some(count) => text += &format!("<={}(%{})", dim.size, values[count].name),
@@ -115,8 +114,8 @@ impl<'a> Printer<'a> {
 
     /// `%x: type, %y: type`
     pub(super) fn stated(&self, stated: &[Value], values: &Values) -> String {
-        let one = |&value: &Value| format!("%{}: {}", values[value].name, self.ty(&values[value].ty, values));
-        stated.iter().map(one).collect::<Vec<_>>().join(", ")
+        let stated = stated.iter().map(|&value| &values[value]);
+        stated.map(|data| format!("%{}: {}", data.name, self.ty(&data.ty, values))).collect::<Vec<_>>().join(", ")
     }
 
     /// A statement on one line.

@@ -2,7 +2,7 @@
 
 use super::parse_block::{ARG_KINDS, RESULT_KINDS};
 use super::print::{Printer, Values, join_args, print_comments, print_values, wrap};
-use crate::graph::{Arg, ArgKind, Block, Section, SectionKind, Step, Stmt};
+use crate::graph::{Block, Section, SectionKind, Step, Stmt};
 
 /// The widest left side that others are aligned to.
 const ALIGN: usize = 72;
@@ -55,15 +55,15 @@ impl Printer<'_> {
     }
 
     fn args(&self, block: &Block) -> Vec<String> {
-        let print = |arg: &Arg| {
+        let (mut early, mut late) = (Vec::new(), Vec::new());
+        for arg in &block.args {
             let data = &block.values[arg.value];
-            let word =
-                ARG_KINDS.iter().find(|(kind, _)| *kind == arg.kind).map_or(String::new(), |(_, w)| format!("{w} "));
-            format!("%{}: {word}{}", data.name, self.ty(&data.ty, &block.values))
-        };
-        let early = |arg: &&Arg| matches!(arg.kind, ArgKind::Value | ArgKind::Input);
-        let first = block.args.iter().filter(early).map(print).collect();
-        join_args(first, block.args.iter().filter(|arg| !early(arg)).map(print).collect())
+            let word = ARG_KINDS.iter().find(|(kind, _)| *kind == arg.kind);
+            let word = word.map_or(String::new(), |(_, word)| format!("{word} "));
+            let text = format!("%{}: {word}{}", data.name, self.ty(&data.ty, &block.values));
+            if arg.kind.is_passed() { early.push(text) } else { late.push(text) }
+        }
+        join_args(early, late)
     }
 
     /// The width of the left sides of a block, ignoring very wide ones.

@@ -3,7 +3,7 @@
 use super::File;
 use super::print::{Printer, join_args, print_comments, print_float, wrap};
 use crate::dim_role::DimRole;
-use crate::graph::{ArgKind, Call, Init, Model, Param, ParamIndex, ParamRef};
+use crate::graph::{ArgKind, Call, Init, Model, Param, ParamIndex, ParamRef, Unit};
 use crate::mesh::Mesh;
 use crate::staged::{Stage, StagePart, Staged};
 use crate::types::Dims;
@@ -14,12 +14,7 @@ pub(super) fn print(file: &File) -> String {
     let printer = Printer::new(model);
     let mut groups = vec![print_head(model)];
     groups.push(model.params.values().map(|param| print_param(&printer, param)).collect());
-    let member = |name: &String| format!("%{name}");
-    let unit = |unit: &crate::graph::Unit| {
-        let members: Vec<String> = unit.members.iter().map(member).collect();
-        wrap(&format!("unit @{} = [", unit.name), &members, "]", "") + "\n"
-    };
-    groups.push(model.units.iter().map(unit).collect());
+    groups.push(model.units.iter().map(print_unit).collect());
     if !model.name.is_empty() || !model.calls.is_empty() || !model.inputs.is_empty() {
         groups.push(print_model(&printer, model));
     }
@@ -37,6 +32,11 @@ fn print_head(model: &Model) -> String {
     let mesh = if model.has_mesh { print_mesh(&model.mesh) } else { String::new() };
     let dims = if model.dims.is_empty() { String::new() } else { print_dims(&model.dims) };
     mesh + &dims
+}
+
+fn print_unit(unit: &Unit) -> String {
+    let members: Vec<String> = unit.members.iter().map(|name| format!("%{name}")).collect();
+    wrap(&format!("unit @{} = [", unit.name), &members, "]", "") + "\n"
 }
 
 fn print_mesh(mesh: &Mesh) -> String {
@@ -131,18 +131,19 @@ fn print_staged(model: &Model, staged: &Staged) -> String {
 }
 
 fn print_stage(model: &Model, number: usize, stage: &Stage) -> String {
-    let part = |part: &StagePart| {
-        let call = &model.calls[part.call];
-        let name = &model.blocks[call.block].name;
-        match call.repeat {
-            Some(_) => format!("@{name}[{}..{}]", part.instances.start, part.instances.end),
-            None => format!("@{name}"),
-        }
-    };
-    let parts: Vec<String> = stage.parts.iter().map(part).collect();
+    let parts: Vec<String> = stage.parts.iter().map(|part| print_stage_part(model, part)).collect();
     let cost = &stage.cost;
     let seconds = [("f", cost.f), ("i", cost.i), ("w", cost.w)].map(|(name, s)| format!("{name}={}", print_float(s)));
     let bytes = format!("saved={} saved_for_w={} state={}", cost.saved, cost.saved_for_w, cost.state);
     let ranks: Vec<String> = stage.ranks.iter().map(u32::to_string).collect();
     format!("  stage {number} rank {}: {} {} {bytes}\n", ranks.join("+"), parts.join(", "), seconds.join(" "))
+}
+
+fn print_stage_part(model: &Model, part: &StagePart) -> String {
+    let call = &model.calls[part.call];
+    let name = &model.blocks[call.block].name;
+    match call.repeat {
+        Some(_) => format!("@{name}[{}..{}]", part.instances.start, part.instances.end),
+        None => format!("@{name}"),
+    }
 }

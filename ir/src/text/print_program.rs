@@ -7,7 +7,7 @@ use crate::arena::{Arena, Frame, Place, Role};
 use crate::graph::Model;
 use crate::ids::{ParamId, Reg, Value};
 use crate::ops::Op;
-use crate::program::{Body, BodyArg, BodyInstr, Class, Instr, Program, Source, Transfer};
+use crate::program::{Body, BodyInstr, Class, Instr, Program, Source, Transfer};
 
 impl Printer<'_> {
     pub(super) fn program(&self, model: &Model, program: &Program) -> String {
@@ -19,15 +19,15 @@ impl Printer<'_> {
 
     /// A body.
     pub fn body(&self, body: &Body) -> String {
-        let print = |arg: &BodyArg| {
+        let (mut rows, mut others) = (Vec::new(), Vec::new());
+        for arg in &body.args {
             let data = &body.values[arg.value];
-            let word =
-                SOURCES.iter().find(|(s, _)| *s == arg.source).map_or(String::new(), |(_, word)| format!("{word} "));
-            format!("%{}: {word}{}", data.name, self.ty(&data.ty, &body.values))
-        };
-        let row = |arg: &&BodyArg| arg.source == Source::Row;
-        let first = body.args.iter().filter(row).map(print).collect();
-        let args = join_args(first, body.args.iter().filter(|arg| !row(arg)).map(print).collect());
+            let word = SOURCES.iter().find(|(source, _)| *source == arg.source);
+            let word = word.map_or(String::new(), |(_, word)| format!("{word} "));
+            let text = format!("%{}: {word}{}", data.name, self.ty(&data.ty, &body.values));
+            if arg.source == Source::Row { rows.push(text) } else { others.push(text) }
+        }
+        let args = join_args(rows, others);
         let mut tail = ")".to_string();
         if !body.results.is_empty() {
             tail += &format!(" -> ({})", print_values(&body.results, &body.values));
@@ -75,56 +75,56 @@ impl Printer<'_> {
     }
 
     fn instr(&self, model: &Model, program: &Program, class: &Class, instr: &Instr) -> String {
-        let reg = |reg: Reg| format!("%{}", class.regs[reg].name);
-        let regs = |list: &[Reg]| list.iter().map(|&r| reg(r)).collect::<Vec<_>>().join(", ");
         match instr {
             Instr::Feed { out, input, microbatch } => {
-                format!("{} = feed %{} microbatch={microbatch}", reg(*out), model.values[*input])
+                format!("{} = feed %{} microbatch={microbatch}", class.reg_name(*out), model.values[*input])
             }
-            Instr::LossGrad { out } => format!("{} = loss_grad", reg(*out)),
+            Instr::LossGrad { out } => format!("{} = loss_grad", class.reg_name(*out)),
             Instr::Run { token, body, call, instance, microbatch, first, args, bundles, results, keep } => {
                 let left = match (token, results.is_empty()) {
                     (None, true) => String::new(),
-                    (None, false) => format!("{} = ", regs(results)),
+                    (None, false) => format!("{} = ", print_regs(class, results)),
                     (Some(token), true) => format!("%{token} = start "),
-                    (Some(token), false) => format!("%{token}, {} = start ", regs(results)),
+                    (Some(token), false) => format!("%{token}, {} = start ", print_regs(class, results)),
                 };
                 let microbatch = microbatch.map_or(String::new(), |number| format!(" microbatch={number}"));
                 let first = if *first { " first" } else { "" };
-                let bundles = if bundles.is_empty() { String::new() } else { format!("; {}", regs(bundles)) };
-                let keep = keep.map_or(String::new(), |keep| format!(" save {}", reg(keep)));
+                let mut operands = print_regs(class, args);
+                if !bundles.is_empty() {
+                    operands += &format!("; {}", print_regs(class, bundles));
+                }
+                let keep = keep.map_or(String::new(), |keep| format!(" save {}", class.reg_name(keep)));
                 let name = &program.bodies[*body].name;
-                let args = regs(args);
-                format!("{left}run @{name} call={call} instance={instance}{microbatch}{first} ({args}{bundles}){keep}")
+                format!("{left}run @{name} call={call} instance={instance}{microbatch}{first} ({operands}){keep}")
             }
             Instr::Start { token, transfer, operand } => {
-                format!("%{token} = start {}", self.transfer(model, program, transfer, operand.map(reg)))
+                let operand = operand.map(|reg| class.reg_name(reg));
+                format!("%{token} = start {}", self.transfer(model, program, transfer, operand))
             }
-            Instr::Wait { token, result: Some(result) } => format!("{} = wait %{token}", reg(*result)),
+            Instr::Wait { token, result: Some(result) } => format!("{} = wait %{token}", class.reg_name(*result)),
             Instr::Wait { token, result: None } => format!("wait %{token}"),
-            Instr::Add { into, from } => format!("{} += {}", reg(*into), reg(*from)),
-            Instr::Out { name, reg: out } => format!("out {name} {}", reg(*out)),
-            Instr::Free(list) => format!("free {}", regs(list)),
+            Instr::Add { into, from } => format!("{} += {}", class.reg_name(*into), class.reg_name(*from)),
+            Instr::Out { name, reg } => format!("out {name} {}", class.reg_name(*reg)),
+            Instr::Free(regs) => format!("free {}", print_regs(class, regs)),
         }
     }
 
     fn transfer(&self, model: &Model, program: &Program, transfer: &Transfer, operand: Option<String>) -> String {
         let operand = operand.unwrap_or_default();
-        let list = numbers;
         match transfer {
             Transfer::Send { peer, tag } => format!("send({operand}, peer={}, tag={tag})", peer.print(self.mesh)),
             Transfer::Recv { peer, tag, ty } => {
                 let ty = self.ty(ty, &Default::default());
                 format!("recv(peer={}, tag={tag}): {ty}", peer.print(self.mesh))
             }
-            Transfer::Sum { ranks } => format!("sum({operand}, ranks=[{}])", list(ranks)),
+            Transfer::Sum { ranks } => format!("sum({operand}, ranks=[{}])", numbers(ranks)),
             Transfer::SumGradient { param, instance, ranks } => {
                 let name = print_instance(model, *param, *instance);
-                format!("sum_gradient({name}, ranks=[{}])", list(ranks))
+                format!("sum_gradient({name}, ranks=[{}])", numbers(ranks))
             }
             Transfer::ShareParam { param, instance, from, ranks } => {
                 let name = print_instance(model, *param, *instance);
-                format!("share_param({name}, from={from}, ranks=[{}])", list(ranks))
+                format!("share_param({name}, from={from}, ranks=[{}])", numbers(ranks))
             }
             Transfer::Offload => format!("offload({operand})"),
             Transfer::Load => format!("load({operand})"),
@@ -138,25 +138,31 @@ impl Printer<'_> {
     }
 }
 
+/// Registers, separated by commas.
+fn print_regs(class: &Class, regs: &[Reg]) -> String {
+    regs.iter().map(|&reg| class.reg_name(reg)).collect::<Vec<_>>().join(", ")
+}
+
 fn numbers<N: ToString>(list: &[N]) -> String {
     list.iter().map(N::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn print_frame(frame: &Frame, body: &Body) -> String {
-    let place = |(&value, &place): (&Value, &Place)| {
-        let name = &body.values[value].name;
-        match place {
-            Place::Row => format!("%{name} row"),
-            Place::Slot(0, at) => format!("%{name} slot+{at}"),
-            Place::Slot(slot, at) => format!("%{name} slot {slot}+{at}"),
-            Place::Scratch(at) => format!("%{name} scratch+{at}"),
-            Place::Same(other) => format!("%{name} = %{}", body.values[other].name),
-        }
-    };
-    let places: Vec<String> = frame.places.iter().map(place).collect();
+    let places: Vec<String> = frame.places.iter().map(|(&value, &place)| print_place(body, value, place)).collect();
     let slots: String = frame.slots.iter().map(|bytes| format!("slot {bytes} ")).collect();
     let head = format!("    frame {slots}scratch {} ", frame.scratch);
     wrap(&head, &places, "", "    ").trim_end().to_string() + "\n"
+}
+
+fn print_place(body: &Body, value: Value, place: Place) -> String {
+    let name = body.value_name(value);
+    match place {
+        Place::Row => format!("%{name} row"),
+        Place::Slot(0, at) => format!("%{name} slot+{at}"),
+        Place::Slot(slot, at) => format!("%{name} slot {slot}+{at}"),
+        Place::Scratch(at) => format!("%{name} scratch+{at}"),
+        Place::Same(other) => format!("%{name} = %{}", body.value_name(other)),
+    }
 }
 
 fn print_arena(model: &Model, arena: &Arena) -> String {
