@@ -10,6 +10,7 @@
 use crate::mesh::{Axes, Mesh};
 use crate::types::{Partial, PartialKind, Type};
 use smallvec::{SmallVec, smallvec};
+use std::fmt;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Mark {
@@ -48,6 +49,13 @@ pub struct Factor {
     pub marked_replicated: bool,
 }
 
+impl Factor {
+    /// Its index in a run of dims, if it belongs to that.
+    fn place_in(&self, run: &str) -> Option<usize> {
+        self.name.strip_prefix(run)?.strip_prefix('.')?.parse().ok()
+    }
+}
+
 /// The factors of a dim: one, or several for a compound dim.
 pub type DimFactors = SmallVec<[usize; 2]>;
 
@@ -67,31 +75,95 @@ pub struct Instance {
     pub pointwise: bool,
 }
 
+/// Error: a rule string is malformed, or does not apply to some tensors.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RuleError {
+    /// The string has no `->`.
+    NoArrow(String),
+    /// A compound dim of this tensor does not end.
+    Unclosed(String),
+    /// Other numbers of operands and results.
+    TensorCount {
+        /// The numbers of operands and of results that the rule has.
+        wanted: (usize, usize),
+        /// The numbers of those that it is applied to.
+        got: (usize, usize),
+    },
+    /// A tensor has too few or too many dims.
+    Rank {
+        /// Its rank.
+        rank: usize,
+        /// The dims of the rule, but those of a run.
+        wanted: usize,
+        /// True if the rule has a run of dims too.
+        has_run: bool,
+    },
+    /// A dim does not have the size that the rule states.
+    FixedSize(u64),
+    /// A factor has several sizes.
+    FactorSize {
+        /// Its name.
+        factor: String,
+        /// Its size so far.
+        size: u64,
+        /// Its size in another dim.
+        other: u64,
+    },
+    /// The factors of a compound dim do not give its size.
+    CompoundSize {
+        /// The factors.
+        factors: String,
+        /// Their product.
+        product: u64,
+        /// The size of the dim.
+        size: u64,
+    },
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RuleError::NoArrow(rule) => write!(f, "rule `{rule}` has no `->`"),
+            RuleError::Unclosed(tensor) => write!(f, "`(` without `)` in `{tensor}`"),
+            RuleError::TensorCount { wanted, got } => {
+                write!(f, "takes {} operands and gives {} results, here {} and {}", wanted.0, wanted.1, got.0, got.1)
+            }
+            RuleError::Rank { rank, wanted, has_run } => {
+                let or_more = if *has_run { " or more" } else { "" };
+                write!(f, "has rank {rank} where the rule wants {wanted}{or_more}")
+            }
+            RuleError::FixedSize(size) => write!(f, "wants a dim of {size}"),
+            RuleError::FactorSize { factor, size, other } => {
+                write!(f, "`{factor}` has size {size} in one dim and {other} in another")
+            }
+            RuleError::CompoundSize { factors, product, size } => write!(f, "`({factors})` is {product}, not {size}"),
+        }
+    }
+}
+
+impl std::error::Error for RuleError {}
+
 impl Rule {
     /// Parses a rule string.
     ///
     /// # Errors
-    /// The string is malformed; the message has the place.
-    pub fn parse(text: &str) -> Result<Rule, String> {
-        let (operands, results) = text.split_once("->").ok_or_else(|| format!("rule `{text}` has no `->`"))?;
-        let side = |side: &str| -> Result<Vec<Vec<Term>>, String> { side.split(',').map(parse_tensor).collect() };
-        let operands = if operands.trim().is_empty() { Vec::new() } else { side(operands)? };
-        Ok(Rule { operands, results: side(results)? })
+    /// The string is malformed.
+    pub fn parse(text: &str) -> Result<Rule, RuleError> {
+        let (operands, results) = text.split_once("->").ok_or_else(|| RuleError::NoArrow(text.to_string()))?;
+        let operands = if operands.trim().is_empty() { Vec::new() } else { parse_tensors(operands)? };
+        Ok(Rule { operands, results: parse_tensors(results)? })
     }
 
     /// The rule for these operands and results. It depends on the sizes of the dims, not on their shardings.
     ///
     /// # Errors
     /// The ranks or sizes do not match the rule.
-    pub fn instantiate(&self, operands: &[&Type], results: &[&Type]) -> Result<Instance, String> {
+    pub fn instantiate(&self, operands: &[&Type], results: &[&Type]) -> Result<Instance, RuleError> {
         if (operands.len(), results.len()) != (self.operands.len(), self.results.len()) {
-            return Err(format!(
-                "takes {} operands and gives {} results, here {} and {}",
-                self.operands.len(),
-                self.results.len(),
-                operands.len(),
-                results.len()
-            ));
+            return Err(RuleError::TensorCount {
+                wanted: (self.operands.len(), self.results.len()),
+                got: (operands.len(), results.len()),
+            });
         }
         let mut instance =
             Instance { factors: Vec::new(), operands: Vec::new(), results: Vec::new(), pointwise: self.is_pointwise() };
@@ -117,7 +189,11 @@ impl Rule {
     }
 }
 
-fn parse_tensor(text: &str) -> Result<Vec<Term>, String> {
+fn parse_tensors(side: &str) -> Result<Vec<Vec<Term>>, RuleError> {
+    side.split(',').map(parse_tensor).collect()
+}
+
+fn parse_tensor(text: &str) -> Result<Vec<Term>, RuleError> {
     let text = text.trim();
     if text == "()" {
         return Ok(Vec::new());
@@ -128,7 +204,7 @@ fn parse_tensor(text: &str) -> Result<Vec<Term>, String> {
         if let Some(first) = word.strip_prefix('(') {
             let mut factors = vec![sized(first)];
             loop {
-                let next = words.next().ok_or_else(|| format!("`(` without `)` in `{text}`"))?;
+                let next = words.next().ok_or_else(|| RuleError::Unclosed(text.to_string()))?;
                 factors.push(sized(next.trim_end_matches(')')));
                 if next.ends_with(')') {
                     break;
@@ -177,51 +253,47 @@ fn unmarked(word: &str) -> (&str, Mark) {
 }
 
 impl Instance {
-    fn tensor(&mut self, terms: &[Term], ty: &Type) -> Result<TensorFactors, String> {
+    fn tensor(&mut self, terms: &[Term], ty: &Type) -> Result<TensorFactors, RuleError> {
         let fixed = terms.iter().filter(|term| !matches!(term, Term::Run(..))).count();
         let has_run = fixed < terms.len();
         if ty.rank() < fixed || (!has_run && ty.rank() != fixed) {
-            return Err(format!(
-                "has rank {} where the rule wants {fixed}{}",
-                ty.rank(),
-                if has_run { " or more" } else { "" }
-            ));
+            return Err(RuleError::Rank { rank: ty.rank(), wanted: fixed, has_run });
         }
         let run_length = ty.rank() - fixed;
-        let mut sizes = ty.dims.iter().map(|dim| dim.size);
         let mut dims = TensorFactors::with_capacity(ty.rank());
         for term in terms {
-            let mut next = || sizes.next().unwrap_or(0);
+            // The number of dims matches: the next one exists, unless the term is a run without dims.
+            let size = ty.dims.get(dims.len()).map_or(0, |dim| dim.size);
             match term {
-                Term::Factor(name, mark) => dims.push(smallvec![self.factor(name, next(), *mark)?]),
+                Term::Factor(name, mark) => dims.push(smallvec![self.factor(name, size, *mark)?]),
                 Term::Run(name, mark) => {
-                    for place in 0..run_length {
-                        dims.push(smallvec![self.factor_of_run(name, place, next(), *mark)?]);
+                    let run = &ty.dims[dims.len()..dims.len() + run_length];
+                    for (place, dim) in run.iter().enumerate() {
+                        dims.push(smallvec![self.factor_of_run(name, place, dim.size, *mark)?]);
                     }
                 }
-                Term::Fixed(size) => {
-                    if next() != *size {
-                        return Err(format!("wants a dim of {size}"));
+                Term::Fixed(wanted) => {
+                    if size != *wanted {
+                        return Err(RuleError::FixedSize(*wanted));
                     }
                     let name = format!("{size}#{}", self.factors.len());
-                    dims.push(smallvec![self.factor(&name, *size, Mark { replicated: true, partial: None })?]);
+                    dims.push(smallvec![self.factor(&name, size, Mark { replicated: true, partial: None })?]);
                 }
-                Term::Compound(names) => dims.push(self.compound(names, next())?),
+                Term::Compound(names) => dims.push(self.compound(names, size)?),
             }
         }
         Ok(dims)
     }
 
-    fn factor(&mut self, name: &str, size: u64, mark: Mark) -> Result<usize, String> {
+    fn factor(&mut self, name: &str, size: u64, mark: Mark) -> Result<usize, RuleError> {
         let found = self.factors.iter().position(|factor| factor.name == name);
         let index = found.unwrap_or_else(|| self.push(name.to_string(), size));
         self.mark(index, size, mark)
     }
 
     /// The factor of a run of dims at an index.
-    fn factor_of_run(&mut self, run: &str, place: usize, size: u64, mark: Mark) -> Result<usize, String> {
-        let place_of = |factor: &Factor| factor.name.strip_prefix(run)?.strip_prefix('.')?.parse().ok();
-        let found = self.factors.iter().position(|factor| place_of(factor) == Some(place));
+    fn factor_of_run(&mut self, run: &str, place: usize, size: u64, mark: Mark) -> Result<usize, RuleError> {
+        let found = self.factors.iter().position(|factor| factor.place_in(run) == Some(place));
         let index = found.unwrap_or_else(|| self.push(format!("{run}.{place}"), size));
         self.mark(index, size, mark)
     }
@@ -232,14 +304,14 @@ impl Instance {
     }
 
     /// Records another use of a factor, with this size and mark.
-    fn mark(&mut self, index: usize, size: u64, mark: Mark) -> Result<usize, String> {
+    fn mark(&mut self, index: usize, size: u64, mark: Mark) -> Result<usize, RuleError> {
         let factor = &mut self.factors[index];
         // Size 0: a factor of a compound dim whose size is not known yet.
         if factor.size == 0 {
             factor.size = size;
         }
         if factor.size != size && size != 0 {
-            return Err(format!("`{}` has size {} in one dim and {size} in another", factor.name, factor.size));
+            return Err(RuleError::FactorSize { factor: factor.name.clone(), size: factor.size, other: size });
         }
         factor.partial = factor.partial.or(mark.partial);
         factor.replicated |= mark.replicated;
@@ -247,7 +319,7 @@ impl Instance {
         Ok(index)
     }
 
-    fn compound(&mut self, names: &[(String, Mark, u64)], size: u64) -> Result<DimFactors, String> {
+    fn compound(&mut self, names: &[(String, Mark, u64)], size: u64) -> Result<DimFactors, RuleError> {
         let factors = names
             .iter()
             .map(|(name, mark, size)| self.factor(name, *size, *mark))
@@ -255,7 +327,7 @@ impl Instance {
         let product: u64 = factors.iter().map(|&l| self.factors[l].size).product();
         if product != 0 && product != size {
             let names: Vec<&str> = names.iter().map(|(name, ..)| name.as_str()).collect();
-            return Err(format!("`({})` is {product}, not {size}", names.join(" ")));
+            return Err(RuleError::CompoundSize { factors: names.join(" "), product, size });
         }
         Ok(factors)
     }
@@ -272,8 +344,11 @@ impl Instance {
 
     /// The axes of each dim of a tensor, given the axes of each factor.
     pub fn dim_axes(&self, tensor: &TensorFactors, axes: &[Axes]) -> Vec<Axes> {
-        let join = |factors: &DimFactors| factors.iter().fold(Axes::none(), |all, &factor| all.union(&axes[factor]));
-        tensor.iter().map(join).collect()
+        let mut dims = Vec::with_capacity(tensor.len());
+        for factors in tensor {
+            dims.push(factors.iter().fold(Axes::none(), |all, &factor| all.union(&axes[factor])));
+        }
+        dims
     }
 
     /// The pending reduction of a result, given the axes of each factor.
@@ -314,7 +389,7 @@ mod tests {
     use crate::types::DType;
     use cranelift_entity::EntityRef;
 
-    fn instance(rule: &str, operands: &[&[u64]], results: &[&[u64]]) -> Result<Instance, String> {
+    fn instance(rule: &str, operands: &[&[u64]], results: &[&[u64]]) -> Result<Instance, RuleError> {
         let types = |sizes: &[&[u64]]| sizes.iter().map(|s| Type::of(DType::F32, s)).collect::<Vec<_>>();
         let (operands, results) = (types(operands), types(results));
         Rule::parse(rule)?.instantiate(&operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>())

@@ -8,7 +8,7 @@ use crate::sections::Hint;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::ops::{Op, OpDef};
-use ir::rule::{Instance, Rule};
+use ir::rule::{Instance, Rule, RuleError};
 use ir::types::{Partial, PartialKind, Type};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -150,7 +150,7 @@ thread_local! {
     static RULES: RefCell<FxHashMap<String, Rc<Rule>>> = RefCell::default();
 }
 
-fn parsed(text: String) -> Result<Rc<Rule>, String> {
+fn parsed(text: String) -> Result<Rc<Rule>, RuleError> {
     RULES.with_borrow_mut(|rules| {
         if let Some(rule) = rules.get(&text) {
             return Ok(Rc::clone(rule));

@@ -167,8 +167,8 @@ impl Graph {
 
     /// Adds a boundary or a reshard, whose two sides get equal axes.
     fn join(&mut self, from: usize, to: usize, ty: &Type) -> Result<(), Fault> {
-        let rule = Rule::parse("* -> *").map_err(Fault::Op)?;
-        let instance = rule.instantiate(&[ty], &[ty]).map_err(Fault::Op)?;
+        let instance = Rule::parse("* -> *").and_then(|rule| rule.instantiate(&[ty], &[ty]));
+        let instance = instance.map_err(|why| Fault::Op(why.to_string()))?;
         let indivisible = vec![false; instance.factors.len()];
         self.steps.push(FactorStep::new(instance, vec![from, to], indivisible, StepOp::BOUNDARY));
         Ok(())

@@ -1,10 +1,11 @@
 //! The sequence dim of each value of a block, and the rows of each operand that a slice needs.
 
 use super::SequenceSplit;
+use super::unsliced::{Unsliced, UnslicedStatement};
 use ir::graph::{ArgKind, Block, ResultKind, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::OpDef;
-use ir::rule::{Instance, Rule, holds};
+use ir::rule::{Instance, Rule, RuleError, holds};
 use ir::types::{PartialKind, Type};
 use std::collections::{HashMap, HashSet};
 
@@ -39,15 +40,15 @@ impl Along {
     ///
     /// # Errors
     /// A statement of the block needs rows after the end of a slice.
-    pub(super) fn of(block: &Block, split: &SequenceSplit) -> Result<Along, String> {
+    pub(super) fn of(block: &Block, split: &SequenceSplit) -> Result<Along, Unsliced> {
         let mut along = Along::default();
         for arg in &block.args {
-            let named = |place: &usize| block.ty(arg.value).dims[*place].name == Some(split.dim);
-            let dims: Vec<usize> = (0..block.ty(arg.value).rank()).filter(named).collect();
-            match dims.as_slice() {
+            let dims = block.ty(arg.value).dims.iter().enumerate().filter(|(_, dim)| dim.name == Some(split.dim));
+            let places: Vec<usize> = dims.map(|(place, _)| place).collect();
+            match places.as_slice() {
                 [] => {}
                 [dim] => drop(along.dim.insert(arg.value, *dim)),
-                _ => return Err(format!("`%{}` has the sequence twice", block.value_name(arg.value))),
+                _ => return Err(Unsliced::TwoDims(block.value_name(arg.value).to_string())),
             }
             if arg.kind == ArgKind::Value {
                 along.sliced.insert(arg.value);
@@ -57,7 +58,7 @@ impl Along {
             let parts = along.statement(block, stmt).map_err(|why| {
                 let names: Vec<String> =
                     stmt.results.iter().map(|&value| format!("%{}", block.value_name(value))).collect();
-                format!("`{} = {}(..)` {why}", names.join(", "), stmt.op.name())
+                Unsliced::Statement(format!("{} = {}(..)", names.join(", "), stmt.op.name()), why)
             })?;
             along.parts.push(parts);
         }
@@ -70,9 +71,9 @@ impl Along {
         self.sliced.contains(&value)
     }
 
-    fn statement(&mut self, block: &Block, stmt: &Stmt) -> Result<Vec<SequencePart>, String> {
-        let def = stmt.op.def().ok_or("changes a sharding, which is decided later")?;
-        let instance = instance(block, stmt, def)?;
+    fn statement(&mut self, block: &Block, stmt: &Stmt) -> Result<Vec<SequencePart>, UnslicedStatement> {
+        let def = stmt.op.def().ok_or(UnslicedStatement::Reshard)?;
+        let instance = instance(block, stmt, def).map_err(UnslicedStatement::Rule)?;
         let (mut parts, mut split) = (Vec::new(), None);
         for (place, &operand) in stmt.operands.iter().enumerate() {
             let Some(&dim) = self.dim.get(&operand) else {
@@ -80,11 +81,11 @@ impl Along {
                 continue;
             };
             let &[factor] = instance.operands[place][dim].as_slice() else {
-                return Err("merges the sequence with another dim, or splits it".to_string());
+                return Err(UnslicedStatement::OperandMerges);
             };
             if !instance.factors[factor].replicated {
                 if *split.get_or_insert(factor) != factor {
-                    return Err("uses two of its factors for the sequence".to_string());
+                    return Err(UnslicedStatement::TwoFactors);
                 }
                 parts.push(SequencePart::Rows);
             } else if def.facts().causal_operands.contains(&place) {
@@ -93,7 +94,7 @@ impl Along {
                     self.passed.push(operand);
                 }
             } else {
-                return Err("needs the entire sequence".to_string());
+                return Err(UnslicedStatement::Whole);
             }
         }
         self.made(stmt, &instance, split)?;
@@ -102,7 +103,7 @@ impl Along {
     }
 
     /// The sequence dims of the results, given the factor of the operands that is the sequence.
-    fn made(&mut self, stmt: &Stmt, instance: &Instance, split: Option<usize>) -> Result<(), String> {
+    fn made(&mut self, stmt: &Stmt, instance: &Instance, split: Option<usize>) -> Result<(), UnslicedStatement> {
         self.sliced.extend(&stmt.results);
         let Some(factor) = split else { return Ok(()) };
         for (place, &result) in stmt.results.iter().enumerate() {
@@ -110,47 +111,47 @@ impl Along {
             if let Some(dim) = dims.iter().position(|factors| factors.as_slice() == [factor]) {
                 self.dim.insert(result, dim);
             } else if holds(dims, factor) {
-                return Err("merges the sequence with another dim".to_string());
+                return Err(UnslicedStatement::ResultMerges);
             } else if instance.factors[factor].partial == Some(PartialKind::Sum) {
                 self.sums.insert(result);
             } else {
-                return Err("has a result that only the entire sequence determines".to_string());
+                return Err(UnslicedStatement::Determined);
             }
         }
         Ok(())
     }
 
     /// A sum over the sequence is partial on each slice, so only linear ops may use it.
-    fn summed(&mut self, stmt: &Stmt, def: &dyn OpDef, parts: &[SequencePart]) -> Result<(), String> {
+    fn summed(&mut self, stmt: &Stmt, def: &dyn OpDef, parts: &[SequencePart]) -> Result<(), UnslicedStatement> {
         let sums: Vec<usize> =
             (0..stmt.operands.len()).filter(|&place| self.sums.contains(&stmt.operands[place])).collect();
         if sums.is_empty() {
             return Ok(());
         }
         if !def.facts().linear.groups(stmt.operands.len()).contains(&sums) || parts.contains(&SequencePart::Rows) {
-            return Err("uses a sum over the sequence; a slice has only a part of the sum".to_string());
+            return Err(UnslicedStatement::PartOfSum);
         }
         self.sums.extend(&stmt.results);
         Ok(())
     }
 
     /// Values are passed slice by slice; results that accumulate over micro-batches must be sums over slices too.
-    fn results(&self, block: &Block) -> Result<(), String> {
+    fn results(&self, block: &Block) -> Result<(), Unsliced> {
         for (kind, value) in block.results.iter().zip(&block[SectionKind::F].ret) {
             let name = block.value_name(*value);
             match (kind, self.sums.contains(value)) {
-                (ResultKind::Value, true) => return Err(format!("`%{name}` is a sum over the sequence")),
+                (ResultKind::Value, true) => return Err(Unsliced::Sum(name.to_string())),
                 (ResultKind::Value, false) | (_, true) => {}
-                (_, false) => return Err(format!("`%{name}` is no sum over the sequence")),
+                (_, false) => return Err(Unsliced::NoSum(name.to_string())),
             }
         }
         Ok(())
     }
 }
 
-fn instance(block: &Block, stmt: &Stmt, def: &dyn OpDef) -> Result<Instance, String> {
-    let logical = |values: &[Value]| values.iter().map(|&value| block.ty(value).logical()).collect::<Vec<Type>>();
-    let (operands, results) = (logical(&stmt.operands), logical(&stmt.results));
+fn instance(block: &Block, stmt: &Stmt, def: &dyn OpDef) -> Result<Instance, RuleError> {
+    let operands: Vec<Type> = stmt.operands.iter().map(|&value| block.ty(value).logical()).collect();
+    let results: Vec<Type> = stmt.results.iter().map(|&value| block.ty(value).logical()).collect();
     let (operands, results): (Vec<&Type>, Vec<&Type>) = (operands.iter().collect(), results.iter().collect());
     Rule::parse(&def.rule(&operands, &results))?.instantiate(&operands, &results)
 }

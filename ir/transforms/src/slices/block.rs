@@ -2,6 +2,7 @@
 
 use super::SequenceSplit;
 use super::along::{Along, SequencePart};
+use super::unsliced::Unsliced;
 use ir::graph::{Arg, ArgKind, Block, ResultKind, Section, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::ops::{Attrs, Concat, Op, Piece, Shapes, Slice};
@@ -13,7 +14,7 @@ use std::collections::HashMap;
 ///
 /// # Errors
 /// An op does not support the rows of a slice.
-pub(super) fn sliced(block: &Block, along: &Along, split: &SequenceSplit, slice: u32) -> Result<Block, String> {
+pub(super) fn sliced(block: &Block, along: &Along, split: &SequenceSplit, slice: u32) -> Result<Block, Unsliced> {
     let mut writer = Writer::new(block, along, split, slice);
     writer.args();
     for (stmt, parts) in block[SectionKind::F].stmts.iter().zip(&along.parts) {
@@ -100,15 +101,15 @@ impl Writer<'_> {
         name
     }
 
-    fn statement(&mut self, stmt: &Stmt, parts: &[SequencePart]) -> Result<(), String> {
+    fn statement(&mut self, stmt: &Stmt, parts: &[SequencePart]) -> Result<(), Unsliced> {
         let operands: Vec<Value> =
             stmt.operands.iter().zip(parts).map(|(&value, &part)| self.operand(value, part)).collect();
         let types: Vec<Type> = stmt.results.iter().map(|&value| self.ty(value)).collect();
         let op = self.op(&stmt.op, &operands, &types)?;
         let given: Vec<&Type> = operands.iter().map(|&value| self.made.ty(value)).collect();
-        let inferred = op.infer(&given)?;
+        let inferred = op.infer(&given).map_err(Unsliced::Op)?;
         if inferred.len() != types.len() || inferred.iter().zip(&types).any(|(a, b)| !a.same_tensor(b)) {
-            return Err(format!("`{}` gives something else on a slice", op.name()));
+            return Err(Unsliced::Other(op.name()));
         }
         let mut results = Vec::new();
         for (&value, ty) in stmt.results.iter().zip(types) {
@@ -122,15 +123,16 @@ impl Writer<'_> {
     }
 
     /// The op for the shapes of a slice, at its position in the sequence.
-    fn op(&self, op: &Op, operands: &[Value], results: &[Type]) -> Result<Op, String> {
+    fn op(&self, op: &Op, operands: &[Value], results: &[Type]) -> Result<Op, Unsliced> {
         let operands: Vec<&Type> = operands.iter().map(|&value| self.made.ty(value)).collect();
         let attrs = op.attrs().into_iter().map(|(name, attr)| (name.to_string(), attr)).collect();
-        let op = Op::parse(op.name(), &mut Attrs(attrs), &Shapes { operands: &operands, results })?;
+        let op = Op::parse(op.name(), &mut Attrs(attrs), &Shapes { operands: &operands, results });
+        let op = op.map_err(Unsliced::Op)?;
         let piece = Piece { origin: u64::from(self.slice) * self.split.length, whole: self.split.size };
         let runs_along = results.iter().any(|ty| ty.dims.get(1).is_some_and(|dim| dim.name == Some(self.split.dim)));
         match op.extras().positioned {
             Some(placed) if runs_along => Ok(placed.on_piece(piece)),
-            Some(_) => Err(format!("`{}` goes by places in a sequence, which must be dim 1", op.name())),
+            Some(_) => Err(Unsliced::Placed(op.name())),
             None => Ok(op),
         }
     }

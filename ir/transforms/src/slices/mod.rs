@@ -22,6 +22,7 @@
 
 mod along;
 mod block;
+mod unsliced;
 
 use along::Along;
 use ir::catalogue::Code;
@@ -33,6 +34,7 @@ use ir::ids::{BlockId, DimId, ModelValue};
 use ir::types::{DimName, Type};
 use std::collections::HashMap;
 use std::fmt;
+use unsliced::Unsliced;
 
 /// Error: the sequences of a model cannot be sliced.
 #[derive(Clone, PartialEq, Debug)]
@@ -90,6 +92,22 @@ impl Coded for SliceError {
     }
 }
 
+/// The blocks of all slices of a block.
+struct SlicedParts {
+    blocks: Vec<Block>,
+    /// The names of the values that each slice passes to later ones.
+    passed: Vec<String>,
+}
+
+impl SlicedParts {
+    fn of(block: &Block, split: &SequenceSplit) -> Result<SlicedParts, Unsliced> {
+        let along = Along::of(block, split)?;
+        let blocks = (0..split.slices).map(|slice| block::sliced(block, &along, split, slice));
+        let passed = along.passed.iter().map(|&value| block.value_name(value).to_string()).collect();
+        Ok(SlicedParts { blocks: blocks.collect::<Result<_, _>>()?, passed })
+    }
+}
+
 /// The split of the sequence.
 #[derive(Clone, Copy)]
 struct SequenceSplit {
@@ -119,9 +137,8 @@ impl SequenceSplit {
 /// There is no sequence, its length is not a multiple of the number of slices, or an op needs rows after the end of a
 /// slice.
 pub fn slice(model: &Model, slices: u32) -> Result<Model, SliceError> {
-    let is_sequence = |dim: &DimName| dim.role == Some(DimRole::Sequence);
-    let dim = model.dims.iter().find(|(_, dim)| is_sequence(dim)).map(|(id, _)| id).ok_or(SliceError::NoSequence)?;
-    let size = model.dims[dim].size;
+    let sequence = model.dims.iter().find(|(_, dim)| dim.role == Some(DimRole::Sequence));
+    let (dim, &DimName { size, .. }) = sequence.ok_or(SliceError::NoSequence)?;
     if slices == 0 || !size.is_multiple_of(slices.into()) {
         return Err(SliceError::Uneven { slices, size });
     }
@@ -136,12 +153,10 @@ pub fn slice(model: &Model, slices: u32) -> Result<Model, SliceError> {
     }
     let mut blocks: HashMap<BlockId, SlicedBlock> = HashMap::new();
     for (id, block) in &model.blocks {
-        let fails = |why| SliceError::Block { block: block.name.clone(), why };
-        let along = Along::of(block, &split).map_err(fails)?;
-        let made: Result<Vec<Block>, String> = (0..slices).map(|j| block::sliced(block, &along, &split, j)).collect();
-        let ids = made.map_err(fails)?.into_iter().map(|block| sliced.blocks.push(block)).collect();
-        let passed = along.passed.iter().map(|&value| block.value_name(value).to_string()).collect();
-        blocks.insert(id, SlicedBlock { ids, passed });
+        let parts = SlicedParts::of(block, &split);
+        let parts = parts.map_err(|why| SliceError::Block { block: block.name.clone(), why: why.to_string() })?;
+        let ids = parts.blocks.into_iter().map(|block| sliced.blocks.push(block)).collect();
+        blocks.insert(id, SlicedBlock { ids, passed: parts.passed });
     }
     let mut calls = Calls { model, sliced, known: HashMap::new(), blocks: &blocks };
     calls.inputs(&split);
