@@ -10,7 +10,7 @@ use crate::steps::{NamedBlock, NamedStep, steps};
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Model, ParamIndex, ParamRef, ResultKind};
 use ir::ids::BlockId;
-use ir::models::{self, Batch, Body, ConfigError, Draft};
+use ir::models::{self, Batch, Body, ConfigError, Draft, DraftError};
 use ir::ops::{CrossEntropy, Dispatch, Op};
 use ir::types::DimName;
 use ir::verify::verify_sizes;
@@ -145,8 +145,9 @@ impl Template {
         if let Some(positions) = self.positions.filter(|&positions| batch.seq > positions) {
             return Err(ConfigError::TooLong { seq: batch.seq, positions });
         }
-        let mut model =
-            self.blocks(Draft::new("exported", batch, self.dims(batch.seq))).map_err(ConfigError::Contradiction)?;
+        let mut model = self
+            .blocks(Draft::new("exported", batch, self.dims(batch.seq)))
+            .map_err(|error| ConfigError::Contradiction(error.to_string()))?;
         recognise(&mut model);
         match verify_sizes(&model) {
             Ok(()) => Ok(model),
@@ -166,7 +167,7 @@ impl Template {
         dims
     }
 
-    fn blocks(&self, mut draft: Draft) -> Result<Model, String> {
+    fn blocks(&self, mut draft: Draft) -> Result<Model, DraftError> {
         let (stream, ids) = (draft.ty("b s h"), draft.ids());
         let name = |weight: &models::Weight| weight.name.to_string();
         let embeds: Vec<String> = self.embed.weights.iter().map(name).collect();
@@ -227,7 +228,7 @@ impl Template {
 }
 
 /// The statements of a block.
-fn run(b: &mut Body<'_>, block: &NamedBlock) -> Result<(), String> {
+fn run(b: &mut Body<'_>, block: &NamedBlock) -> Result<(), DraftError> {
     for step in &block.steps {
         match step {
             NamedStep::Op { results, op, operands } => {

@@ -1,6 +1,6 @@
 //! Files of models that read images, too: their text model is one of a known family, and the only part that is read.
 
-use super::config::{ConfigError, invalid};
+use super::error::{ConfigError, invalid};
 use super::families::{FAMILIES, Family, Tied};
 use super::keys::Done;
 use serde_json::{Map, Value};
@@ -31,10 +31,15 @@ pub fn text_part(file: &Map<String, Value>) -> Result<Option<TextPart>, ConfigEr
     if let Some(tied) = tied.part(file.get(TIED), text.get(TIED)).cloned() {
         text.insert(TIED.to_string(), tied);
     }
-    let means_nothing = |name: &str| family.keys.row(name).is_some_and(|key| key.done == Done::Nothing);
-    let is_read = |name: &str| matches!(name, "model_type" | "text_config" | TIED) || means_nothing(name);
-    let left_out = file.keys().filter(|name| !is_read(name)).map(|name| format!("{name} (not of the text model)"));
-    Ok(Some((text, left_out.collect())))
+    let mut left_out: Vec<String> = file.keys().filter(|name| !is_read(family, name)).cloned().collect();
+    left_out.iter_mut().for_each(|name| name.push_str(" (not of the text model)"));
+    Ok(Some((text, left_out)))
+}
+
+/// True for a key of such a file that is read, or that means nothing.
+fn is_read(family: &Family, name: &str) -> bool {
+    let means_nothing = family.keys.row(name).is_some_and(|key| key.done == Done::Nothing);
+    means_nothing || matches!(name, "model_type" | "text_config" | TIED)
 }
 
 /// A family, and what says whether the head of its text model is tied, if files of this `model_type` have a text model of it.

@@ -1,17 +1,27 @@
 //! Shared code of the model builders and of imports: a model under construction, whose dims have short names.
 
-use super::config::Batch;
 use crate::dim_role::DimRole;
 use crate::entity::EntityRef;
 use crate::graph::{
-    Arg, ArgKind, Block, Call, Init, Model, ModelInput, Param, ParamIndex, ParamRef, Repeat, ResultKind, SectionKind,
-    Span,
+    ArgKind, Block, Call, Init, Model, ModelInput, Param, ParamIndex, ParamRef, Repeat, ResultKind, SectionKind, Span,
 };
 use crate::ids::{BlockId, ModelValue, Value};
 use crate::ops::{Binary, BinaryKind, Builder, Einsum, Iota, Op, Unary, UnaryKind};
 use crate::types::{DType, Dim, DimName, Dims, Type};
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
+
+/// The size of one micro-batch, over all data-parallel ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Batch {
+    /// Sequences.
+    pub batch: u64,
+    /// Tokens per sequence.
+    pub seq: u64,
+    /// Element type of parameters and activations; the loss and its scalars are f32.
+    pub dtype: DType,
+}
 
 /// A parameter of a block, as the builders list them.
 #[derive(Clone, PartialEq, Debug)]
@@ -47,6 +57,38 @@ impl Weight {
     /// successors.
     fn decay(&self) -> bool {
         matches!(self.init, Init::Normal(_))
+    }
+}
+
+/// Error: a block of a model cannot be built.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DraftError {
+    /// The block has no value of this name.
+    NoValue(String),
+    /// An op does not accept its operands; the reason.
+    Op(String),
+    /// Latent attention in a layer without positions.
+    NoPositions,
+    /// A model without layers.
+    NoLayers,
+}
+
+impl fmt::Display for DraftError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DraftError::NoValue(name) => write!(f, "there is no `%{name}`"),
+            DraftError::Op(why) => f.write_str(why),
+            DraftError::NoPositions => f.write_str("latent attention has positions in each layer"),
+            DraftError::NoLayers => f.write_str("there are no layers"),
+        }
+    }
+}
+
+impl std::error::Error for DraftError {}
+
+impl From<String> for DraftError {
+    fn from(why: String) -> DraftError {
+        DraftError::Op(why)
     }
 }
 
@@ -126,18 +168,14 @@ impl Draft {
         args: &[(&str, ArgKind, Type)],
         weights: &[Weight],
         results: &[ResultKind],
-        body: impl FnOnce(&mut Body<'_>) -> Result<Vec<Value>, String>,
-    ) -> Result<BlockId, String> {
+        body: impl FnOnce(&mut Body<'_>) -> Result<Vec<Value>, DraftError>,
+    ) -> Result<BlockId, DraftError> {
         let mut block = Block { name: name.to_string(), results: results.to_vec(), ..Block::default() };
-        let mut add = |name: &str, kind: ArgKind, ty: Type| {
-            let value = block.add_value(name, ty);
-            block.args.push(Arg { value, kind });
-        };
         for (name, kind, ty) in args {
-            add(name, *kind, ty.clone());
+            block.add_arg(name, *kind, ty.clone());
         }
         for weight in weights {
-            add(&weight.name, ArgKind::Param, self.ty(&weight.dims));
+            block.add_arg(&weight.name, ArgKind::Param, self.ty(&weight.dims));
         }
         let mut body_of_block = Body { builder: Builder::new(&mut block), dims: &self.model.dims };
         let ret = body(&mut body_of_block)?;
@@ -190,11 +228,31 @@ impl Draft {
 
 /// The dims of letters of named dims, or sizes.
 fn dims_of(dims: &Dims, letters: &str) -> Vec<Dim> {
-    let dim = |letter: &str| {
-        let named = dims.iter().find(|(_, dim)| dim.name == letter);
-        named.map_or_else(|| Dim::sized(letter.parse().unwrap_or(0)), |(id, _)| Dim::named(dims, id))
-    };
-    letters.split_whitespace().map(dim).collect()
+    let mut found = Vec::new();
+    for letter in letters.split_whitespace() {
+        found.push(match dims.iter().find(|(_, dim)| dim.name == letter) {
+            Some((id, _)) => Dim::named(dims, id),
+            None => Dim::sized(letter.parse().unwrap_or(0)),
+        });
+    }
+    found
+}
+
+/// `y = x w`, or `y = x w + bias`, where the product is `%yw`.
+#[derive(Clone, Copy)]
+pub struct Linear<'a> {
+    /// The name of the result.
+    pub y: &'a str,
+    /// The operand.
+    pub x: &'a str,
+    /// The matrix.
+    pub w: &'a str,
+    /// The bias, if any.
+    pub bias: Option<&'a str>,
+    /// The dims of the operand behind `b s`, over which it sums.
+    pub from: &'a str,
+    /// The dims of the result behind `b s`.
+    pub to: &'a str,
 }
 
 /// The `F` section of a block under construction. Arguments and results go by name.
@@ -208,7 +266,7 @@ impl Body<'_> {
     ///
     /// # Errors
     /// The op does not accept its operands, or an operand does not exist.
-    pub fn op(&mut self, names: &[&str], op: impl Into<Op>, operands: &[&str]) -> Result<(), String> {
+    pub fn op(&mut self, names: &[&str], op: impl Into<Op>, operands: &[&str]) -> Result<(), DraftError> {
         let operands = operands.iter().map(|name| self.value(name)).collect::<Result<Vec<_>, _>>()?;
         let results = self.builder.op(op, &operands)?;
         for (name, value) in names.iter().zip(results) {
@@ -217,53 +275,57 @@ impl Body<'_> {
         Ok(())
     }
 
+    /// `y = f(x)`, element by element.
+    ///
+    /// # Errors
+    /// There is no such operand.
+    pub fn unary(&mut self, y: &str, kind: UnaryKind, x: &str) -> Result<(), DraftError> {
+        self.op(&[y], Unary(kind), &[x])
+    }
+
     /// `y = 1 / (1 + e^-x)`
     ///
     /// # Errors
     /// There is no such operand.
-    pub fn sigmoid(&mut self, y: &str, x: &str) -> Result<(), String> {
-        self.op(&[y], Unary(UnaryKind::Sigmoid), &[x])
+    pub fn sigmoid(&mut self, y: &str, x: &str) -> Result<(), DraftError> {
+        self.unary(y, UnaryKind::Sigmoid, x)
     }
 
     /// `y = by x`
     ///
     /// # Errors
     /// There is no such operand.
-    pub fn scale(&mut self, y: &str, by: f64, x: &str) -> Result<(), String> {
-        self.op(&[y], Unary(UnaryKind::Scale(by)), &[x])
+    pub fn scale(&mut self, y: &str, by: f64, x: &str) -> Result<(), DraftError> {
+        self.unary(y, UnaryKind::Scale(by), x)
     }
 
     /// `y`, a vector of ones of the element type of a value.
     ///
     /// # Errors
     /// There is no such value.
-    pub fn ones(&mut self, y: &str, like: &str, letter: &str) -> Result<(), String> {
+    pub fn ones(&mut self, y: &str, like: &str, letter: &str) -> Result<(), DraftError> {
         let [places, zeros] = ["places", "zeros"].map(|suffix| format!("{y}_{suffix}"));
         let iota = Iota { dim: 0, dims: self.dims(letter), dtype: self.dtype(like)? };
         self.op(&[&places], iota, &[])?;
         self.scale(&zeros, 0.0, &places)?;
-        self.op(&[y], Unary(UnaryKind::Shift(1.0)), &[&zeros])
+        self.unary(y, UnaryKind::Shift(1.0), &zeros)
     }
 
     /// The element type of a value.
     ///
     /// # Errors
     /// There is none.
-    pub fn dtype(&self, name: &str) -> Result<DType, String> {
+    pub fn dtype(&self, name: &str) -> Result<DType, DraftError> {
         Ok(self.builder.ty(self.value(name)?).dtype)
     }
 
-    /// `y = x w`, or `y = x w + bias`, where the product is `%yw`; `dims` are those of x, w and y behind `b s`.
+    /// A linear map.
     ///
     /// # Errors
     /// There is no such operand.
-    pub fn linear(
-        &mut self,
-        [y, x, w]: [&str; 3],
-        bias: Option<&str>,
-        [from, matrix, to]: [&str; 3],
-    ) -> Result<(), String> {
-        let product = Einsum::new(&format!("b s {from}, {matrix} -> b s {to}"))?;
+    pub fn linear(&mut self, map: &Linear<'_>) -> Result<(), DraftError> {
+        let Linear { y, x, w, bias, from, to } = *map;
+        let product = Einsum::new(&format!("b s {from}, {from} {to} -> b s {to}"))?;
         let Some(bias) = bias else { return self.op(&[y], product, &[x, w]) };
         let unbiased = format!("{y}w");
         self.op(&[&unbiased], product, &[x, w])?;
@@ -280,7 +342,7 @@ impl Body<'_> {
     ///
     /// # Errors
     /// There is none.
-    pub fn value(&self, name: &str) -> Result<Value, String> {
-        self.builder.block.find(name).ok_or_else(|| format!("there is no `%{name}`"))
+    pub fn value(&self, name: &str) -> Result<Value, DraftError> {
+        self.builder.block.find(name).ok_or_else(|| DraftError::NoValue(name.to_string()))
     }
 }

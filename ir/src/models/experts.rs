@@ -1,13 +1,13 @@
 //! MoE layers in place of a feed-forward net: a router, routed experts, and optionally a shared expert of all tokens.
 //! Lepikhin et al. 2020 (GShard), Jiang et al. 2024 (Mixtral), Dai et al. 2024 (DeepSeekMoE).
 
-use super::config::{ConfigError, invalid, positive};
-use super::draft::{Body, Weight};
-use super::feed_forward::{Activation, gated};
-use super::layers::LayerSet;
+use super::draft::{Body, DraftError, Weight};
+use super::error::{ConfigError, invalid, positive};
+use super::feed_forward::{Activation, Gated};
+use super::layer_set::LayerSet;
 use crate::dim_role::DimRole;
 use crate::ops::{
-    Binary, BinaryKind, Combine, Dispatch, Einsum, GroupLimit, Reduce, Reshape, Softmax, TopK, Unary, UnaryKind,
+    Binary, BinaryKind, Combine, Dispatch, Einsum, GroupLimit, Reduce, Reshape, Softmax, TopK, UnaryKind,
 };
 use crate::types::{DimName, PartialKind};
 use serde::Serialize;
@@ -169,7 +169,7 @@ impl Experts {
     }
 
     /// `fd = sum over the chosen experts of weight expert(x)`, plus the shared expert.
-    pub(super) fn build(&self, activation: Activation, b: &mut Body<'_>, x: &str) -> Result<(), String> {
+    pub(super) fn build(&self, activation: Activation, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
         b.op(&["nt"], Reshape { dims: b.dims("b q t h") }, &[x])?;
         self.route(b)?;
         let [experts, capacity] = ["e", "c"].map(|letter| b.dims(letter).remove(0));
@@ -180,13 +180,13 @@ impl Experts {
             [&["nt", "chosen"], &["ed", "chosen", "weight"]]
         };
         b.op(&["ex", "ex_count"], Dispatch { experts, capacity }, to)?;
-        let names = ["eg", "eu", "es", "ep", "ed"];
         let active = activation.op();
         match self.clamp {
             Some(clamp) => self.clamped(b, clamp)?,
             None => {
-                let weights = ["expert_gate", "expert_up", "expert_down"];
-                gated(b, "ex", active.clone(), names, weights, ["b q e c", "e"], ["h", "m"])?;
+                let (values, matrices, rows) = ("e", "expert_", "b q e c");
+                let net = Gated { values, matrices, rows, shared: "e", outer: "h", inner: "m" };
+                net.build(b, "ex", active.clone())?;
             }
         }
         b.op(&["et"], Combine, from)?;
@@ -195,8 +195,8 @@ impl Experts {
         if self.shared == 0 {
             return Ok(());
         }
-        let names = ["sg", "su", "ss", "sp", "sd"];
-        gated(b, x, active, names, ["shared_gate", "shared_up", "shared_down"], ["b s", ""], ["h", "u"])?;
+        let net = Gated { values: "s", matrices: "shared_", rows: "b s", shared: "", outer: "h", inner: "u" };
+        net.build(b, x, active)?;
         let mut shared = "sd";
         if self.shared_gate {
             b.op(&["sl"], Einsum::new("b s h, h -> b s")?, &[x, "shared_share"])?;
@@ -208,39 +208,42 @@ impl Experts {
     }
 
     /// `ed` of `ex`, by experts whose gates are bounded.
-    fn clamped(&self, b: &mut Body<'_>, Clamp { alpha, limit }: Clamp) -> Result<(), String> {
-        self.expert_product(b, ["eg0", "ex", "expert_gate", "expert_gate_bias"], ["h", "m"])?;
-        self.expert_product(b, ["eu0", "ex", "expert_up", "expert_up_bias"], ["h", "m"])?;
-        b.op(&["eg"], Unary(UnaryKind::AtMost(limit)), &["eg0"])?;
+    fn clamped(&self, b: &mut Body<'_>, Clamp { alpha, limit }: Clamp) -> Result<(), DraftError> {
+        self.expert_product(b, "eg0", "ex", "expert_gate", "h", "m")?;
+        self.expert_product(b, "eu0", "ex", "expert_up", "h", "m")?;
+        b.unary("eg", UnaryKind::AtMost(limit), "eg0")?;
         b.scale("es", alpha, "eg")?;
         b.sigmoid("ev", "es")?;
         b.op(&["ea"], Binary::of(BinaryKind::Mul), &["eg", "ev"])?;
-        b.op(&["eu1"], Unary(UnaryKind::AtMost(limit)), &["eu0"])?;
-        b.op(&["eu"], Unary(UnaryKind::AtLeast(-limit)), &["eu1"])?;
-        b.op(&["ey"], Unary(UnaryKind::Shift(1.0)), &["eu"])?;
+        b.unary("eu1", UnaryKind::AtMost(limit), "eu0")?;
+        b.unary("eu", UnaryKind::AtLeast(-limit), "eu1")?;
+        b.unary("ey", UnaryKind::Shift(1.0), "eu")?;
         b.op(&["ep"], Binary::of(BinaryKind::Mul), &["ey", "ea"])?;
-        self.expert_product(b, ["ed", "ep", "expert_down", "expert_down_bias"], ["m", "h"])
+        self.expert_product(b, "ed", "ep", "expert_down", "m", "h")
     }
 
     /// A product of each expert, plus its bias, if they have any.
     fn expert_product(
         &self,
         b: &mut Body<'_>,
-        [y, x, w, bias]: [&str; 4],
-        [from, to]: [&str; 2],
-    ) -> Result<(), String> {
+        y: &str,
+        x: &str,
+        w: &str,
+        from: &str,
+        to: &str,
+    ) -> Result<(), DraftError> {
         let product = Einsum::new(&format!("b q e c {from}, e {from} {to} -> b q e c {to}"))?;
         if !self.biases {
             return b.op(&[y], product, &[x, w]);
         }
-        let unbiased = format!("{y}w");
+        let (unbiased, bias) = (format!("{y}w"), format!("{w}_bias"));
         b.op(&[&unbiased], product, &[x, w])?;
         let add = Binary::spread(BinaryKind::Add, &format!("b q e c {to}, e {to} -> b q e c {to}"))?;
-        b.op(&[y], add, &[&unbiased, bias])
+        b.op(&[y], add, &[&unbiased, &bias])
     }
 
     /// The experts of each token, `chosen`, and their weights, `weight`.
-    fn route(&self, b: &mut Body<'_>) -> Result<(), String> {
+    fn route(&self, b: &mut Body<'_>) -> Result<(), DraftError> {
         let product = Einsum::new("b q t h, h n -> b q t n")?;
         b.op(&[if self.biases { "rlw" } else { "rl" }], product, &["nt", "router"])?;
         if self.biases {
@@ -266,7 +269,7 @@ impl Experts {
             b.op(&["score_sum"], Reduce::new(PartialKind::Sum, "b q t k -> b q t")?, &[last])?;
             let mut sum = "score_sum";
             if self.sigmoid {
-                b.op(&["score_floor"], Unary(UnaryKind::Shift(LEAST_SUM)), &[sum])?;
+                b.unary("score_floor", UnaryKind::Shift(LEAST_SUM), sum)?;
                 sum = "score_floor";
             }
             let share = if scaled { "score_share" } else { "weight" };

@@ -1,7 +1,6 @@
-//! Feed-forward nets: gated, and of two matrices.
+//! The functions of feed-forward nets, and gated nets.
 
-use super::draft::{Body, Weight};
-use super::llama::LlamaConfig;
+use super::draft::{Body, DraftError};
 use crate::ops::{Binary, BinaryKind, Einsum, Unary, UnaryKind};
 use serde::Serialize;
 
@@ -30,57 +29,35 @@ impl Activation {
     }
 }
 
-/// The parameters of a net between h and f.
-pub(super) fn weights(config: &LlamaConfig, residual: f64) -> Vec<Weight> {
-    let bias = |name, dims| config.net_bias.then(|| Weight::constant(name, dims, 0.0));
-    let mut weights = Vec::new();
-    if config.gated {
-        weights.push(Weight::normal("gate", "h f", config.deviation));
-        weights.extend(bias("gate_bias", "f"));
-    }
-    weights.push(Weight::normal("up", "h f", config.deviation));
-    weights.extend(bias("up_bias", "f"));
-    weights.push(Weight::normal("down", "f h", residual));
-    weights.extend(bias("down_bias", "h"));
-    weights
+/// A gated net: `d = down(f(gate(x)) up(x))`.
+pub(super) struct Gated<'a> {
+    /// The prefix of the names of its values. They end in `g` and `u` (the products of the gate and of `up`), `s` (the result of
+    /// the activation), `p` (the product of both sides) and `d` (the result).
+    pub(super) values: &'a str,
+    /// The prefix of the names of its matrices; they end in `gate`, `up` and `down`.
+    pub(super) matrices: &'a str,
+    /// The leading dims of the operand.
+    pub(super) rows: &'a str,
+    /// The leading dims that the matrices have in common with it.
+    pub(super) shared: &'a str,
+    /// The dims of the stream.
+    pub(super) outer: &'a str,
+    /// The dims between the matrices.
+    pub(super) inner: &'a str,
 }
 
-/// `fd = down(f(gate(x)) up(x))`, or without a gate `down(f(up(x)))`.
-pub(super) fn build(config: &LlamaConfig, b: &mut Body<'_>, x: &str) -> Result<(), String> {
-    let active = config.activation.op();
-    if config.gated && !config.net_bias {
-        let names = ["fg", "fu", "fs", "fp", "fd"];
-        return gated(b, x, active, names, ["gate", "up", "down"], ["b s", ""], ["h", "f"]);
+impl Gated<'_> {
+    /// Adds its statements on `x`.
+    pub(super) fn build(&self, b: &mut Body<'_>, x: &str, activation: Unary) -> Result<(), DraftError> {
+        let Gated { rows, shared, outer, inner, .. } = self;
+        let [gate, up, active, product, down] = ["g", "u", "s", "p", "d"].map(|end| format!("{}{end}", self.values));
+        let [w_gate, w_up, w_down] = ["gate", "up", "down"].map(|end| format!("{}{end}", self.matrices));
+        let there = Einsum::new(&format!("{rows} {outer}, {shared} {outer} {inner} -> {rows} {inner}"))?;
+        b.op(&[&gate], there.clone(), &[x, &w_gate])?;
+        b.op(&[&up], there, &[x, &w_up])?;
+        b.op(&[&active], activation, &[&gate])?;
+        b.op(&[&product], Binary::of(BinaryKind::Mul), &[&active, &up])?;
+        let back = Einsum::new(&format!("{rows} {inner}, {shared} {inner} {outer} -> {rows} {outer}"))?;
+        b.op(&[&down], back, &[&product, &w_down])
     }
-    let bias = |name: &'static str| config.net_bias.then_some(name);
-    if config.gated {
-        b.linear(["fg", x, "gate"], bias("gate_bias"), ["h", "h f", "f"])?;
-    }
-    b.linear(["fu", x, "up"], bias("up_bias"), ["h", "h f", "f"])?;
-    b.op(&["fs"], active, &[if config.gated { "fg" } else { "fu" }])?;
-    if config.gated {
-        b.op(&["fp"], Binary::of(BinaryKind::Mul), &["fs", "fu"])?;
-    }
-    let product = if config.gated { "fp" } else { "fs" };
-    b.linear(["fd", product, "down"], bias("down_bias"), ["f", "f h", "h"])
-}
-
-/// A gated net on `x`. `rows` are the leading dims of `x`; the matrices may share leading dims with it. `between` are the dims
-/// of the stream and between the matrices. The names are those of the values, in order.
-pub(super) fn gated(
-    b: &mut Body<'_>,
-    x: &str,
-    activation: Unary,
-    [gate, up, active, product, down]: [&str; 5],
-    [w_gate, w_up, w_down]: [&str; 3],
-    [rows, shared]: [&str; 2],
-    [outer, inner]: [&str; 2],
-) -> Result<(), String> {
-    let there = Einsum::new(&format!("{rows} {outer}, {shared} {outer} {inner} -> {rows} {inner}"))?;
-    b.op(&[gate], there.clone(), &[x, w_gate])?;
-    b.op(&[up], there, &[x, w_up])?;
-    b.op(&[active], activation, &[gate])?;
-    b.op(&[product], Binary::of(BinaryKind::Mul), &[active, up])?;
-    let back = Einsum::new(&format!("{rows} {inner}, {shared} {inner} {outer} -> {rows} {outer}"))?;
-    b.op(&[down], back, &[product, w_down])
 }

@@ -1,6 +1,6 @@
 //! The fields of a `config.json` as a family reads them: stated ones, and the defaults of its class.
 
-use super::config::{ConfigError, depth, invalid};
+use super::error::{ConfigError, depth, invalid};
 use super::keys::{Key, Keys, check};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -9,21 +9,23 @@ use std::cell::RefCell;
 /// The keys of a file that are read, with the defaults of its family.
 pub(super) struct Fields {
     keys: Keys,
+    /// The keys of all families.
+    all: Vec<Keys>,
     stated: Map<String, Value>,
     /// The keys of the file that no family has.
     unknown: RefCell<Vec<String>>,
 }
 
 impl Fields {
-    /// The keys of a file.
-    pub(super) fn new(keys: Keys, file: &Map<String, Value>) -> Result<Fields, ConfigError> {
-        let (stated, unknown) = check(keys, file)?;
-        Ok(Fields { keys, stated, unknown: RefCell::new(unknown) })
+    /// The keys of a file, where `all` are those of all families.
+    pub(super) fn new(keys: Keys, all: &[Keys], file: &Map<String, Value>) -> Result<Fields, ConfigError> {
+        let (stated, unknown) = check(keys, all, file)?;
+        Ok(Fields { keys, all: all.to_vec(), stated, unknown: RefCell::new(unknown) })
     }
 
     /// The keys of an object within the file, under the key `name`.
     pub(super) fn within(&self, name: &str, keys: Keys, object: &Map<String, Value>) -> Result<Fields, ConfigError> {
-        let fields = Fields::new(keys, object)?;
+        let fields = Fields::new(keys, &self.all, object)?;
         let unknown = fields.unknown.borrow();
         self.unknown.borrow_mut().extend(unknown.iter().map(|key| format!("{name}.{key}")));
         drop(unknown);

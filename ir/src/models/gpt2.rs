@@ -1,13 +1,12 @@
 //! GPT-2: learned positions, layer norms, biases, GELU, tied embeddings. Radford et al. 2019; the original order of norms of
 //! Vaswani et al. 2017 by `post_norm`.
 
-use super::config::{Batch, ConfigError, depth, invalid, not_negative, positive};
-use super::draft::{Body, Draft, Weight};
+use super::draft::{Batch, Body, Draft, DraftError, Linear, Weight};
+use super::error::{ConfigError, depth, invalid, not_negative, positive};
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ops::{
-    Attention, AttentionSettings, Binary, BinaryKind, CrossEntropy, Dropout, Einsum, Embedding, LayerNorm, Unary,
-    UnaryKind,
+    Attention, AttentionSettings, Binary, BinaryKind, CrossEntropy, Dropout, Einsum, Embedding, LayerNorm, UnaryKind,
 };
 use crate::types::DimName;
 use serde::Serialize;
@@ -86,10 +85,10 @@ pub(super) fn build(config: &Gpt2Config, batch: &Batch) -> Result<Model, ConfigE
     if let Some(positions) = config.positions.filter(|&positions| batch.seq > positions) {
         return Err(ConfigError::TooLong { seq: batch.seq, positions });
     }
-    blocks(config, batch).map_err(ConfigError::Contradiction)
+    blocks(config, batch).map_err(|error| ConfigError::Contradiction(error.to_string()))
 }
 
-fn blocks(config: &Gpt2Config, batch: &Batch) -> Result<Model, String> {
+fn blocks(config: &Gpt2Config, batch: &Batch) -> Result<Model, DraftError> {
     let dims = vec![
         DimName::new("h", config.hidden, None),
         DimName::new("g", config.heads, Some(DimRole::KvHeads)).undivided(),
@@ -124,8 +123,10 @@ fn blocks(config: &Gpt2Config, batch: &Batch) -> Result<Model, String> {
         ("seg", ArgKind::Input, ids.clone()),
     ];
     let block = draft.block("layer", &args, &layer, &[ResultKind::Value], |b| {
-        branch(config, b, ["x", "a", "x1"], "1", |b, input| attention(config, b, input))?;
-        branch(config, b, ["x1", "n", "y"], "2", |b, input| feed_forward(config, b, input))?;
+        let first = Branch { number: 1, x: "x", normed: "a", sum: "x1" };
+        first.build(config, b, |b, input| attention(config, b, input))?;
+        let second = Branch { number: 2, x: "x1", normed: "n", sum: "y" };
+        second.build(config, b, |b, input| feed_forward(config, b, input))?;
         Ok(vec![b.value("y")?])
     })?;
     let args = [("x", ArgKind::Value, stream), ("lab", ArgKind::Input, ids)];
@@ -192,32 +193,42 @@ fn norm(config: &Gpt2Config) -> LayerNorm {
     LayerNorm { eps: config.norm_eps }
 }
 
-/// `sum = x + f(norm(x))`, or with `post_norm` `sum = norm(x + f(x))`. `f` gets the name of its operand and gives its
-/// result's.
-fn branch(
-    config: &Gpt2Config,
-    b: &mut Body<'_>,
-    [x, normed, sum]: [&str; 3],
-    number: &str,
-    f: impl FnOnce(&mut Body<'_>, &str) -> Result<&'static str, String>,
-) -> Result<(), String> {
-    let (gain, bias) = (format!("norm{number}"), format!("norm{number}_bias"));
-    let (mean, rstd) = (format!("{normed}_mean"), format!("{normed}_rstd"));
-    let names = |y| [y, &*mean, &*rstd];
-    if config.post_norm {
-        let result = f(b, x)?;
+/// A branch of a layer: `sum = x + f(norm(x))`, or with `post_norm` `sum = norm(x + f(x))`.
+struct Branch<'a> {
+    /// The number of its norm.
+    number: u32,
+    x: &'a str,
+    /// The operand of `f`; with `post_norm` that of the norm.
+    normed: &'a str,
+    sum: &'a str,
+}
+
+impl Branch<'_> {
+    /// Adds its statements. `f` gets the name of its operand and gives its result's.
+    fn build(
+        &self,
+        config: &Gpt2Config,
+        b: &mut Body<'_>,
+        f: impl FnOnce(&mut Body<'_>, &str) -> Result<&'static str, DraftError>,
+    ) -> Result<(), DraftError> {
+        let Branch { number, x, normed, sum } = *self;
+        let (gain, bias) = (format!("norm{number}"), format!("norm{number}_bias"));
+        let (mean, rstd) = (format!("{normed}_mean"), format!("{normed}_rstd"));
+        if config.post_norm {
+            let result = f(b, x)?;
+            let result = dropped(b, config.residual_dropout, result, &format!("layer.{result}"))?;
+            b.op(&[normed], Binary::of(BinaryKind::Add), &[x, &result])?;
+            return b.op(&[sum, &mean, &rstd], norm(config), &[normed, &gain, &bias]);
+        }
+        b.op(&[normed, &mean, &rstd], norm(config), &[x, &gain, &bias])?;
+        let result = f(b, normed)?;
         let result = dropped(b, config.residual_dropout, result, &format!("layer.{result}"))?;
-        b.op(&[normed], Binary::of(BinaryKind::Add), &[x, &result])?;
-        return b.op(&names(sum), norm(config), &[normed, &gain, &bias]);
+        b.op(&[sum], Binary::of(BinaryKind::Add), &[x, &result])
     }
-    b.op(&names(normed), norm(config), &[x, &gain, &bias])?;
-    let result = f(b, normed)?;
-    let result = dropped(b, config.residual_dropout, result, &format!("layer.{result}"))?;
-    b.op(&[sum], Binary::of(BinaryKind::Add), &[x, &result])
 }
 
 /// Drops elements of a value, if any; gives the name of what comes out.
-fn dropped(b: &mut Body<'_>, p: f64, value: &str, path: &str) -> Result<String, String> {
+fn dropped(b: &mut Body<'_>, p: f64, value: &str, path: &str) -> Result<String, DraftError> {
     if p == 0.0 {
         return Ok(value.to_string());
     }
@@ -226,23 +237,23 @@ fn dropped(b: &mut Body<'_>, p: f64, value: &str, path: &str) -> Result<String, 
     Ok(name)
 }
 
-fn attention(config: &Gpt2Config, b: &mut Body<'_>, x: &str) -> Result<&'static str, String> {
-    b.linear(["q", x, "wq"], Some("bq"), ["h", "h g r d", "g r d"])?;
-    b.linear(["k", x, "wk"], Some("bk"), ["h", "h g d", "g d"])?;
-    b.linear(["v", x, "wv"], Some("bv"), ["h", "h g d", "g d"])?;
+fn attention(config: &Gpt2Config, b: &mut Body<'_>, x: &str) -> Result<&'static str, DraftError> {
+    b.linear(&Linear { y: "q", x, w: "wq", bias: Some("bq"), from: "h", to: "g r d" })?;
+    b.linear(&Linear { y: "k", x, w: "wk", bias: Some("bk"), from: "h", to: "g d" })?;
+    b.linear(&Linear { y: "v", x, w: "wv", bias: Some("bv"), from: "h", to: "g d" })?;
     let scale = 1.0 / ((config.hidden / config.heads) as f64).sqrt();
     let (p, path) = (config.attention_dropout, "layer.o".to_string());
     let dropout = (p != 0.0).then_some(Dropout { p, path, piece: None });
     let op = Attention(AttentionSettings { dropout, ..AttentionSettings::new(scale, true) });
     b.op(&["o", "o_lse"], op, &["q", "k", "v", "pos", "pos", "seg", "seg"])?;
-    b.linear(["p", "o", "wo"], Some("bo"), ["g r d", "g r d h", "h"])?;
+    b.linear(&Linear { y: "p", x: "o", w: "wo", bias: Some("bo"), from: "g r d", to: "h" })?;
     Ok("p")
 }
 
-fn feed_forward(config: &Gpt2Config, b: &mut Body<'_>, x: &str) -> Result<&'static str, String> {
-    b.linear(["fu", x, "up"], Some("up_bias"), ["h", "h f", "f"])?;
+fn feed_forward(config: &Gpt2Config, b: &mut Body<'_>, x: &str) -> Result<&'static str, DraftError> {
+    b.linear(&Linear { y: "fu", x, w: "up", bias: Some("up_bias"), from: "h", to: "f" })?;
     let gelu = if config.exact_gelu { UnaryKind::GeluErf } else { UnaryKind::Gelu };
-    b.op(&["fa"], Unary(gelu), &["fu"])?;
-    b.linear(["fd", "fa", "down"], Some("down_bias"), ["f", "f h", "h"])?;
+    b.unary("fa", gelu, "fu")?;
+    b.linear(&Linear { y: "fd", x: "fa", w: "down", bias: Some("down_bias"), from: "f", to: "h" })?;
     Ok("fd")
 }

@@ -8,19 +8,19 @@
 //! `%tok`, `%lab` (labels, negative: ignored), `%pos` (position in its document) and `%seg` (document), each i32[b, s]. Under LongRoPE
 //! they have `%len` too, one more than the largest position of the token's sequence.
 
-mod attention;
 mod composite;
 mod config;
 mod draft;
+mod error;
 mod experts;
 mod families;
 mod feed_forward;
 mod fields;
+mod file;
 mod gpt2;
 mod keys;
-mod layers;
+mod layer_set;
 mod llama;
-mod mtp;
 mod read;
 mod rotation;
 mod weights;
@@ -28,17 +28,17 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
-pub use attention::{Latent, QkNorm};
 pub use composite::{TextPart, text_part};
-pub use config::{Batch, ConfigError, ModelConfig, from_config, read_config};
-pub use draft::{Body, Draft, Weight};
+pub use config::ModelConfig;
+pub use draft::{Batch, Body, Draft, DraftError, Linear, Weight};
+pub use error::ConfigError;
 pub use experts::{Clamp, Experts};
-pub use families::{Composite, FAMILIES, Family, Preset, Tied, preset, presets};
+pub use families::{Composite, FAMILIES, Family, Preset, Tied, family, preset, presets};
 pub use feed_forward::Activation;
+pub use file::{from_config, read_config};
 pub use gpt2::Gpt2Config;
 pub use keys::{Done, Key, Keys, ROPE};
-pub use layers::{LayerSet, Window};
-pub use llama::{LlamaConfig, Norms, Temperature};
-pub use mtp::Mtp;
+pub use layer_set::{LayerSet, Window};
+pub use llama::{Latent, LlamaConfig, Mtp, Norms, QkNorm, Temperature};
 pub use rotation::Rotation;
 pub use weights::{HubTensor, Join, MatrixOrder, Pairs, Weights, When};

@@ -1,8 +1,13 @@
 //! How positions turn the queries and keys of a layer (Su et al. 2021).
 
-use super::config::{ConfigError, invalid, positive};
+use super::draft::{Body, DraftError};
+use super::error::{ConfigError, invalid, positive};
 use crate::ops::{Rope, Scaling};
 use serde::Serialize;
+
+/// The input of the length of each token's sequence, that is one more than its largest position. A model has it if its
+/// rotations depend on it.
+pub(super) const LENGTHS: &str = "len";
 
 /// The rotation of the queries and keys of a layer. Layers without positions have none.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -24,8 +29,14 @@ impl Rotation {
     }
 
     /// The op.
-    pub(super) fn op(&self) -> Rope {
+    fn op(&self) -> Rope {
         Rope { theta: self.theta, scaling: self.scaling.clone(), turned: self.turned, gain: self.gain, inverse: false }
+    }
+
+    /// `y` is `x`, turned by its positions.
+    pub(super) fn turn(&self, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
+        let by_length = self.scaling.as_ref().is_some_and(Scaling::reads_lengths);
+        b.op(&[y], self.op(), &[x, "pos", LENGTHS][..2 + usize::from(by_length)])
     }
 
     /// Checks it for heads of `head` elements; `base` is the key of its base.

@@ -1,6 +1,6 @@
 //! The `config.json` of a folder: what it says of the model, and the rest of its keys.
 
-use ir::models::{ConfigError, FAMILIES, Family, ModelConfig, Pairs, read_config, text_part};
+use ir::models::{ConfigError, Family, ModelConfig, Pairs, family, read_config, text_part};
 use serde_json::{Map, Value};
 
 /// Keys of a serialised configuration that weights do not depend on: first numbers, dropout, and how tokens are routed in
@@ -37,8 +37,7 @@ impl Description {
         let part = text_part(&raw)?.map(|(part, _)| part);
         let (is_composite, raw) = (part.is_some(), part.unwrap_or(raw));
         let stated = raw.get("model_type").and_then(Value::as_str).unwrap_or_default();
-        let family = FAMILIES.iter().find(|family| family.model_type == stated);
-        let family = family.ok_or_else(|| ConfigError::UnknownFamily(stated.to_string()))?;
+        let family = family(stated)?;
         Ok(Description { family, raw, unknown, is_composite, config })
     }
 

@@ -134,81 +134,82 @@ const fn sized(
     about: &'static str,
     context: u64,
     vocabulary: u64,
-    [layers, hidden, heads]: [u64; 3],
+    layers: u32,
+    hidden: u64,
+    heads: u64,
 ) -> Preset {
-    let (layers, feed_forward) = (layers as u32, 4 * hidden);
+    let feed_forward = 4 * hidden;
     let config = Gpt2Config { vocabulary, positions: None, layers, hidden, heads, feed_forward, ..GPT2 };
     Preset { name, about, context, config: ModelConfig::Gpt2(config) }
 }
 
 /// One of the GPT-2 models.
-const fn gpt2(name: &'static str, about: &'static str, [layers, hidden, heads]: [u64; 3]) -> Preset {
-    let (layers, feed_forward) = (layers as u32, 4 * hidden);
-    let config = Gpt2Config { layers, hidden, heads, feed_forward, ..GPT2 };
+const fn gpt2(name: &'static str, about: &'static str, layers: u32, hidden: u64, heads: u64) -> Preset {
+    let config = Gpt2Config { layers, hidden, heads, feed_forward: 4 * hidden, ..GPT2 };
     Preset { name, about, context: 1024, config: ModelConfig::Gpt2(config) }
 }
 
 /// With the vocabulary padded as Megatron does it for tp = 8: 50257 to a multiple of 1024.
-const fn padded(name: &'static str, about: &'static str, sizes: [u64; 3]) -> Preset {
-    sized(name, about, 2048, 51_200, sizes)
+const fn padded(name: &'static str, about: &'static str, layers: u32, hidden: u64, heads: u64) -> Preset {
+    sized(name, about, 2048, 51_200, layers, hidden, heads)
 }
 
 /// A model of llm-foundry: the vocabulary of its yamls in `scripts/train/yamls/pretrain`. Its biases are small compared
 /// with the rest, and its positions are learned, or ALiBi, which this family has not.
-const fn mpt(name: &'static str, about: &'static str, sizes: [u64; 3]) -> Preset {
-    sized(name, about, 2048, 50_368, sizes)
+const fn mpt(name: &'static str, about: &'static str, layers: u32, hidden: u64, heads: u64) -> Preset {
+    sized(name, about, 2048, 50_368, layers, hidden, heads)
 }
 
 pub(super) const PRESETS: &[Preset] = &[
     // config.json of openai-community/gpt2, gpt2-medium, gpt2-large and gpt2-xl.
-    gpt2("gpt2", "GPT-2, 124M parameters", [12, 768, 12]),
-    gpt2("gpt2-medium", "GPT-2, 355M parameters", [24, 1024, 16]),
-    gpt2("gpt2-large", "GPT-2, 774M parameters", [36, 1280, 20]),
-    gpt2("gpt2-xl", "GPT-2, 1.5B parameters", [48, 1600, 25]),
+    gpt2("gpt2", "GPT-2, 124M parameters", 12, 768, 12),
+    gpt2("gpt2-medium", "GPT-2, 355M parameters", 24, 1024, 16),
+    gpt2("gpt2-large", "GPT-2, 774M parameters", 36, 1280, 20),
+    gpt2("gpt2-xl", "GPT-2, 1.5B parameters", 48, 1600, 25),
     // Brown et al. 2020, table 2.1; 5b, 20b and 40b are NeMo's (Megatron launcher, conf/training/gpt3). Of 1.3b the 16 heads
     // that trainers use, since the 24 of the paper do not divide 2048.
-    padded("gpt3-126m", "GPT-3, 126M parameters", [12, 768, 12]),
-    padded("gpt3-350m", "GPT-3, 350M parameters", [24, 1024, 16]),
-    padded("gpt3-760m", "GPT-3, 760M parameters", [24, 1536, 16]),
-    padded("gpt3-1.3b", "GPT-3, 1.3B parameters", [24, 2048, 16]),
-    padded("gpt3-2.7b", "GPT-3, 2.7B parameters", [32, 2560, 32]),
-    padded("gpt3-5b", "GPT-3 of NeMo, 5B parameters", [24, 4096, 32]),
-    padded("gpt3-6.7b", "GPT-3, 6.7B parameters", [32, 4096, 32]),
-    padded("gpt3-13b", "GPT-3, 13B parameters", [40, 5120, 40]),
-    padded("gpt3-20b", "GPT-3 of NeMo, 20B parameters", [44, 6144, 48]),
-    padded("gpt3-40b", "GPT-3 of NeMo, 40B parameters", [48, 8192, 64]),
-    padded("gpt3-175b", "GPT-3, 175B parameters", [96, 12_288, 96]),
+    padded("gpt3-126m", "GPT-3, 126M parameters", 12, 768, 12),
+    padded("gpt3-350m", "GPT-3, 350M parameters", 24, 1024, 16),
+    padded("gpt3-760m", "GPT-3, 760M parameters", 24, 1536, 16),
+    padded("gpt3-1.3b", "GPT-3, 1.3B parameters", 24, 2048, 16),
+    padded("gpt3-2.7b", "GPT-3, 2.7B parameters", 32, 2560, 32),
+    padded("gpt3-5b", "GPT-3 of NeMo, 5B parameters", 24, 4096, 32),
+    padded("gpt3-6.7b", "GPT-3, 6.7B parameters", 32, 4096, 32),
+    padded("gpt3-13b", "GPT-3, 13B parameters", 40, 5120, 40),
+    padded("gpt3-20b", "GPT-3 of NeMo, 20B parameters", 44, 6144, 48),
+    padded("gpt3-40b", "GPT-3 of NeMo, 40B parameters", 48, 8192, 64),
+    padded("gpt3-175b", "GPT-3, 175B parameters", 96, 12_288, 96),
     // Narayanan et al. 2021, table 1; 22b is of Korthikanti et al. 2022, table 3.
-    padded("megatron-1.7b", "Megatron's GPT, 1.7B parameters", [24, 2304, 24]),
-    padded("megatron-3.6b", "Megatron's GPT, 3.6B parameters", [30, 3072, 32]),
-    padded("megatron-7.5b", "Megatron's GPT, 7.5B parameters", [36, 4096, 32]),
-    padded("megatron-18b", "Megatron's GPT, 18.4B parameters", [40, 6144, 48]),
-    padded("megatron-22b", "Megatron's GPT, 22B parameters", [48, 6144, 64]),
-    padded("megatron-39b", "Megatron's GPT, 39.1B parameters", [48, 8192, 64]),
-    padded("megatron-76b", "Megatron's GPT, 76.1B parameters", [60, 10_240, 80]),
-    padded("megatron-145b", "Megatron's GPT, 145.6B parameters", [80, 12_288, 96]),
-    padded("megatron-175b", "Megatron's GPT, 175B parameters", [96, 12_288, 96]),
-    padded("megatron-310b", "Megatron's GPT, 310.1B parameters", [96, 16_384, 128]),
-    padded("megatron-530b", "Megatron's GPT, 530B parameters", [105, 20_480, 128]),
-    padded("megatron-1t", "Megatron's GPT, 1008B parameters", [128, 25_600, 160]),
+    padded("megatron-1.7b", "Megatron's GPT, 1.7B parameters", 24, 2304, 24),
+    padded("megatron-3.6b", "Megatron's GPT, 3.6B parameters", 30, 3072, 32),
+    padded("megatron-7.5b", "Megatron's GPT, 7.5B parameters", 36, 4096, 32),
+    padded("megatron-18b", "Megatron's GPT, 18.4B parameters", 40, 6144, 48),
+    padded("megatron-22b", "Megatron's GPT, 22B parameters", 48, 6144, 64),
+    padded("megatron-39b", "Megatron's GPT, 39.1B parameters", 48, 8192, 64),
+    padded("megatron-76b", "Megatron's GPT, 76.1B parameters", 60, 10_240, 80),
+    padded("megatron-145b", "Megatron's GPT, 145.6B parameters", 80, 12_288, 96),
+    padded("megatron-175b", "Megatron's GPT, 175B parameters", 96, 12_288, 96),
+    padded("megatron-310b", "Megatron's GPT, 310.1B parameters", 96, 16_384, 128),
+    padded("megatron-530b", "Megatron's GPT, 530B parameters", 105, 20_480, 128),
+    padded("megatron-1t", "Megatron's GPT, 1008B parameters", 128, 25_600, 160),
     // Rajbhandari et al. 2020 (ZeRO), table 4 and section 10.4; vocabulary and sequence of GPT-2.
-    sized("zero-1.5b", "ZeRO's GPT-2-like, 1.5B parameters", 1024, 50_257, [48, 1600, 16]),
-    sized("zero-8b", "ZeRO's GPT-2-like, 8B parameters", 1024, 50_257, [72, 3072, 24]),
-    sized("zero-13b", "ZeRO's GPT-2-like, 13B parameters", 1024, 50_257, [62, 4096, 32]),
-    sized("zero-40b", "ZeRO's GPT-2-like, 40B parameters", 1024, 50_257, [88, 6144, 32]),
-    sized("zero-60b", "ZeRO's GPT-2-like, 60B parameters", 1024, 50_257, [132, 6144, 32]),
-    sized("zero-80b", "ZeRO's GPT-2-like, 80B parameters", 1024, 50_257, [100, 8192, 64]),
-    sized("zero-100b", "ZeRO's GPT-2-like, 100B parameters", 1024, 50_257, [125, 8192, 64]),
-    sized("zero-120b", "ZeRO's GPT-2-like, 120B parameters", 1024, 50_257, [150, 8192, 64]),
-    sized("zero-140b", "ZeRO's GPT-2-like, 140B parameters", 1024, 50_257, [175, 8192, 64]),
-    sized("zero-170b", "ZeRO's GPT-2-like, 170B parameters", 1024, 50_257, [212, 8192, 64]),
-    mpt("mpt-125m", "MPT of llm-foundry, 125M parameters", [12, 768, 12]),
-    mpt("mpt-350m", "MPT of llm-foundry, 350M parameters", [24, 1024, 16]),
-    mpt("mpt-760m", "MPT of llm-foundry, 760M parameters", [24, 1536, 12]),
-    mpt("mpt-1b", "MPT of llm-foundry, 1.3B parameters", [24, 2048, 16]),
-    mpt("mpt-3b", "MPT of llm-foundry, 2.7B parameters", [32, 2560, 20]),
-    mpt("mpt-7b", "MPT of llm-foundry, 6.7B parameters", [32, 4096, 32]),
-    mpt("mpt-13b", "MPT of llm-foundry, 13B parameters", [40, 5120, 40]),
-    mpt("mpt-30b", "MPT of llm-foundry, 30B parameters", [48, 7168, 56]),
-    mpt("mpt-70b", "MPT of llm-foundry, 65B parameters", [80, 8192, 64]),
+    sized("zero-1.5b", "ZeRO's GPT-2-like, 1.5B parameters", 1024, 50_257, 48, 1600, 16),
+    sized("zero-8b", "ZeRO's GPT-2-like, 8B parameters", 1024, 50_257, 72, 3072, 24),
+    sized("zero-13b", "ZeRO's GPT-2-like, 13B parameters", 1024, 50_257, 62, 4096, 32),
+    sized("zero-40b", "ZeRO's GPT-2-like, 40B parameters", 1024, 50_257, 88, 6144, 32),
+    sized("zero-60b", "ZeRO's GPT-2-like, 60B parameters", 1024, 50_257, 132, 6144, 32),
+    sized("zero-80b", "ZeRO's GPT-2-like, 80B parameters", 1024, 50_257, 100, 8192, 64),
+    sized("zero-100b", "ZeRO's GPT-2-like, 100B parameters", 1024, 50_257, 125, 8192, 64),
+    sized("zero-120b", "ZeRO's GPT-2-like, 120B parameters", 1024, 50_257, 150, 8192, 64),
+    sized("zero-140b", "ZeRO's GPT-2-like, 140B parameters", 1024, 50_257, 175, 8192, 64),
+    sized("zero-170b", "ZeRO's GPT-2-like, 170B parameters", 1024, 50_257, 212, 8192, 64),
+    mpt("mpt-125m", "MPT of llm-foundry, 125M parameters", 12, 768, 12),
+    mpt("mpt-350m", "MPT of llm-foundry, 350M parameters", 24, 1024, 16),
+    mpt("mpt-760m", "MPT of llm-foundry, 760M parameters", 24, 1536, 12),
+    mpt("mpt-1b", "MPT of llm-foundry, 1.3B parameters", 24, 2048, 16),
+    mpt("mpt-3b", "MPT of llm-foundry, 2.7B parameters", 32, 2560, 20),
+    mpt("mpt-7b", "MPT of llm-foundry, 6.7B parameters", 32, 4096, 32),
+    mpt("mpt-13b", "MPT of llm-foundry, 13B parameters", 40, 5120, 40),
+    mpt("mpt-30b", "MPT of llm-foundry, 30B parameters", 48, 7168, 56),
+    mpt("mpt-70b", "MPT of llm-foundry, 65B parameters", 80, 8192, 64),
 ];

@@ -95,15 +95,24 @@ const NEOX_20B: LlamaConfig = LlamaConfig {
     ..LLAMA3_8B
 };
 
+/// The sizes in which the models of Pythia differ.
+struct Size {
+    vocabulary: u64,
+    layers: u32,
+    hidden: u64,
+    heads: u64,
+}
+
 /// A Pythia: `config.json` of EleutherAI/pythia-410m and its likes. A quarter of a head turns.
-const fn pythia(name: &'static str, about: &'static str, vocabulary: u64, [layers, hidden, heads]: [u64; 3]) -> Preset {
+const fn pythia(name: &'static str, about: &'static str, size: Size) -> Preset {
+    let Size { vocabulary, layers, hidden, heads } = size;
     let head = hidden / heads;
     let config = LlamaConfig {
         vocabulary,
         hidden,
         feed_forward: 4 * hidden,
         activation: Activation::GeluErf,
-        layers: layers as u32,
+        layers,
         heads,
         kv_heads: heads,
         head,
@@ -120,11 +129,11 @@ pub(super) const PRESETS: &[Preset] = &[
         context: 2048,
         config: ModelConfig::Llama(NEOX_20B),
     },
-    pythia("pythia-160m", "Pythia, 0.2B parameters", 50_304, [12, 768, 12]),
-    pythia("pythia-410m", "Pythia, 0.4B parameters", 50_304, [24, 1024, 16]),
-    pythia("pythia-1b", "Pythia, 1.0B parameters", 50_304, [16, 2048, 8]),
-    pythia("pythia-1.4b", "Pythia, 1.4B parameters", 50_304, [24, 2048, 16]),
-    pythia("pythia-2.8b", "Pythia, 2.8B parameters", 50_304, [32, 2560, 32]),
-    pythia("pythia-6.9b", "Pythia, 6.9B parameters", 50_432, [32, 4096, 32]),
-    pythia("pythia-12b", "Pythia, 12B parameters", 50_688, [36, 5120, 40]),
+    pythia("pythia-160m", "Pythia, 0.2B parameters", Size { vocabulary: 50_304, layers: 12, hidden: 768, heads: 12 }),
+    pythia("pythia-410m", "Pythia, 0.4B parameters", Size { vocabulary: 50_304, layers: 24, hidden: 1024, heads: 16 }),
+    pythia("pythia-1b", "Pythia, 1.0B parameters", Size { vocabulary: 50_304, layers: 16, hidden: 2048, heads: 8 }),
+    pythia("pythia-1.4b", "Pythia, 1.4B parameters", Size { vocabulary: 50_304, layers: 24, hidden: 2048, heads: 16 }),
+    pythia("pythia-2.8b", "Pythia, 2.8B parameters", Size { vocabulary: 50_304, layers: 32, hidden: 2560, heads: 32 }),
+    pythia("pythia-6.9b", "Pythia, 6.9B parameters", Size { vocabulary: 50_432, layers: 32, hidden: 4096, heads: 32 }),
+    pythia("pythia-12b", "Pythia, 12B parameters", Size { vocabulary: 50_688, layers: 36, hidden: 5120, heads: 40 }),
 ];

@@ -1,11 +1,8 @@
 //! The families of models that are read: one file each, and its row in [`FAMILIES`].
 
 mod arcee;
-mod common;
-mod deepseek_v2;
-mod deepseek_v3;
-mod gemma2;
-mod gemma3_text;
+mod deepseek;
+mod gemma;
 mod glm4_moe;
 mod gpt2;
 mod gpt_neox;
@@ -19,20 +16,19 @@ mod olmo3;
 mod phi3;
 mod prelude;
 mod presets;
-mod qwen2;
-mod qwen2_moe;
-mod qwen3;
-mod qwen3_moe;
+mod qwen;
 mod smollm3;
-mod tensors;
 mod tiny;
 
-pub use presets::{Preset, preset, presets};
+use deepseek::{deepseek_v2, deepseek_v3};
+use gemma::{gemma2, gemma3_text};
+use qwen::{qwen2, qwen2_moe, qwen3, qwen3_moe};
 
-use super::config::{ConfigError, ModelConfig};
-use super::fields::Fields;
-use super::keys::Keys;
-use super::weights::Weights;
+pub use prelude::{Composite, Family, Preset, Tied};
+pub use presets::{preset, presets};
+
+use super::error::ConfigError;
+use super::keys::{Keys, ROPE};
 
 /// All families that are read.
 pub const FAMILIES: &[Family] = &[
@@ -59,44 +55,21 @@ pub const FAMILIES: &[Family] = &[
     gpt2::FAMILY,
 ];
 
-/// A family of models: what a `config.json` can say of them, and how it is read.
-#[derive(Clone, Copy, Debug)]
-pub struct Family {
-    /// The value of `model_type`.
-    pub model_type: &'static str,
-    /// The class of `transformers` that computes the model.
-    pub class: &'static str,
-    /// The keys of a file. Defaults are those of `transformers` 5.24; `tests/transformers/compare.py` holds them against it.
-    pub keys: Keys,
-    /// Files of models that read images, too, and have a text model of this family.
-    pub whole: Option<Composite>,
-    /// The names and shapes of weights in files.
-    pub weights: Weights,
-    /// Reads a file.
-    pub(super) read: fn(&Fields) -> Result<ModelConfig, ConfigError>,
-}
-
-/// A model that reads images, too.
-#[derive(Clone, Copy, Debug)]
-pub struct Composite {
-    /// The value of `model_type`.
-    pub model_type: &'static str,
-    /// The part that says whether the head is tied.
-    pub tied: Tied,
-}
-
-/// The value that counts where the whole file and its text model state whether the head is tied, as in `transformers` 5.24.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tied {
-    /// That of the whole file, if it has one.
-    Whole,
-    /// That of the text model.
-    Text,
-    /// The one that ties.
-    Either,
-}
-
 /// The family of a `model_type`.
-pub(super) fn named(model_type: &str) -> Option<&'static Family> {
-    FAMILIES.iter().find(|family| family.model_type == model_type)
+///
+/// # Errors
+/// There is none.
+pub fn family(model_type: &str) -> Result<&'static Family, ConfigError> {
+    let found = FAMILIES.iter().find(|family| family.model_type == model_type);
+    found.ok_or_else(|| {
+        let mut wholes: Vec<&str> = FAMILIES.iter().filter_map(|family| Some(family.whole?.model_type)).collect();
+        wholes.sort_unstable();
+        let known = FAMILIES.iter().map(|family| family.model_type).chain(wholes).collect();
+        ConfigError::UnknownFamily { found: model_type.to_string(), known }
+    })
+}
+
+/// The keys of all families, and those of an object of rotary positions.
+pub(super) fn all_keys() -> Vec<Keys> {
+    FAMILIES.iter().map(|family| family.keys).chain([ROPE]).collect()
 }

@@ -1,24 +1,10 @@
 //! Published configurations by name, and small ones for tests.
 
+use super::prelude::Preset;
 use super::{
     deepseek_v2, deepseek_v3, gemma2, gemma3_text, glm4_moe, gpt_neox, gpt_oss, gpt2, llama, llama4_text, mistral,
     mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, tiny,
 };
-use crate::models::config::ModelConfig;
-use crate::models::llama::LlamaConfig;
-
-/// A configuration under a name.
-#[derive(Clone, Debug)]
-pub struct Preset {
-    /// The name on the command line.
-    pub name: &'static str,
-    /// One line on it.
-    pub about: &'static str,
-    /// The longest sequence it was trained on, in tokens.
-    pub context: u64,
-    /// The configuration.
-    pub config: ModelConfig,
-}
 
 /// All presets, in the order in which they are listed.
 const PRESETS: &[&[Preset]] = &[
@@ -44,13 +30,6 @@ const PRESETS: &[&[Preset]] = &[
     gpt_oss::PRESETS,
     tiny::PRESETS,
 ];
-
-impl Preset {
-    /// One of Llama's kind.
-    pub(super) const fn llama(name: &'static str, about: &'static str, context: u64, config: LlamaConfig) -> Preset {
-        Preset { name, about, context, config: ModelConfig::Llama(config) }
-    }
-}
 
 /// All presets.
 pub fn presets() -> impl Iterator<Item = &'static Preset> {

@@ -3,7 +3,7 @@
 use super::gemma3_text::GEMMA3_4B;
 use super::gpt2::GPT2;
 use super::llama::{LLAMA3_8B, PLAIN};
-use super::presets::Preset;
+use super::prelude::Preset;
 use crate::models::{Experts, Gpt2Config, LayerSet, LlamaConfig, ModelConfig, Rotation, Window};
 
 /// Small enough to train on a CPU in minutes, wide enough for full matmul tiles; heads divide by four, so that tp = 4 fits.

@@ -1,24 +1,24 @@
 //! Checks the keys of a file against the table: aliases become the canonical names, and a key that would change numbers
 //! without being supported is rejected.
 
-use super::{Done, Key, Keys, ROPE};
+use super::{Done, Key, Keys};
 use crate::diag::nearest;
-use crate::models::config::{ConfigError, invalid};
-use crate::models::families::FAMILIES;
+use crate::models::error::{ConfigError, invalid};
 use serde_json::{Map, Value};
 
-/// The keys of a file under the names that are read, and the keys that no class has.
+/// The keys of a file under the names that are read, and the keys that no class has; `all` are those of all classes.
 ///
 /// # Errors
 /// A key has a value that is not supported, another class's meaning, or two names; or it is a typing error.
 pub(in crate::models) fn check(
     keys: Keys,
+    all: &[Keys],
     file: &Map<String, Value>,
 ) -> Result<(Map<String, Value>, Vec<String>), ConfigError> {
     let (mut read, mut unknown) = (Map::new(), Vec::new());
     for (name, value) in file {
         let Some(row) = keys.row(name) else {
-            if !foreign(keys, name, value)? {
+            if !foreign(keys, all, name, value)? {
                 slip(keys, name, file)?;
                 unknown.push(name.clone());
             }
@@ -56,9 +56,8 @@ fn only(row: &'static Key, name: &str, value: &Value) -> Result<(), ConfigError>
 
 /// True if a key belongs to other classes only. The class of this file does not read it, so values with an effect are
 /// rejected.
-fn foreign(keys: Keys, name: &str, value: &Value) -> Result<bool, ConfigError> {
-    let tables = FAMILIES.iter().map(|family| family.keys).chain([ROPE]);
-    let rows: Vec<&Key> = tables.filter_map(|keys| keys.row(name)).collect();
+fn foreign(keys: Keys, all: &[Keys], name: &str, value: &Value) -> Result<bool, ConfigError> {
+    let rows: Vec<&Key> = all.iter().filter_map(|keys| keys.row(name)).collect();
     if rows.is_empty() {
         return Ok(false);
     }

@@ -1,9 +1,9 @@
 //! Experts that several families state alike.
 
-use crate::models::config::{ConfigError, unsupported};
+use crate::models::error::{ConfigError, unsupported};
 use crate::models::experts::Experts;
 use crate::models::fields::Fields;
-use crate::models::layers::LayerSet;
+use crate::models::layer_set::LayerSet;
 
 /// Experts of Mixtral's kind, by the keys of their number and size.
 pub(in crate::models) fn softmax(

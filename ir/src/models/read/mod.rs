@@ -7,13 +7,11 @@ pub(super) mod windows;
 
 pub(super) use rope::{Head, Kinds, Rope, Rotary};
 
-use super::attention::QkNorm;
-use super::config::{ConfigError, depth, invalid, positive, unsupported};
+use super::error::{ConfigError, depth, invalid, positive, unsupported};
 use super::feed_forward::Activation;
 use super::fields::Fields;
-use super::layers::LayerSet;
-use super::llama::{LlamaConfig, Norms};
-use super::mtp::Mtp;
+use super::layer_set::LayerSet;
+use super::llama::{LlamaConfig, Mtp, Norms, QkNorm};
 
 /// The names under which a family has what all families have, and how it states rotary positions.
 #[derive(Clone, Copy)]

@@ -1,8 +1,8 @@
 //! Layers without positions.
 
-use crate::models::config::{ConfigError, positive, unsupported};
+use crate::models::error::{ConfigError, positive, unsupported};
 use crate::models::fields::Fields;
-use crate::models::layers::LayerSet;
+use crate::models::layer_set::LayerSet;
 
 /// The layers whose queries and keys have no positions: those that `stated` has a 0 for, else one in `no_rope_layer_interval`.
 pub(in crate::models) fn absent(

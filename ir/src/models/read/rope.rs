@@ -1,7 +1,7 @@
 //! Rotary positions as a `config.json` states them: `rope_theta` and `rope_scaling`, or in newer files both in
 //! `rope_parameters`.
 
-use crate::models::config::{ConfigError, invalid, unsupported};
+use crate::models::error::{ConfigError, invalid, unsupported};
 use crate::models::fields::Fields;
 use crate::models::keys::ROPE;
 use crate::models::rotation::Rotation;
@@ -62,8 +62,9 @@ impl Rope {
         let theta: f64 = fields.get(self.theta)?;
         let local_theta: Option<f64> = self.local_theta.map(|key| fields.get(key)).transpose()?;
         let turned = turned(head.size, self.part(fields)?);
-        let plain = |theta| Rotation { turned, ..Rotation::of(theta) };
-        let mut rotary = Rotary { rotation: plain(theta), local: local_theta.map(plain), score_factor: 1.0 };
+        let rotation = Rotation { turned, ..Rotation::of(theta) };
+        let local = local_theta.map(|theta| Rotation { turned, ..Rotation::of(theta) });
+        let mut rotary = Rotary { rotation, local, score_factor: 1.0 };
         let (old, new) = (fields.object("rope_scaling")?, fields.object("rope_parameters")?);
         let default = self.default();
         let (field, object) = match (old, new, &default) {

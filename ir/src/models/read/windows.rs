@@ -1,8 +1,8 @@
 //! Windows of attention, and the layers that have them.
 
-use crate::models::config::{ConfigError, unsupported};
+use crate::models::error::{ConfigError, unsupported};
 use crate::models::fields::Fields;
-use crate::models::layers::{LayerSet, Window};
+use crate::models::layer_set::{LayerSet, Window};
 
 /// The name of a layer that sees all tokens.
 const FULL: &str = "full_attention";

@@ -3,7 +3,7 @@
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::prelude::*;
 
-pub(super) const FAMILY: Family = Family {
+pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "deepseek_v2",
     class: "DeepseekV2ForCausalLM",
     keys: Keys { class: "DeepseekV2Config", lists: &[KEYS, ONE_TYPE, FIXED_NET, ROUTED, DEEPSEEK, ROTARY, EVERY] },
@@ -45,7 +45,7 @@ const KEYS: &[Key] = &[
 ];
 
 /// The keys of DeepSeek-V2 and V3.
-pub(super) const DEEPSEEK: &[Key] = &[
+pub(in crate::models::families) const DEEPSEEK: &[Key] = &[
     Key::nothing(&["head_dim", "qk_head_dim"], "the class sets it by the sizes of the parts of a head"),
     Key::nothing(&["rope_interleave"], "the order of elements in a head; training does not depend on it"),
     Key::only(&["moe_layer_freq"], "1", UNREAD),
@@ -59,10 +59,10 @@ pub(super) const DEEPSEEK: &[Key] = &[
 ];
 
 /// Parameters that positions turn.
-pub(super) const TURNING: &[&str] = &["wqr", "wkr"];
+pub(in crate::models::families) const TURNING: &[&str] = &["wqr", "wkr"];
 
 /// Latent attention. Each head has its rows without positions, then those with them.
-pub(super) const LATENT: &[HubTensor] = &[
+pub(in crate::models::families) const LATENT: &[HubTensor] = &[
     HubTensor::linear("self_attn.q_a_proj.weight", &["wdq"]),
     HubTensor::vector("self_attn.q_a_layernorm.weight", &["q_norm"]),
     HubTensor::linear("self_attn.q_b_proj.weight", &["wqn", "wqr"]).joined(Join::Heads).when(When::Param("wdq")),
@@ -95,7 +95,7 @@ fn limit(fields: &Fields) -> Result<Option<GroupLimit>, ConfigError> {
 }
 
 /// Reads what the families with latent attention share.
-pub(super) fn latent(fields: &Fields) -> Result<LlamaConfig, ConfigError> {
+pub(in crate::models::families) fn latent(fields: &Fields) -> Result<LlamaConfig, ConfigError> {
     let sizes = ModelSizes::read(fields)?;
     let mut latent = Latent {
         query_rank: fields.optional("q_lora_rank")?,
@@ -128,7 +128,7 @@ fn kv_heads(fields: &Fields, heads: u64) -> Result<u64, ConfigError> {
 }
 
 /// The experts of all layers but the first `first_k_dense_replace`, chosen by a softmax over all of them.
-pub(super) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {
+pub(in crate::models::families) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {
     let dense: u32 = fields.get("first_k_dense_replace")?;
     if dense >= layers {
         return Ok(None);
@@ -138,12 +138,16 @@ pub(super) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, C
 }
 
 /// Groups that are open to a token by the sum of their best `by` scores.
-pub(super) fn groups(fields: &Fields, by: u64) -> Result<GroupLimit, ConfigError> {
+pub(in crate::models::families) fn groups(fields: &Fields, by: u64) -> Result<GroupLimit, ConfigError> {
     Ok(GroupLimit { groups: fields.get("n_group")?, from: fields.get("topk_group")?, by })
 }
 
 /// Experts of which only some groups are open to a token, with shared ones.
-pub(super) fn limited(fields: &Fields, limit: Option<GroupLimit>, experts: Experts) -> Result<Experts, ConfigError> {
+pub(in crate::models::families) fn limited(
+    fields: &Fields,
+    limit: Option<GroupLimit>,
+    experts: Experts,
+) -> Result<Experts, ConfigError> {
     if let Some(limit) = limit {
         check_limit(&limit, &experts)?;
     }
@@ -179,7 +183,7 @@ fn check_limit(limit: &GroupLimit, experts: &Experts) -> Result<(), ConfigError>
 }
 
 /// `config.json` of deepseek-ai/DeepSeek-V2-Lite, trained as here before YaRN lengthened its context.
-pub(super) const DEEPSEEK_V2_LITE: LlamaConfig = LlamaConfig {
+pub(in crate::models::families) const DEEPSEEK_V2_LITE: LlamaConfig = LlamaConfig {
     vocabulary: 102_400,
     hidden: 2048,
     feed_forward: 10_944,
@@ -200,10 +204,10 @@ pub(super) const DEEPSEEK_V2_LITE: LlamaConfig = LlamaConfig {
 };
 
 /// Latent attention with queries of a rank of their own: `config.json` of deepseek-ai/DeepSeek-V2 and DeepSeek-V3.
-pub(super) const LARGE: Option<Latent> =
+pub(in crate::models::families) const LARGE: Option<Latent> =
     Some(Latent { query_rank: Some(1536), key_rank: 512, plain: 128, turned: 64, value: 128, score_factor: 1.0 });
 
-pub(super) const PRESETS: &[Preset] = &[
+pub(in crate::models::families) const PRESETS: &[Preset] = &[
     Preset::llama("deepseek-v2-lite", "DeepSeek-V2, 16B parameters, 6 of 64 experts", 32_768, DEEPSEEK_V2_LITE),
     Preset::llama(
         "deepseek-v2",

@@ -2,13 +2,12 @@
 //! embedding of the next token, and its logits are those of a label further on. Names and the places of norms are those of
 //! `modeling_layers.py` in Hugging Face's `transformers`.
 
-use super::config::{ConfigError, invalid};
-use super::draft::{Draft, Weight};
-use super::llama::{Layers, LlamaConfig};
+use super::config::{LlamaConfig, Mtp};
+use super::layers::Layers;
 use crate::graph::{ArgKind, ParamIndex, ParamRef, ResultKind};
 use crate::ids::BlockId;
+use crate::models::draft::{Draft, DraftError, Weight};
 use crate::ops::{Binary, BinaryKind, CrossEntropy, Einsum, Embedding, RmsNorm};
-use serde::Serialize;
 
 /// The array of the parameters in front of such a layer.
 const ENTRY: &str = "mtp";
@@ -16,23 +15,7 @@ const ENTRY: &str = "mtp";
 /// The array of those behind it.
 const EXIT: &str = "mtp_head";
 
-/// Layers that predict further tokens.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Mtp {
-    /// Their number.
-    pub depth: u32,
-    /// The factor of the mean of their losses, which is added to the loss.
-    pub loss_factor: f64,
-}
-
 impl Mtp {
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
-        if self.loss_factor.is_finite() && self.loss_factor > 0.0 {
-            return Ok(());
-        }
-        Err(invalid("mtp_loss_scaling_factor", format!("{} must be above 0", self.loss_factor)))
-    }
-
     /// Declares the inputs that such layers read: tokens and labels of the next places.
     pub(super) fn declare(&self, draft: &mut Draft) {
         for ahead in 1..=self.depth {
@@ -43,7 +26,7 @@ impl Mtp {
 }
 
 /// The calls of all such layers, which follow the layers of the model.
-pub(super) fn further(config: &LlamaConfig, mtp: Mtp, draft: &mut Draft, layers: &Layers) -> Result<(), String> {
+pub(super) fn further(config: &LlamaConfig, mtp: Mtp, draft: &mut Draft, layers: &Layers) -> Result<(), DraftError> {
     let entry = entry_weights(config);
     let exit = [Weight::constant("head_norm", "h", 1.0)];
     draft.declare_array(ENTRY, mtp.depth, &entry);
@@ -90,7 +73,7 @@ fn entry_weights(config: &LlamaConfig) -> [Weight; 4] {
 
 /// The product of the matrix of a file with the norms of the embedding and of what is given, one behind the other, by the two
 /// halves of the matrix.
-fn entry_block(config: &LlamaConfig, draft: &mut Draft, name: &str, entry: &[Weight]) -> Result<BlockId, String> {
+fn entry_block(config: &LlamaConfig, draft: &mut Draft, name: &str, entry: &[Weight]) -> Result<BlockId, DraftError> {
     let args = [("x", ArgKind::Value, draft.ty("b s h")), ("tok", ArgKind::Input, draft.ids())];
     let before = [Weight::constant("norm", "h", 1.0), Weight::normal("emb", "v h", config.deviation)];
     draft.block(name, &args, &[&before, entry].concat(), &[ResultKind::Value], |b| {
@@ -108,7 +91,7 @@ fn entry_block(config: &LlamaConfig, draft: &mut Draft, name: &str, entry: &[Wei
 }
 
 /// The loss of a layer's logits, times its factor.
-fn exit_block(config: &LlamaConfig, mtp: Mtp, draft: &mut Draft, name: &str) -> Result<BlockId, String> {
+fn exit_block(config: &LlamaConfig, mtp: Mtp, draft: &mut Draft, name: &str) -> Result<BlockId, DraftError> {
     let matrix_dims = if config.tied { "v h" } else { "h v" };
     let args = [("x", ArgKind::Value, draft.ty("b s h")), ("lab", ArgKind::Input, draft.ids())];
     let weights = [Weight::constant("norm", "h", 1.0), Weight::normal("matrix", matrix_dims, config.deviation)];

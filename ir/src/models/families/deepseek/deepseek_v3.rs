@@ -4,7 +4,7 @@ use super::deepseek_v2::{self, DEEPSEEK_V2_LITE, LARGE};
 use super::llama::PLAIN;
 use super::prelude::*;
 
-pub(super) const FAMILY: Family = Family {
+pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "deepseek_v3",
     class: "DeepseekV3ForCausalLM",
     keys: Keys {
@@ -55,7 +55,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
 }
 
 /// The experts of DeepSeek-V3 and its likes: sigmoid scores, with a bias for the choice.
-pub(super) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {
+pub(in crate::models::families) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {
     let Some(experts) = deepseek_v2::experts(fields, layers)? else { return Ok(None) };
     let limit = deepseek_v2::groups(fields, 2)?;
     let experts = deepseek_v2::limited(fields, Some(limit), experts)?;
@@ -76,7 +76,7 @@ const DEEPSEEK_V3: LlamaConfig = LlamaConfig {
 };
 
 /// The experts of DeepSeek-V3 and its likes: eight of each token, one more that all take, sigmoid scores with a bias.
-pub(super) const fn third(experts: u64, dense_layers: u32, size: u64, scale: f64) -> Experts {
+pub(in crate::models::families) const fn third(experts: u64, dense_layers: u32, size: u64, scale: f64) -> Experts {
     Experts {
         shared: size,
         dense: LayerSet::First(dense_layers),
@@ -87,7 +87,7 @@ pub(super) const fn third(experts: u64, dense_layers: u32, size: u64, scale: f64
     }
 }
 
-pub(super) const PRESETS: &[Preset] = &[
+pub(in crate::models::families) const PRESETS: &[Preset] = &[
     Preset::llama("deepseek-v3", "DeepSeek-V3, 671B parameters, 8 of 256 experts", 131_072, DEEPSEEK_V3),
     Preset::llama(
         "moonlight-16b",

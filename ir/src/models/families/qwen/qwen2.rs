@@ -3,7 +3,7 @@
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::prelude::*;
 
-pub(super) const FAMILY: Family = Family {
+pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "qwen2",
     class: "Qwen2ForCausalLM",
     keys: Keys { class: "Qwen2Config", lists: &[KEYS, FIXED_NET, QWEN, ROTARY, EVERY] },
@@ -29,7 +29,7 @@ const KEYS: &[Key] = &[
 ];
 
 /// The keys of all Qwens.
-pub(super) const QWEN: &[Key] = &[
+pub(in crate::models::families) const QWEN: &[Key] = &[
     Key::read(&["vocab_size"], "151936", VOCABULARY),
     Key::read(&["max_position_embeddings"], "32768", CONTEXT),
     Key::read(&["use_sliding_window"], "false", "`sliding_window` counts"),
@@ -43,19 +43,19 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
 }
 
 /// The layers of a Qwen, which have a window where `use_sliding_window` says so.
-pub(super) fn limited(fields: &Fields, layers: u32) -> Result<Limited, ConfigError> {
+pub(in crate::models::families) fn limited(fields: &Fields, layers: u32) -> Result<Limited, ConfigError> {
     let is_used = fields.get("use_sliding_window")?;
     let tokens = if is_used { fields.optional("sliding_window")? } else { None };
     Ok(Limited { layers, limit: Limit::Sliding, tokens, is_needed: false })
 }
 
 /// The number that `max_window_layers` states.
-pub(super) fn full_at_first(fields: &Fields) -> Result<u64, ConfigError> {
+pub(in crate::models::families) fn full_at_first(fields: &Fields) -> Result<u64, ConfigError> {
     Ok(fields.optional("max_window_layers")?.unwrap_or(0))
 }
 
 /// `config.json` of Qwen/Qwen2.5-7B.
-pub(super) const QWEN25_7B: LlamaConfig = LlamaConfig {
+pub(in crate::models::families) const QWEN25_7B: LlamaConfig = LlamaConfig {
     vocabulary: 152_064,
     hidden: 3584,
     feed_forward: 18_944,
@@ -68,41 +68,51 @@ pub(super) const QWEN25_7B: LlamaConfig = LlamaConfig {
     ..LLAMA3_8B
 };
 
-/// A small one: tied, of 32k tokens, and with the vocabulary of Qwen2.5-0.5B.
-const fn small25(name: &'static str, about: &'static str, sizes: [u64; 5]) -> Preset {
-    let [layers, hidden, feed_forward, heads, kv_heads] = sizes;
-    let head = hidden / heads;
-    let vocabulary = 151_936;
-    let config = LlamaConfig {
-        vocabulary,
-        layers: layers as u32,
-        hidden,
-        feed_forward,
-        heads,
-        kv_heads,
-        head,
-        tied: true,
-        ..QWEN25_7B
-    };
-    Preset { name, about, context: 32_768, config: ModelConfig::Llama(config) }
-}
-
-const fn qwen25(
-    name: &'static str,
-    about: &'static str,
-    [layers, hidden, feed_forward, heads, kv_heads]: [u64; 5],
-) -> Preset {
-    let config = LlamaConfig { layers: layers as u32, hidden, feed_forward, heads, kv_heads, ..QWEN25_7B };
-    Preset { name, about, context: 131_072, config: ModelConfig::Llama(config) }
-}
+/// The common part of the small ones, of 32k tokens: they are tied, and have the vocabulary of Qwen2.5-0.5B.
+const SMALL25: LlamaConfig = LlamaConfig { vocabulary: 151_936, tied: true, ..QWEN25_7B };
 
 /// Each of `config.json` of the model of its name in Qwen's space on the hub.
-pub(super) const PRESETS: &[Preset] = &[
-    small25("qwen2.5-0.5b", "Qwen2.5, 0.5B parameters", [24, 896, 4864, 14, 2]),
-    small25("qwen2.5-1.5b", "Qwen2.5, 1.5B parameters", [28, 1536, 8960, 12, 2]),
-    small25("qwen2.5-3b", "Qwen2.5, 3.1B parameters", [36, 2048, 11_008, 16, 2]),
-    qwen25("qwen2.5-7b", "Qwen2.5, 7.6B parameters", [28, 3584, 18_944, 28, 4]),
-    qwen25("qwen2.5-14b", "Qwen2.5, 15B parameters", [48, 5120, 13_824, 40, 8]),
-    qwen25("qwen2.5-32b", "Qwen2.5, 33B parameters", [64, 5120, 27_648, 40, 8]),
-    qwen25("qwen2.5-72b", "Qwen2.5, 73B parameters", [80, 8192, 29_568, 64, 8]),
+pub(in crate::models::families) const PRESETS: &[Preset] = &[
+    Preset::llama(
+        "qwen2.5-0.5b",
+        "Qwen2.5, 0.5B parameters",
+        32_768,
+        LlamaConfig { layers: 24, hidden: 896, feed_forward: 4864, heads: 14, kv_heads: 2, head: 64, ..SMALL25 },
+    ),
+    Preset::llama(
+        "qwen2.5-1.5b",
+        "Qwen2.5, 1.5B parameters",
+        32_768,
+        LlamaConfig { layers: 28, hidden: 1536, feed_forward: 8960, heads: 12, kv_heads: 2, head: 128, ..SMALL25 },
+    ),
+    Preset::llama(
+        "qwen2.5-3b",
+        "Qwen2.5, 3.1B parameters",
+        32_768,
+        LlamaConfig { layers: 36, hidden: 2048, feed_forward: 11_008, heads: 16, kv_heads: 2, head: 128, ..SMALL25 },
+    ),
+    Preset::llama(
+        "qwen2.5-7b",
+        "Qwen2.5, 7.6B parameters",
+        131_072,
+        LlamaConfig { layers: 28, hidden: 3584, feed_forward: 18_944, heads: 28, kv_heads: 4, ..QWEN25_7B },
+    ),
+    Preset::llama(
+        "qwen2.5-14b",
+        "Qwen2.5, 15B parameters",
+        131_072,
+        LlamaConfig { layers: 48, hidden: 5120, feed_forward: 13_824, heads: 40, kv_heads: 8, ..QWEN25_7B },
+    ),
+    Preset::llama(
+        "qwen2.5-32b",
+        "Qwen2.5, 33B parameters",
+        131_072,
+        LlamaConfig { layers: 64, hidden: 5120, feed_forward: 27_648, heads: 40, kv_heads: 8, ..QWEN25_7B },
+    ),
+    Preset::llama(
+        "qwen2.5-72b",
+        "Qwen2.5, 73B parameters",
+        131_072,
+        LlamaConfig { layers: 80, hidden: 8192, feed_forward: 29_568, heads: 64, kv_heads: 8, ..QWEN25_7B },
+    ),
 ];

@@ -3,7 +3,7 @@
 use super::prelude::*;
 use super::qwen2::{self, QWEN25_7B};
 
-pub(super) const FAMILY: Family = Family {
+pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "qwen3",
     class: "Qwen3ForCausalLM",
     keys: Keys { class: "Qwen3Config", lists: &[KEYS, FIXED_NET, qwen2::QWEN, ROTARY, EVERY] },
@@ -36,7 +36,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
 }
 
 /// `config.json` of Qwen/Qwen3-8B.
-pub(super) const QWEN3_8B: LlamaConfig = LlamaConfig {
+pub(in crate::models::families) const QWEN3_8B: LlamaConfig = LlamaConfig {
     vocabulary: 151_936,
     hidden: 4096,
     feed_forward: 12_288,
@@ -48,22 +48,40 @@ pub(super) const QWEN3_8B: LlamaConfig = LlamaConfig {
     ..QWEN25_7B
 };
 
-const fn qwen3(
-    name: &'static str,
-    about: &'static str,
-    tied: bool,
-    [layers, hidden, feed_forward, heads]: [u64; 4],
-) -> Preset {
-    let config = LlamaConfig { layers: layers as u32, hidden, feed_forward, heads, tied, ..QWEN3_8B };
+const fn qwen3(name: &'static str, about: &'static str, config: LlamaConfig) -> Preset {
     Preset { name, about, context: 40_960, config: ModelConfig::Llama(config) }
 }
 
 /// Each of `config.json` of the model of its name in Qwen's space on the hub.
-pub(super) const PRESETS: &[Preset] = &[
-    qwen3("qwen3-0.6b", "Qwen3, 0.6B parameters", true, [28, 1024, 3072, 16]),
-    qwen3("qwen3-1.7b", "Qwen3, 1.7B parameters", true, [28, 2048, 6144, 16]),
-    qwen3("qwen3-4b", "Qwen3, 4.0B parameters", true, [36, 2560, 9728, 32]),
-    qwen3("qwen3-8b", "Qwen3, 8.2B parameters", false, [36, 4096, 12_288, 32]),
-    qwen3("qwen3-14b", "Qwen3, 15B parameters", false, [40, 5120, 17_408, 40]),
-    qwen3("qwen3-32b", "Qwen3, 33B parameters", false, [64, 5120, 25_600, 64]),
+pub(in crate::models::families) const PRESETS: &[Preset] = &[
+    qwen3(
+        "qwen3-0.6b",
+        "Qwen3, 0.6B parameters",
+        LlamaConfig { layers: 28, hidden: 1024, feed_forward: 3072, heads: 16, tied: true, ..QWEN3_8B },
+    ),
+    qwen3(
+        "qwen3-1.7b",
+        "Qwen3, 1.7B parameters",
+        LlamaConfig { layers: 28, hidden: 2048, feed_forward: 6144, heads: 16, tied: true, ..QWEN3_8B },
+    ),
+    qwen3(
+        "qwen3-4b",
+        "Qwen3, 4.0B parameters",
+        LlamaConfig { layers: 36, hidden: 2560, feed_forward: 9728, heads: 32, tied: true, ..QWEN3_8B },
+    ),
+    qwen3(
+        "qwen3-8b",
+        "Qwen3, 8.2B parameters",
+        LlamaConfig { layers: 36, hidden: 4096, feed_forward: 12_288, heads: 32, ..QWEN3_8B },
+    ),
+    qwen3(
+        "qwen3-14b",
+        "Qwen3, 15B parameters",
+        LlamaConfig { layers: 40, hidden: 5120, feed_forward: 17_408, heads: 40, ..QWEN3_8B },
+    ),
+    qwen3(
+        "qwen3-32b",
+        "Qwen3, 33B parameters",
+        LlamaConfig { layers: 64, hidden: 5120, feed_forward: 25_600, heads: 64, ..QWEN3_8B },
+    ),
 ];

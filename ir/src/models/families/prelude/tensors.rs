@@ -3,7 +3,7 @@
 use crate::models::weights::{HubTensor, Join, Pairs, Weights, When};
 
 /// The names of Llama.
-pub(super) const USUAL: Weights = Weights {
+pub(in crate::models::families) const USUAL: Weights = Weights {
     base: "model.",
     layers: "layers.",
     head: "lm_head.weight",
@@ -20,13 +20,13 @@ pub(super) const USUAL: Weights = Weights {
 };
 
 /// Norms of what branches read.
-pub(super) const NORMS: &[HubTensor] = &[
+pub(in crate::models::families) const NORMS: &[HubTensor] = &[
     HubTensor::vector("input_layernorm.weight", &["norm1"]),
     HubTensor::vector("post_attention_layernorm.weight", &["norm2"]),
 ];
 
 /// Queries, keys and values, each for itself.
-pub(super) const QKV: &[HubTensor] = &[
+pub(in crate::models::families) const QKV: &[HubTensor] = &[
     HubTensor::linear("self_attn.q_proj.weight", &["wq"]),
     HubTensor::linear("self_attn.k_proj.weight", &["wk"]),
     HubTensor::linear("self_attn.v_proj.weight", &["wv"]),
@@ -36,7 +36,7 @@ pub(super) const QKV: &[HubTensor] = &[
 ];
 
 /// The rest of attention.
-pub(super) const ATTENTION: &[HubTensor] = &[
+pub(in crate::models::families) const ATTENTION: &[HubTensor] = &[
     HubTensor::linear("self_attn.o_proj.weight", &["wo"]).of_inputs(3),
     HubTensor::vector("self_attn.o_proj.bias", &["bo"]),
     HubTensor::vector("self_attn.q_norm.weight", &["q_norm"]),
@@ -44,7 +44,7 @@ pub(super) const ATTENTION: &[HubTensor] = &[
 ];
 
 /// The feed-forward net.
-pub(super) const NET: &[HubTensor] = &[
+pub(in crate::models::families) const NET: &[HubTensor] = &[
     HubTensor::linear("mlp.gate_proj.weight", &["gate"]),
     HubTensor::linear("mlp.up_proj.weight", &["up"]),
     HubTensor::linear("mlp.down_proj.weight", &["down"]),
@@ -54,10 +54,10 @@ pub(super) const NET: &[HubTensor] = &[
 ];
 
 /// In files of whose experts a tensor has all matrices of one kind, as the classes have them in memory.
-pub(super) const IN_ONE: When = When::File("mlp.experts.down_proj");
+pub(in crate::models::families) const IN_ONE: When = When::File("mlp.experts.down_proj");
 
 /// Routers and routed experts.
-pub(super) const ROUTED_WEIGHTS: &[HubTensor] = &[
+pub(in crate::models::families) const ROUTED_WEIGHTS: &[HubTensor] = &[
     HubTensor::linear("mlp.gate.weight", &["router"]),
     HubTensor::vector("mlp.gate.e_score_correction_bias", &["router_bias"]),
     HubTensor::linear("mlp.experts.gate_up_proj", &["expert_gate", "expert_up"]).of_experts().when(IN_ONE),
@@ -68,14 +68,14 @@ pub(super) const ROUTED_WEIGHTS: &[HubTensor] = &[
 ];
 
 /// The expert that all tokens take.
-pub(super) const SHARED_WEIGHTS: &[HubTensor] = &[
+pub(in crate::models::families) const SHARED_WEIGHTS: &[HubTensor] = &[
     HubTensor::linear("mlp.shared_experts.gate_proj.weight", &["shared_gate"]),
     HubTensor::linear("mlp.shared_experts.up_proj.weight", &["shared_up"]),
     HubTensor::linear("mlp.shared_experts.down_proj.weight", &["shared_down"]),
 ];
 
 /// A layer that predicts further tokens has these besides those of any layer. One matrix reads the token, then what is given.
-pub(super) const FURTHER_WEIGHTS: &[HubTensor] = &[
+pub(in crate::models::families) const FURTHER_WEIGHTS: &[HubTensor] = &[
     HubTensor::vector("enorm.weight", &["enorm"]),
     HubTensor::vector("hnorm.weight", &["hnorm"]),
     HubTensor::linear("eh_proj.weight", &["token_proj", "hidden_proj"]).joined(Join::Inputs),

@@ -4,7 +4,7 @@ use super::gemma2::{self, GEMMA2_9B};
 use super::llama::PLAIN;
 use super::prelude::*;
 
-pub(super) const FAMILY: Family = Family {
+pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "gemma3_text",
     class: "Gemma3ForCausalLM",
     keys: Keys { class: "Gemma3TextConfig", lists: &[KEYS, gemma2::GEMMA, ROTARY, EVERY] },
@@ -38,7 +38,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
 }
 
 /// `config.json` of google/gemma-3-4b-pt, its `text_config`: one layer in six has no window, and frequencies of its own.
-pub(super) const GEMMA3_4B: LlamaConfig = LlamaConfig {
+pub(in crate::models::families) const GEMMA3_4B: LlamaConfig = LlamaConfig {
     vocabulary: 262_208,
     feed_forward: 10_240,
     layers: 34,
@@ -67,7 +67,7 @@ const fn of_five_in_six(tokens: u64) -> Option<Window> {
 }
 
 /// Each of `config.json` of the model of its name in Google's space on the hub.
-pub(super) const PRESETS: &[Preset] = &[
+pub(in crate::models::families) const PRESETS: &[Preset] = &[
     Preset::llama(
         "gemma3-270m",
         "Gemma 3, 0.3B parameters: windows of 512 in five of six layers",

@@ -4,7 +4,7 @@ use super::prelude::*;
 use super::qwen3::QWEN3_8B;
 use super::{qwen2, qwen2_moe};
 
-pub(super) const FAMILY: Family = Family {
+pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "qwen3_moe",
     class: "Qwen3MoeForCausalLM",
     keys: Keys {
@@ -45,7 +45,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     .into())
 }
 
-pub(super) const PRESETS: &[Preset] = &[
+pub(in crate::models::families) const PRESETS: &[Preset] = &[
     Preset::llama(
         "qwen3-30b-a3b",
         "Qwen3, 31B parameters, 8 of 128 experts",

@@ -3,7 +3,7 @@
 use super::llama::{LLAMA3_8B, PLAIN};
 use super::prelude::*;
 
-pub(super) const FAMILY: Family = Family {
+pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "gemma2",
     class: "Gemma2ForCausalLM",
     keys: Keys { class: "Gemma2Config", lists: &[KEYS, GEMMA, ROTARY, EVERY] },
@@ -25,7 +25,7 @@ const KEYS: &[Key] = &[
 ];
 
 /// The keys of Gemma 2 and 3.
-pub(super) const GEMMA: &[Key] = &[
+pub(in crate::models::families) const GEMMA: &[Key] = &[
     Key::read(&["hidden_size"], "2304", HIDDEN),
     Key::read(&["intermediate_size"], "9216", FEED_FORWARD),
     Key::read(&["num_hidden_layers"], "26", LAYERS),
@@ -43,7 +43,7 @@ pub(super) const GEMMA: &[Key] = &[
 ];
 
 /// The names of Gemma 2 and 3. Files have gains relative to 1.
-pub(super) const GEMMA_WEIGHTS: Weights = Weights {
+pub(in crate::models::families) const GEMMA_WEIGHTS: Weights = Weights {
     outer: &[
         HubTensor::table("model.embed_tokens.weight", &["emb"]),
         HubTensor::vector("model.norm.weight", &["final_norm"]).around_one(),
@@ -71,7 +71,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
 }
 
 /// Reads what Gemma 2 and 3 share.
-pub(super) fn gemma(fields: &Fields, rope: Rope) -> Result<LlamaConfig, ConfigError> {
+pub(in crate::models::families) fn gemma(fields: &Fields, rope: Rope) -> Result<LlamaConfig, ConfigError> {
     let base = biased(fields, Base { rope, ..Base::USUAL }.read(fields)?)?;
     Ok(LlamaConfig {
         activation: activation(fields, "hidden_activation")?,
@@ -84,7 +84,7 @@ pub(super) fn gemma(fields: &Fields, rope: Rope) -> Result<LlamaConfig, ConfigEr
 }
 
 /// `config.json` of google/gemma-2-9b. Each second layer has no window.
-pub(super) const GEMMA2_9B: LlamaConfig = LlamaConfig {
+pub(in crate::models::families) const GEMMA2_9B: LlamaConfig = LlamaConfig {
     vocabulary: 256_000,
     feed_forward: 14_336,
     activation: Activation::GeluTanh,
@@ -106,7 +106,7 @@ pub(super) const GEMMA2_9B: LlamaConfig = LlamaConfig {
 };
 
 /// Each of `config.json` of the model of its name in Google's space on the hub.
-pub(super) const PRESETS: &[Preset] = &[
+pub(in crate::models::families) const PRESETS: &[Preset] = &[
     Preset::llama(
         "gemma2-2b",
         "Gemma 2, 2.6B parameters: windows of 4096 in every second layer",

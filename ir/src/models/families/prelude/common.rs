@@ -3,7 +3,7 @@
 use crate::models::keys::Key;
 
 /// The keys of all families.
-pub(super) const EVERY: &[Key] = &[
+pub(in crate::models::families) const EVERY: &[Key] = &[
     Key::read(&["model_type"], "", "the family"),
     Key::read(
         &["initializer_range"],
@@ -99,7 +99,7 @@ pub(super) const EVERY: &[Key] = &[
 ];
 
 /// The keys of all families with rotary positions.
-pub(super) const ROTARY: &[Key] = &[
+pub(in crate::models::families) const ROTARY: &[Key] = &[
     Key::read(&["tie_word_embeddings"], "false", TIED),
     Key::read(&["rope_parameters", "rope_scaling"], "null", "rotary frequencies: the keys of `rope` below"),
     Key::read(&["original_max_position_embeddings"], "", "context before scaling, over the one in `rope_parameters`"),
@@ -109,19 +109,19 @@ pub(super) const ROTARY: &[Key] = &[
 ];
 
 /// The keys of families all of whose layers are alike.
-pub(super) const ONE_TYPE: &[Key] = &[
+pub(in crate::models::families) const ONE_TYPE: &[Key] = &[
     Key::nothing(&["max_window_layers"], UNREAD),
     Key::read(&["layer_types"], "null", "full_attention for all layers"),
 ];
 
 /// The keys of a feed-forward net that has no options.
-pub(super) const FIXED_NET: &[Key] = &[
+pub(in crate::models::families) const FIXED_NET: &[Key] = &[
     Key::only(&["hidden_act"], "\"silu\"", "the feed-forward net is built with it"),
     Key::only(&["mlp_bias"], "false", "the feed-forward net has no bias"),
 ];
 
 /// The keys that are additions to experts.
-pub(super) const ROUTED: &[Key] = &[
+pub(in crate::models::families) const ROUTED: &[Key] = &[
     Key::read(
         &["capacity_factor"],
         "null",
@@ -131,13 +131,13 @@ pub(super) const ROUTED: &[Key] = &[
 ];
 
 /// The keys of a loss of the router.
-pub(super) const ROUTER_LOSS: &[Key] = &[
+pub(in crate::models::families) const ROUTER_LOSS: &[Key] = &[
     Key::only(&["output_router_logits"], "false", "the loss has no term of the router"),
     Key::nothing(&["router_aux_loss_coef"], "counts with `output_router_logits` alone"),
 ];
 
 /// The keys of layers that predict further tokens.
-pub(super) const FURTHER: &[Key] = &[
+pub(in crate::models::families) const FURTHER: &[Key] = &[
     Key::read(&["num_nextn_predict_layers"], "0", "layers behind the others that predict further tokens"),
     Key::alias(&["num_mtp_layers"], "num_nextn_predict_layers"),
     Key::read(
@@ -148,41 +148,42 @@ pub(super) const FURTHER: &[Key] = &[
 ];
 
 /// The part of a head that turns, where it is all.
-pub(super) const WHOLE_HEADS: Key = Key::only(&["partial_rotary_factor"], "1.0", "all of a head turns");
+pub(in crate::models::families) const WHOLE_HEADS: Key =
+    Key::only(&["partial_rotary_factor"], "1.0", "all of a head turns");
 
 /// The types of layers, of which some have a window.
-pub(super) const LAYER_TYPES: Key =
+pub(in crate::models::families) const LAYER_TYPES: Key =
     Key::read(&["layer_types"], "null", "sliding_attention or full_attention, by layer");
 
-pub(super) const VOCABULARY: &str = "size of the vocabulary";
-pub(super) const HIDDEN: &str = "size of the residual stream";
-pub(super) const FEED_FORWARD: &str = "size between the matrices of the feed-forward net";
-pub(super) const LAYERS: &str = "number of layers";
-pub(super) const HEADS: &str = "query heads";
-pub(super) const KV_HEADS: &str = "key and value heads; null: the number of query heads";
-pub(super) const HEAD: &str = "size of a head; null or absent: `hidden_size` over the heads";
-pub(super) const CONTEXT: &str = "context before scaling, unless another key states it";
-pub(super) const WINDOW: &str = "tokens that attention sees, the last ones; null: all";
-pub(super) const EXPERTS: &str = "how many experts a token can be sent to";
-pub(super) const CHOSEN: &str = "how many it is sent to";
-pub(super) const PAD: &str = "its row of the embedding learns nothing at its own positions";
-pub(super) const TURNED: &str = "the part of a head that positions turn";
-pub(super) const ACTIVATION: &str = "silu, gelu, gelu_pytorch_tanh or relu2";
-pub(super) const NORM_EPS: &str = "added in norms";
-pub(super) const THETA: &str = "base of the rotary frequencies";
-pub(super) const TIED: &str = "the head's matrix is the embedding table";
-pub(super) const EXPERT_SIZE: &str = "size between the matrices of an expert";
-pub(super) const UNREAD: &str = "the class does not read it";
-pub(super) const HEAD_SIZE: &str = "size of a head";
-pub(super) const BIAS: &str = "products of attention have a bias";
-pub(super) const SHARED: &str = "experts that all tokens take";
-pub(super) const SCALE: &str = "what weights are multiplied by";
-pub(super) const RENORMALISE: &str = "a token's weights are made to add up to 1";
-pub(super) const LATENT_EPS: &str = "added in norms; those of latent vectors have 1e-6";
-pub(super) const GROUPS: &str = "groups of experts";
-pub(super) const OPEN_GROUPS: &str = "groups that are open to a token";
-pub(super) const DENSE_FIRST: &str = "layers in front without experts";
-pub(super) const LOGIT_BOUND: &str = "bound of logits; null: none";
-pub(super) const NO_BIAS: &str = "products of attention have no bias";
-pub(super) const QKV_BIAS: &str = "queries, keys and values have a bias";
-pub(super) const NO_ROUTER_LOSS: &str = "the loss of the class has no term of the router";
+pub(in crate::models::families) const VOCABULARY: &str = "size of the vocabulary";
+pub(in crate::models::families) const HIDDEN: &str = "size of the residual stream";
+pub(in crate::models::families) const FEED_FORWARD: &str = "size between the matrices of the feed-forward net";
+pub(in crate::models::families) const LAYERS: &str = "number of layers";
+pub(in crate::models::families) const HEADS: &str = "query heads";
+pub(in crate::models::families) const KV_HEADS: &str = "key and value heads; null: the number of query heads";
+pub(in crate::models::families) const HEAD: &str = "size of a head; null or absent: `hidden_size` over the heads";
+pub(in crate::models::families) const CONTEXT: &str = "context before scaling, unless another key states it";
+pub(in crate::models::families) const WINDOW: &str = "tokens that attention sees, the last ones; null: all";
+pub(in crate::models::families) const EXPERTS: &str = "how many experts a token can be sent to";
+pub(in crate::models::families) const CHOSEN: &str = "how many it is sent to";
+pub(in crate::models::families) const PAD: &str = "its row of the embedding learns nothing at its own positions";
+pub(in crate::models::families) const TURNED: &str = "the part of a head that positions turn";
+pub(in crate::models::families) const ACTIVATION: &str = "silu, gelu, gelu_pytorch_tanh or relu2";
+pub(in crate::models::families) const NORM_EPS: &str = "added in norms";
+pub(in crate::models::families) const THETA: &str = "base of the rotary frequencies";
+pub(in crate::models::families) const TIED: &str = "the head's matrix is the embedding table";
+pub(in crate::models::families) const EXPERT_SIZE: &str = "size between the matrices of an expert";
+pub(in crate::models::families) const UNREAD: &str = "the class does not read it";
+pub(in crate::models::families) const HEAD_SIZE: &str = "size of a head";
+pub(in crate::models::families) const BIAS: &str = "products of attention have a bias";
+pub(in crate::models::families) const SHARED: &str = "experts that all tokens take";
+pub(in crate::models::families) const SCALE: &str = "what weights are multiplied by";
+pub(in crate::models::families) const RENORMALISE: &str = "a token's weights are made to add up to 1";
+pub(in crate::models::families) const LATENT_EPS: &str = "added in norms; those of latent vectors have 1e-6";
+pub(in crate::models::families) const GROUPS: &str = "groups of experts";
+pub(in crate::models::families) const OPEN_GROUPS: &str = "groups that are open to a token";
+pub(in crate::models::families) const DENSE_FIRST: &str = "layers in front without experts";
+pub(in crate::models::families) const LOGIT_BOUND: &str = "bound of logits; null: none";
+pub(in crate::models::families) const NO_BIAS: &str = "products of attention have no bias";
+pub(in crate::models::families) const QKV_BIAS: &str = "queries, keys and values have a bias";
+pub(in crate::models::families) const NO_ROUTER_LOSS: &str = "the loss of the class has no term of the router";

@@ -4,7 +4,7 @@ use super::llama::{LLAMA3_8B, PLAIN};
 use super::prelude::*;
 use super::qwen2::{self, QWEN25_7B};
 
-pub(super) const FAMILY: Family = Family {
+pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "qwen2_moe",
     class: "Qwen2MoeForCausalLM",
     keys: Keys {
@@ -36,7 +36,7 @@ const KEYS: &[Key] = &[
 ];
 
 /// The keys of Qwens with experts.
-pub(super) const QWEN_MOE: &[Key] = &[
+pub(in crate::models::families) const QWEN_MOE: &[Key] = &[
     Key::read(&["hidden_size"], "2048", HIDDEN),
     Key::read(&["num_hidden_layers"], "24", LAYERS),
     Key::read(&["norm_topk_prob"], "false", RENORMALISE),
@@ -56,8 +56,8 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = Base::USUAL.read(fields)?;
     let qkv_bias = fields.get("qkv_bias")?;
     let most = qwen2::full_at_first(fields)?;
-    let is_full = |layer: u32| !layer.is_multiple_of(2) || u64::from(layer) >= most;
-    let window = qwen2::limited(fields, base.layers)?.read(fields, is_full)?;
+    let window = qwen2::limited(fields, base.layers)?
+        .read(fields, |layer| !layer.is_multiple_of(2) || u64::from(layer) >= most)?;
     let experts = match experts(fields, base.layers)? {
         Some(experts) => {
             Some(Experts { shared: fields.get("shared_expert_intermediate_size")?, shared_gate: true, ..experts })
@@ -68,12 +68,14 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
 }
 
 /// The experts of a Qwen. Layers that `mlp_only_layers` names have none, and all but each one of `decoder_sparse_step`.
-pub(super) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {
+pub(in crate::models::families) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {
     let (step, number): (u64, u64) = (fields.get("decoder_sparse_step")?, fields.get("num_experts")?);
     positive("decoder_sparse_step", step)?;
     let only: Vec<u32> = fields.optional("mlp_only_layers")?.unwrap_or_default();
-    let is_dense = |layer: u32| number == 0 || only.contains(&layer) || !(u64::from(layer) + 1).is_multiple_of(step);
-    let Some(dense) = dense(layers, "mlp_only_layers", is_dense)? else { return Ok(None) };
+    let dense = dense(layers, "mlp_only_layers", |layer| {
+        number == 0 || only.contains(&layer) || !(u64::from(layer) + 1).is_multiple_of(step)
+    })?;
+    let Some(dense) = dense else { return Ok(None) };
     let renormalise = fields.get("norm_topk_prob")?;
     Ok(Some(Experts { dense, renormalise, ..softmax(fields, "num_experts", "moe_intermediate_size")? }))
 }
@@ -83,7 +85,7 @@ const fn shared(experts: u64, chosen: u64, size: u64, shared: u64) -> Experts {
     Experts { shared, shared_gate: true, renormalise: false, ..Experts::softmax(experts, chosen, size) }
 }
 
-pub(super) const PRESETS: &[Preset] = &[
+pub(in crate::models::families) const PRESETS: &[Preset] = &[
     Preset::llama(
         "qwen1.5-moe-a2.7b",
         "Qwen1.5, 14B parameters, 4 of 60 experts",

@@ -1,0 +1,8 @@
+//! Qwen2 and Qwen3, with experts and without.
+
+pub(super) mod qwen2;
+pub(super) mod qwen2_moe;
+pub(super) mod qwen3;
+pub(super) mod qwen3_moe;
+
+use super::{llama, prelude};

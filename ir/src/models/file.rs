@@ -1,0 +1,36 @@
+//! The text of a `config.json`: the configuration that it states, read and checked.
+
+use super::composite::text_part;
+use super::config::ModelConfig;
+use super::error::{ConfigError, invalid};
+use super::families;
+use super::fields::Fields;
+use serde_json::Value;
+
+/// Reads the text of a `config.json` as Hugging Face's `transformers` writes it; defaults are those of its classes.
+///
+/// # Errors
+/// Everything in [`ConfigError`].
+pub fn from_config(json: &str) -> Result<ModelConfig, ConfigError> {
+    read_config(json).map(|(config, _)| config)
+}
+
+/// The same, and the keys that are ignored: those that mean nothing to any family, and those of parts that are no text model.
+///
+/// # Errors
+/// Everything in [`ConfigError`].
+pub fn read_config(json: &str) -> Result<(ModelConfig, Vec<String>), ConfigError> {
+    let value: Value = serde_json::from_str(json).map_err(|why| ConfigError::Json(why.to_string()))?;
+    let file = value.as_object().ok_or_else(|| ConfigError::Json("it is another kind of value".to_string()))?;
+    let (text, left_out) = text_part(file)?.unzip();
+    let file = text.as_ref().unwrap_or(file);
+    let named = file.get("model_type").ok_or(ConfigError::Missing { field: "model_type" })?;
+    let named = named.as_str().ok_or_else(|| invalid("model_type", format!("{named} is no string")))?;
+    let family = families::family(named)?;
+    let fields = Fields::new(family.keys, &families::all_keys(), file)?;
+    let read = (family.read)(&fields).and_then(ModelConfig::checked);
+    let config = read.map_err(|why| fields.of_default(why))?;
+    let mut unknown = fields.into_unknown();
+    unknown.extend(left_out.into_iter().flatten());
+    Ok((config, unknown))
+}

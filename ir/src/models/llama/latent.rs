@@ -1,0 +1,104 @@
+//! Keys and values from a latent vector (DeepSeek-V2, section 2.1).
+
+use crate::dim_role::DimRole;
+use crate::models::draft::{Body, DraftError, Weight};
+use crate::models::error::{ConfigError, invalid, positive};
+use crate::models::rotation::Rotation;
+use crate::ops::{Broadcast, Concat, Einsum, Equation, RmsNorm};
+use crate::types::DimName;
+use serde::Serialize;
+
+/// Added to the mean square in the norms of latent vectors. DeepSeek's code leaves these norms at the default of their class,
+/// whatever a configuration states for the others.
+const LATENT_NORM: RmsNorm = RmsNorm { eps: 1e-6 };
+
+/// Multi-head latent attention: queries, keys and values grow out of small vectors, and positions turn a part of their own.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Latent {
+    /// Size of the vector that queries come from; none: they come from the stream.
+    pub query_rank: Option<u64>,
+    /// Size of the vector that keys and values come from.
+    pub key_rank: u64,
+    /// Size of the part of queries and keys without positions.
+    pub plain: u64,
+    /// Size of the part with positions; that of keys is one for all heads.
+    pub turned: u64,
+    /// Size of values.
+    pub value: u64,
+    /// A further factor of all scores, of both parts (DeepSeek's `mscale_all_dim`).
+    pub score_factor: f64,
+}
+
+impl Latent {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let sizes = [
+            ("q_lora_rank", self.query_rank.unwrap_or(1)),
+            ("kv_lora_rank", self.key_rank),
+            ("qk_nope_head_dim", self.plain),
+            ("qk_rope_head_dim", self.turned),
+            ("v_head_dim", self.value),
+        ];
+        sizes.into_iter().try_for_each(|(field, size)| positive(field, size))?;
+        if self.turned.is_multiple_of(2) {
+            return Ok(());
+        }
+        Err(invalid("qk_rope_head_dim", format!("{} is odd; rotary positions turn pairs", self.turned)))
+    }
+
+    /// The dims that it adds.
+    pub(super) fn dims(&self) -> Vec<DimName> {
+        let mut dims = vec![
+            DimName::new("lk", self.key_rank, Some(DimRole::KvLatent)),
+            DimName::new("dn", self.plain, None),
+            DimName::new("dr", self.turned, Some(DimRole::RotaryHead)),
+            DimName::new("dv", self.value, None),
+        ];
+        dims.extend(self.query_rank.map(|rank| DimName::new("lq", rank, None)));
+        dims
+    }
+
+    pub(super) fn weights(&self, deviation: f64, residual: f64) -> Vec<Weight> {
+        let mut weights = Vec::new();
+        if self.query_rank.is_some() {
+            weights.push(Weight::normal("wdq", "h lq", deviation));
+            weights.push(Weight::constant("q_norm", "lq", 1.0));
+        }
+        let from = if self.query_rank.is_some() { "lq" } else { "h" };
+        weights.extend([
+            Weight::normal("wqn", &format!("{from} g r dn"), deviation).part_of("q_b"),
+            Weight::normal("wqr", &format!("{from} g r dr"), deviation).part_of("q_b"),
+            Weight::normal("wdkv", "h lk", deviation).part_of("kv_a"),
+            Weight::constant("kv_norm", "lk", 1.0),
+            Weight::normal("wkn", "lk g dn", deviation).part_of("kv_b"),
+            Weight::normal("wkr", "h dr", deviation).part_of("kv_a"),
+            Weight::normal("wv", "lk g dv", deviation).part_of("kv_b"),
+            Weight::normal("wo", "g r dv h", residual),
+        ]);
+        weights
+    }
+
+    /// `q`, `k` and `v` of `x`.
+    pub(super) fn heads(&self, rotation: &Rotation, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+        let (query, from) = if self.query_rank.is_some() { ("cq", "lq") } else { (x, "h") };
+        if self.query_rank.is_some() {
+            b.op(&["cq0"], Einsum::new("b s h, h lq -> b s lq")?, &[x, "wdq"])?;
+            b.op(&["cq", "cq_rstd"], LATENT_NORM, &["cq0", "q_norm"])?;
+        }
+        for (y, w, d) in [("qn", "wqn", "dn"), ("qr0", "wqr", "dr")] {
+            b.op(&[y], Einsum::new(&format!("b s {from}, {from} g r {d} -> b s g r {d}"))?, &[query, w])?;
+        }
+        b.op(&["ckv0"], Einsum::new("b s h, h lk -> b s lk")?, &[x, "wdkv"])?;
+        b.op(&["ckv", "ckv_rstd"], LATENT_NORM, &["ckv0", "kv_norm"])?;
+        for (y, w, d) in [("kn", "wkn", "dn"), ("v", "wv", "dv")] {
+            b.op(&[y], Einsum::new(&format!("b s lk, lk g {d} -> b s g {d}"))?, &["ckv", w])?;
+        }
+        b.op(&["kr0"], Einsum::new("b s h, h dr -> b s dr")?, &[x, "wkr"])?;
+        for (turned, plain) in [("qr", "qr0"), ("kr1", "kr0")] {
+            rotation.turn(b, turned, plain)?;
+        }
+        let to_heads = Broadcast { equation: Equation::parse("b s dr -> b s g dr")?, free: b.dims("g") };
+        b.op(&["kr"], to_heads, &["kr1"])?;
+        b.op(&["q"], Concat { dim: 4 }, &["qn", "qr"])?;
+        b.op(&["k"], Concat { dim: 3 }, &["kn", "kr"])
+    }
+}

@@ -1,0 +1,92 @@
+//! The kinds of a model's layers, and their order.
+
+use super::config::LlamaConfig;
+use crate::ids::BlockId;
+use crate::models::experts::Experts;
+use crate::models::layer_set::Window;
+use crate::models::rotation::{LENGTHS, Rotation};
+use crate::ops::Scaling;
+use std::ops::Range;
+
+/// A kind of layer: a block of the model.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct LayerKind<'a> {
+    /// The name of the block, and of the array of its parameters.
+    pub(super) name: &'static str,
+    /// The experts in place of a feed-forward net, if any.
+    pub(super) experts: Option<&'a Experts>,
+    /// The window of attention, if any.
+    pub(super) window: Option<Window>,
+    /// How positions turn queries and keys; none: they have no positions.
+    pub(super) rotation: Option<&'a Rotation>,
+}
+
+impl LayerKind<'_> {
+    /// The inputs of its block.
+    pub(super) fn inputs(&self) -> &'static [&'static str] {
+        let scaling = self.rotation.and_then(|rotation| rotation.scaling.as_ref());
+        if scaling.is_some_and(Scaling::reads_lengths) { &["pos", "seg", LENGTHS] } else { &["pos", "seg"] }
+    }
+}
+
+/// The kind of each layer.
+///
+/// Layers with experts are called `layer`, and those without them `dense`; without any experts all are called `layer`. Where
+/// only some layers have a window, these are called `local` and `local_dense`. Where only some layers of the same window have no
+/// positions, the names of these have `nope` in them.
+pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>> {
+    let mixed = config.window.is_some_and(|window| (1..config.layers).contains(&window.full.count(config.layers)));
+    // The numbers of layers with and without positions, by whether they have a window.
+    let mut turns = [[0_u32; 2]; 2];
+    for layer in 0..config.layers {
+        turns[usize::from(config.window_of(layer).is_some())][usize::from(config.nope.contains(layer))] += 1;
+    }
+    (0..config.layers).map(move |layer| {
+        let experts = config.experts.as_ref().filter(|experts| !experts.dense.contains(layer));
+        let (window, nope) = (config.window_of(layer), config.nope.contains(layer));
+        let local = config.local_rotation.as_ref().filter(|_| window.is_some());
+        let rotation = (!nope).then_some(local.unwrap_or(&config.rotation));
+        let is_dense = config.experts.is_some() && experts.is_none();
+        let differs = nope && turns[usize::from(window.is_some())].iter().all(|&count| count > 0);
+        let name = match (mixed && window.is_some(), differs, is_dense) {
+            (false, false, false) => "layer",
+            (false, false, true) => "dense",
+            (false, true, false) => "nope",
+            (false, true, true) => "nope_dense",
+            (true, false, false) => "local",
+            (true, false, true) => "local_dense",
+            (true, true, false) => "local_nope",
+            (true, true, true) => "local_nope_dense",
+        };
+        LayerKind { name, experts, window, rotation }
+    })
+}
+
+/// Consecutive layers of one kind, and their places in the array of the kind's parameters.
+pub(super) fn runs(config: &LlamaConfig) -> Vec<(LayerKind<'_>, Range<u32>)> {
+    let mut runs: Vec<(LayerKind<'_>, Range<u32>)> = Vec::new();
+    for kind in kinds(config) {
+        match runs.last_mut().filter(|(last, _)| last.name == kind.name) {
+            Some((_, range)) => range.end += 1,
+            None => {
+                let before = runs.iter().rev().find(|(known, _)| known.name == kind.name);
+                let start = before.map_or(0, |(_, range)| range.end);
+                runs.push((kind, start..start + 1));
+            }
+        }
+    }
+    runs
+}
+
+/// The layers of a model under construction.
+pub(super) struct Layers {
+    /// The name of the last one's result.
+    pub(super) last: String,
+    /// The block of the last one, and the array of its parameters.
+    pub(super) block: BlockId,
+    pub(super) array: &'static str,
+    /// The inputs of that block.
+    pub(super) inputs: &'static [&'static str],
+    /// The layers of that block.
+    pub(super) count: u32,
+}

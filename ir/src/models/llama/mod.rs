@@ -1,0 +1,235 @@
+//! The LLaMA family: blocks of attention with rotary positions and a feed-forward net, gated or not, or experts in its place.
+//! Touvron et al. 2023 (LLaMA 2), Dubey et al. 2024 (Llama 3), Jiang et al. 2023 (Mistral 7B), Yang et al. 2024 and 2025
+//! (Qwen2, Qwen3), Parmar et al. 2024 (Nemotron-4), DeepSeek-AI 2024 (DeepSeek-V2, V3), Gemma Team 2024 and 2025 (Gemma 2, 3),
+//! OLMo Team 2024 (OLMo 2), Abdin et al. 2024 (Phi-3, Phi-4), Black et al. 2022 (GPT-NeoX).
+
+mod attention;
+mod config;
+mod latent;
+mod layers;
+mod mtp;
+mod net;
+
+pub use config::{LlamaConfig, Mtp, Norms, QkNorm, Temperature};
+pub use latent::Latent;
+
+use self::layers::{LayerKind, Layers, kinds, runs};
+use super::draft::{Batch, Body, Draft, DraftError, Weight};
+use super::error::ConfigError;
+use super::rotation::LENGTHS;
+use crate::dim_role::DimRole;
+use crate::graph::{ArgKind, Model, ResultKind};
+use crate::ids::BlockId;
+use crate::ops::{Binary, BinaryKind, CrossEntropy, Einsum, Embedding, LayerNorm, RmsNorm, UnaryKind};
+use crate::types::DimName;
+use std::ops::Range;
+
+impl LlamaConfig {
+    /// The dims other than b and s. Shards have whole heads and experts.
+    fn dims(&self, seq: u64) -> Result<Vec<DimName>, ConfigError> {
+        let mut dims = vec![
+            DimName::new("h", self.hidden, None),
+            DimName::new("g", self.kv_heads, Some(DimRole::KvHeads)).undivided(),
+            DimName::new("r", self.heads / self.kv_heads, Some(DimRole::QueryHeads)).undivided(),
+        ];
+        match &self.latent {
+            Some(latent) => dims.extend(latent.dims()),
+            None => dims.push(DimName::new("d", self.head, None)),
+        }
+        if kinds(self).any(|kind| kind.experts.is_none()) {
+            dims.push(DimName::new("f", self.feed_forward, Some(DimRole::FeedForward)));
+        }
+        dims.push(DimName::new("v", self.vocabulary, Some(DimRole::Vocabulary)));
+        if let Some(experts) = &self.experts {
+            dims.extend(experts.dims(seq)?);
+        }
+        Ok(dims)
+    }
+
+    /// The parameters of a norm: its gain, and the bias of a layer norm.
+    fn norm_weights(&self, gain: &'static str, bias: &'static str) -> Vec<Weight> {
+        let bias = self.layer_norm.then(|| Weight::constant(bias, "h", 0.0));
+        [Weight::constant(gain, "h", 1.0)].into_iter().chain(bias).collect()
+    }
+
+    /// `y = norm(x)`
+    fn norm(&self, b: &mut Body<'_>, y: &str, x: &str, gain: &str) -> Result<(), DraftError> {
+        let (mean, rstd) = (format!("{y}_mean"), format!("{y}_rstd"));
+        if self.layer_norm {
+            let operands = [x, gain, &format!("{gain}_bias")];
+            return b.op(&[y, &mean, &rstd], LayerNorm { eps: self.norm_eps }, &operands);
+        }
+        b.op(&[y, &rstd], RmsNorm { eps: self.norm_eps }, &[x, gain])
+    }
+}
+
+/// The model of a configuration.
+pub(super) fn build(config: &LlamaConfig, batch: &Batch) -> Result<Model, ConfigError> {
+    config.check()?;
+    let draft = Draft::new("llama", batch, config.dims(batch.seq)?);
+    blocks(config, draft).map_err(|error| ConfigError::Contradiction(error.to_string()))
+}
+
+fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
+    let (stream, ids) = (draft.ty("b s h"), draft.ids());
+    let embedding = [Weight::normal("emb", "v h", config.deviation)];
+    draft.declare(&embedding);
+    let args = [("tok", ArgKind::Input, ids.clone())];
+    let embed = draft.block("embed", &args, &embedding, &[ResultKind::Value], |b| {
+        b.op(&[if config.scaled_embeddings { "x0" } else { "x" }], Embedding { pad: config.pad }, &["tok", "emb"])?;
+        if config.scaled_embeddings {
+            b.scale("x", (config.hidden as f64).sqrt(), "x0")?;
+        }
+        Ok(vec![b.value("x")?])
+    })?;
+    draft.call("x", embed, None, &["tok"], &["emb"]);
+    if kinds(config).any(|kind| kind.inputs().contains(&LENGTHS)) {
+        draft.input(LENGTHS);
+    }
+    config.mtp.iter().for_each(|mtp| mtp.declare(&mut draft));
+    let layers = layers(config, &mut draft)?;
+    let matrix = if config.tied { "emb" } else { "out" };
+    let matrix_dims = if config.tied { "v h" } else { "h v" };
+    let mut head = config.norm_weights("final_norm", "final_norm_bias");
+    head.push(Weight::normal(matrix, matrix_dims, config.deviation));
+    draft.declare(&head[..head.len() - usize::from(config.tied)]);
+    // The head comes last, so that a model without those layers ends alike.
+    config.mtp.map_or(Ok(()), |mtp| mtp::further(config, mtp, &mut draft, &layers))?;
+    let args = [("x", ArgKind::Value, stream), ("lab", ArgKind::Input, ids)];
+    let end = draft.block("head", &args, &head, &[ResultKind::Loss], |b| {
+        config.norm(b, "n", "x", "final_norm")?;
+        let product = Einsum::new(&format!("b s h, {matrix_dims} -> b s v"))?;
+        b.op(&[if config.logit_softcap.is_some() { "unbounded" } else { "logits" }], product, &["n", matrix])?;
+        if let Some(softcap) = config.logit_softcap {
+            b.scale("share", 1.0 / softcap, "unbounded")?;
+            b.unary("bounded", UnaryKind::Tanh, "share")?;
+            b.scale("logits", softcap, "bounded")?;
+        }
+        b.op(&["loss", "lse"], CrossEntropy, &["logits", "lab"])?;
+        Ok(vec![b.value("loss")?])
+    })?;
+    let params: Vec<&str> = head.iter().map(|weight| &*weight.name).collect();
+    draft.call("", end, None, &[&layers.last, "lab"], &params);
+    Ok(draft.finish())
+}
+
+/// The blocks of all layers, and their calls in order.
+fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError> {
+    let runs = runs(config);
+    let mut blocks: Vec<(&str, BlockId)> = Vec::new();
+    let mut last = "x".to_string();
+    let array = runs.last().map_or("layer", |(kind, _)| kind.name);
+    for (at, (kind, range)) in runs.iter().enumerate() {
+        let known = blocks.iter().find(|(name, _)| *name == kind.name).map(|(_, block)| *block);
+        let block = match known {
+            Some(block) => block,
+            None => {
+                // Layers that predict further tokens are like the last one.
+                let further = config.mtp.filter(|_| kind.name == array).map_or(0, |mtp| mtp.depth);
+                let made = layer(config, kind, draft, layers_of(&runs, kind.name) + further)?;
+                blocks.push((kind.name, made));
+                made
+            }
+        };
+        let result = match runs.len() - at {
+            1 => "y".to_string(),
+            2 if runs.len() == 2 => "z".to_string(),
+            _ => format!("z{at}"),
+        };
+        draft.call(&result, block, Some(range.clone()), &[&[&*last], kind.inputs()].concat(), &[kind.name]);
+        last = result;
+    }
+    let block = blocks.iter().find(|(name, _)| *name == array).map(|(_, block)| *block);
+    let inputs = runs.last().map_or(&[][..], |(kind, _)| kind.inputs());
+    let (block, count) = (block.ok_or(DraftError::NoLayers)?, layers_of(&runs, array));
+    Ok(Layers { last, block, array, inputs, count })
+}
+
+/// The number of layers of the kind of a name.
+fn layers_of(runs: &[(LayerKind<'_>, Range<u32>)], name: &str) -> u32 {
+    runs.iter().filter(|(kind, _)| kind.name == name).map(|(_, range)| range.len() as u32).sum()
+}
+
+/// The block of `count` layers of a kind, and their parameters.
+fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u32) -> Result<BlockId, DraftError> {
+    let weights = layer_weights(config, kind);
+    draft.declare_array(kind.name, count, &weights);
+    let (stream, ids) = (draft.ty("b s h"), draft.ids());
+    let mut args = vec![("x", ArgKind::Value, stream)];
+    args.extend(kind.inputs().iter().map(|name| (*name, ArgKind::Input, ids.clone())));
+    draft.block(kind.name, &args, &weights, &[ResultKind::Value], |b| {
+        let attention = Branch { number: 1, read: "x", stream: "x", sum: "x1", normed: "a", result: "p" };
+        attention.build(config, b, |b, x| attention::build(config, kind, b, x))?;
+        let read = if config.parallel { "x" } else { "x1" };
+        let net = Branch { number: 2, read, stream: "x1", sum: "y", normed: "n", result: "fd" };
+        net.build(config, b, |b, x| match kind.experts {
+            Some(experts) => experts.build(config.activation, b, x),
+            None => net::build(config, b, x),
+        })?;
+        Ok(vec![b.value("y")?])
+    })
+}
+
+/// A branch of a layer, `sum = stream + norm(f(norm(read)))`, with the norms of the configuration.
+struct Branch<'a> {
+    /// The number of its norms.
+    number: u32,
+    read: &'a str,
+    stream: &'a str,
+    sum: &'a str,
+    /// The value of the first norm.
+    normed: &'a str,
+    /// The value that `f` computes.
+    result: &'a str,
+}
+
+impl Branch<'_> {
+    /// Adds its statements; `f` computes the result from the value that it is given the name of.
+    fn build(
+        &self,
+        config: &LlamaConfig,
+        b: &mut Body<'_>,
+        f: impl FnOnce(&mut Body<'_>, &str) -> Result<(), DraftError>,
+    ) -> Result<(), DraftError> {
+        let Branch { number, read, stream, sum, normed, result } = *self;
+        if config.norms == Norms::After {
+            f(b, read)?;
+        } else {
+            config.norm(b, normed, read, &format!("norm{number}"))?;
+            f(b, normed)?;
+        }
+        let add = Binary::of(BinaryKind::Add);
+        if config.norms == Norms::Before {
+            return b.op(&[sum], add, &[stream, result]);
+        }
+        let post = format!("{result}_normed");
+        config.norm(b, &post, result, &format!("post_norm{number}"))?;
+        b.op(&[sum], add, &[stream, &post])
+    }
+}
+
+/// Matrices that write to the residual stream start smaller by `sqrt(2 layers)`: 2 layers of them add up there, and so its
+/// variance does not grow with depth (Radford et al. 2019, section 2.3).
+fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
+    let residual = config.deviation / (2.0 * f64::from(config.layers)).sqrt();
+    let (before, after) = (config.norms != Norms::After, config.norms != Norms::Before);
+    let mut weights = Vec::new();
+    if before {
+        weights.extend(config.norm_weights("norm1", "norm1_bias"));
+    }
+    weights.extend(attention::weights(config, residual));
+    if after {
+        weights.extend(config.norm_weights("post_norm1", "post_norm1_bias"));
+    }
+    if before {
+        weights.extend(config.norm_weights("norm2", "norm2_bias"));
+    }
+    weights.extend(match kind.experts {
+        Some(experts) => experts.weights(config.deviation, residual),
+        None => net::weights(config, residual),
+    });
+    if after {
+        weights.extend(config.norm_weights("post_norm2", "post_norm2_bias"));
+    }
+    weights
+}
