@@ -114,19 +114,23 @@ fn short(name: &str) -> &str {
 
 /// Blocks that have the parameters of one element of an array, with the array's name.
 fn layers(model: &Model) -> BTreeMap<BlockId, String> {
-    let is_array = |name: &str| model.params.values().any(|param| param.name == name && param.count.is_some());
-    let of_array = model.calls.iter().filter_map(|call| match &call.params[..] {
-        [only] if is_array(&only.name) => Some((call.block, only.name.clone())),
-        _ => None,
-    });
-    of_array.collect()
+    let mut layers = BTreeMap::new();
+    for call in &model.calls {
+        let [only] = &call.params[..] else { continue };
+        if model.params.values().any(|param| param.name == only.name && param.count.is_some()) {
+            layers.insert(call.block, only.name.clone());
+        }
+    }
+    layers
 }
 
 /// The products of a block with a parameter that shares no dim with the result and the other operand.
 fn products(block: &Block, dims: &Dims, rank: &Dim) -> Vec<Adapted> {
-    let is_routed = |stmt: &Stmt| stmt.operands.iter().any(|&it| block.ty(it).has_role(DimRole::RouterLogits, dims));
-    let forward = block[SectionKind::F].stmts.iter().filter(|stmt| !is_routed(stmt));
-    forward.filter_map(|stmt| product(block, stmt, rank)).collect()
+    let unrouted = block[SectionKind::F].stmts.iter().filter(|stmt| {
+        let mut operands = block.types(&stmt.operands).into_iter();
+        !operands.any(|ty| ty.has_role(DimRole::RouterLogits, dims))
+    });
+    unrouted.filter_map(|stmt| product(block, stmt, rank)).collect()
 }
 
 fn product(block: &Block, stmt: &Stmt, rank: &Dim) -> Option<Adapted> {
@@ -141,24 +145,25 @@ fn product(block: &Block, stmt: &Stmt, rank: &Dim) -> Option<Adapted> {
         return None;
     }
     let ty = block.ty(*weight);
-    let dims = |wanted: &[&String]| -> Vec<Dim> {
-        let both = columns.iter().zip(&ty.dims);
-        both.filter(|(label, _)| wanted.contains(label)).map(|(_, dim)| dim.clone()).collect()
-    };
-    let typed = |dims: Vec<Dim>| Type::new(ty.dtype, dims);
-    let words = |labels: &[&String]| labels.iter().map(|label| label.as_str()).collect::<Vec<_>>().join(" ");
-    let (all, kept) = (words(&rows.iter().collect::<Vec<_>>()), rows.iter().filter(|label| !summed.contains(label)));
-    let kept = words(&kept.collect::<Vec<_>>());
-    let down = Einsum::new(&format!("{all}, {} {RANK} -> {kept} {RANK}", words(&summed))).ok()?;
-    let up = format!("{kept} {RANK}, {RANK} {} -> {}", words(&given), words(&result.iter().collect::<Vec<_>>()));
+    let (given_dims, summed_dims): (Vec<_>, Vec<_>) =
+        columns.iter().zip(&ty.dims).partition(|(label, _)| result.contains(label));
+    let mut a: Vec<Dim> = summed_dims.into_iter().map(|(_, dim)| dim.clone()).collect();
+    a.push(rank.clone());
+    let mut b = vec![rank.clone()];
+    b.extend(given_dims.into_iter().map(|(_, dim)| dim.clone()));
+    let kept = words(rows.iter().filter(|label| !summed.contains(label)));
+    let down = format!("{}, {} {RANK} -> {kept} {RANK}", words(rows), words(summed));
+    let up = format!("{kept} {RANK}, {RANK} {} -> {}", words(given), words(result));
     Some(Adapted {
         name: block.value_name(*weight).to_string(),
-        factors: [
-            typed([dims(&summed), vec![rank.clone()]].concat()),
-            typed([vec![rank.clone()], dims(&given)].concat()),
-        ],
-        products: [down, Einsum::new(&up).ok()?],
+        factors: [Type::new(ty.dtype, a), Type::new(ty.dtype, b)],
+        products: [Einsum::new(&down).ok()?, Einsum::new(&up).ok()?],
     })
+}
+
+/// Labels, separated by spaces.
+fn words<'a>(labels: impl IntoIterator<Item = &'a String>) -> String {
+    labels.into_iter().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
 /// Names of A and B of a parameter.
@@ -187,7 +192,7 @@ fn declare(model: &mut Model, array: &str, chosen: &[Adapted]) {
 fn add_factors(block: &mut Block, chosen: &[Adapted]) -> Result<(), AdaptError> {
     for product in chosen {
         for (name, ty) in names(&product.name).into_iter().zip(&product.factors) {
-            add_arg(block, name, ArgKind::Param, ty.clone()).map_err(failed)?;
+            add_arg(block, name, ArgKind::Param, ty.clone()).map_err(|why| failed(why.to_string()))?;
         }
     }
     Ok(())
@@ -195,14 +200,14 @@ fn add_factors(block: &mut Block, chosen: &[Adapted]) -> Result<(), AdaptError> 
 
 /// Adds the terms of the factors to the products, which are by the names of their blocks.
 fn add_terms(model: &mut Model, adapted: &BTreeMap<String, Vec<Adapted>>, lora: &Lora) -> Result<(), AdaptError> {
-    let term = |builder: &mut Builder<'_>, stmt: &Stmt| {
+    let replaced = rewrite(model, |builder, stmt| {
         let (Some(products), Some(&weight)) = (adapted.get(&builder.block.name), stmt.operands.get(1)) else {
             return Ok(None);
         };
         let found = products.iter().find(|product| product.name == builder.block.value_name(weight));
         found.map(|product| with_term(builder, stmt, product, lora)).transpose()
-    };
-    rewrite(model, term).map(|_| ()).map_err(|why| failed(why.to_string()))
+    });
+    replaced.map(|_| ()).map_err(|why| failed(why.to_string()))
 }
 
 fn failed(message: String) -> AdaptError {
@@ -211,9 +216,8 @@ fn failed(message: String) -> AdaptError {
 
 /// The values in place of a product's result.
 fn with_term(builder: &mut Builder<'_>, stmt: &Stmt, product: &Adapted, lora: &Lora) -> Result<Vec<Value>, String> {
-    let factor = |builder: &Builder<'_>, name: &str| builder.block.find(name).ok_or_else(|| format!("no `%{name}`"));
-    let [a, b] = names(&product.name);
-    let (a, b) = (factor(builder, &a)?, factor(builder, &b)?);
+    let [a, b] = names(&product.name).map(|name| builder.block.find(&name).ok_or_else(|| format!("no `%{name}`")));
+    let (a, b) = (a?, b?);
     let [down, up] = product.products.clone();
     let whole = builder.one(stmt.op.clone(), &stmt.operands)?;
     let low = builder.one(down, &[stmt.operands[0], a])?;

@@ -39,6 +39,7 @@
 //! ```
 
 pub mod adapt;
+pub mod build_error;
 pub mod differentiate;
 mod egraph;
 pub mod evaluation;

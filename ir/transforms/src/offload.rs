@@ -11,8 +11,8 @@ pub fn offload_all(model: &mut Model) {
 /// The number of layers that are marked; `None` if all calls are, or none.
 pub fn offloaded_layers(model: &Model) -> Option<u32> {
     let is_in_part = model.calls.iter().any(|call| call.offload) && !model.calls.iter().all(|call| call.offload);
-    let marked = || model.calls.iter().filter(|call| call.offload && call.slice.unwrap_or(0) == 0);
-    is_in_part.then(|| marked().map(|call| call.instances()).sum())
+    let marked = model.calls.iter().filter(|call| call.offload && call.slice.unwrap_or(0) == 0);
+    is_in_part.then(|| marked.map(|call| call.instances()).sum())
 }
 
 /// Marks the first `n` layers of each stage and no other call. A stage begins at a block instance, counted over all calls and

@@ -12,10 +12,11 @@ mod sections;
 mod update;
 
 pub(crate) use self::update::add_arg;
+use crate::build_error::BuildError;
 use crate::renumber::renumber;
 use ir::catalogue::Code;
 use ir::diag::{Coded, Diagnostic};
-use ir::graph::{Block, Model, SectionKind, Span, Stmt};
+use ir::graph::{Block, Model, Section, SectionKind, Span, Stmt};
 use ir::ids::Value;
 use ir::optimizer::Optimizer;
 use std::fmt;
@@ -58,19 +59,20 @@ impl Coded for DifferentiateError {
 }
 
 impl DifferentiateError {
-    fn in_model(message: String) -> DifferentiateError {
+    fn in_model(why: impl fmt::Display) -> DifferentiateError {
+        let message = why.to_string();
         DifferentiateError { block: String::new(), statement: None, span: Span::default(), message }
     }
 
-    fn in_block(block: &Block, message: String) -> DifferentiateError {
+    fn in_block(block: &Block, why: impl fmt::Display) -> DifferentiateError {
+        let message = why.to_string();
         DifferentiateError { block: block.name.clone(), statement: None, span: block.span, message }
     }
 
-    fn in_statement(block: &Block, stmt: &Stmt, message: String) -> DifferentiateError {
-        let names = |values: &[Value]| -> String {
-            values.iter().map(|&v| format!("%{}", block.value_name(v))).collect::<Vec<_>>().join(", ")
-        };
-        let statement = format!("{} = {}({})", names(&stmt.results), stmt.op.name(), names(&stmt.operands));
+    fn in_statement(block: &Block, stmt: &Stmt, why: BuildError) -> DifferentiateError {
+        let message = why.to_string();
+        let (results, operands) = (names(block, &stmt.results), names(block, &stmt.operands));
+        let statement = format!("{results} = {}({operands})", stmt.op.name());
         DifferentiateError { block: block.name.clone(), statement: Some(statement), span: stmt.span, message }
     }
 }
@@ -109,11 +111,16 @@ pub fn gradients(mut model: Model) -> Result<Model, DifferentiateError> {
     Ok(model)
 }
 
+/// The names of values, separated by commas.
+fn names(block: &Block, values: &[Value]) -> String {
+    values.iter().map(|&value| format!("%{}", block.value_name(value))).collect::<Vec<_>>().join(", ")
+}
+
 fn derive(model: &mut Model) -> Result<(), DifferentiateError> {
     let derived = [SectionKind::I, SectionKind::W, SectionKind::U];
-    let done = |block: &Block| derived.iter().any(|&kind| block[kind] != Default::default());
-    if model.is_differentiated() || model.blocks.values().any(done) {
-        return Err(DifferentiateError::in_model("the model is already differentiated".to_string()));
+    let is_derived = model.blocks.values().any(|block| derived.iter().any(|&kind| block[kind] != Section::default()));
+    if model.is_differentiated() || is_derived {
+        return Err(DifferentiateError::in_model("the model is already differentiated"));
     }
     let frozen = update::frozen(model)?;
     for (id, block) in model.blocks.iter_mut() {
@@ -143,9 +150,9 @@ fn open_made(block: &mut Block) {
 }
 
 /// A reserved name, if no value has it.
-fn free(block: &Block, name: String) -> Result<String, String> {
+fn free(block: &Block, name: String) -> Result<String, BuildError> {
     match block.find(&name) {
-        Some(_) => Err(format!("`%{name}` is a reserved name of training; rename the value")),
+        Some(_) => Err(BuildError::ReservedName(name)),
         None => Ok(name),
     }
 }

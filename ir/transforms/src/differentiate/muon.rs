@@ -4,11 +4,12 @@
 //! The update is multiplied by `0.2 sqrt(max(rows, columns))`, which gives it the root mean square of AdamW's updates: one
 //! learning rate serves both (Liu et al. 2025, "Muon is scalable for LLM training", section 2.2).
 
+use crate::build_error::BuildError;
 use ir::dim_role::DimRole;
 use ir::graph::{Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{Binary, BinaryKind, Builder, Einsum, Unary, UnaryKind};
-use ir::types::Dims;
+use ir::types::{Dims, Type};
 
 /// Coefficients of `a x + b x^3 + c x^5`, which moves singular values from 0..1 to about 0.7..1.2 in five steps (Jordan et al. 2024).
 const COEFFICIENTS: [f64; 3] = [3.4445, -4.7750, 2.0315];
@@ -40,6 +41,18 @@ struct Side {
     size: u64,
 }
 
+impl Side {
+    /// The side of these dims of a type.
+    fn new(ty: &Type, dims: Vec<usize>) -> Side {
+        Side { size: dims.iter().map(|&place| ty.dims[place].size).product(), dims }
+    }
+
+    /// The order of the sides of a matrix.
+    fn order(&self) -> (u64, usize) {
+        (self.size, self.dims.len())
+    }
+}
+
 impl Matrix {
     /// The matrix that the products of the forward read; `None` if other ops read the parameter, or if it is a table of a
     /// vocabulary.
@@ -61,45 +74,47 @@ impl Matrix {
             return None;
         }
         let (own, other) = (&equation.operands[at], &equation.operands[1 - at]);
-        let side = |summed: bool, shared: bool| -> Vec<usize> {
-            let is_in = |label: &String| (!equation.result.contains(label), other.contains(label)) == (summed, shared);
-            (0..own.len()).filter(|&place| is_in(&own[place])).collect()
-        };
-        let [rows, columns, many] = [side(true, true), side(false, false), side(false, true)];
-        if rows.is_empty() || columns.is_empty() || rows.len() + columns.len() + many.len() < own.len() {
+        let (mut rows, mut columns, mut many) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, label) in own.iter().enumerate() {
+            match (equation.result.contains(label), other.contains(label)) {
+                (false, true) => rows.push(place),
+                (true, false) => columns.push(place),
+                (true, true) => many.push(place),
+                (false, false) => return None,
+            }
+        }
+        if rows.is_empty() || columns.is_empty() {
             return None;
         }
-        let side = |dims: Vec<usize>| {
-            let size = dims.iter().map(|&place| block.ty(param).dims[place].size).product();
-            Side { dims, size }
-        };
-        Some(Matrix { rank: own.len(), many, rows: side(rows), columns: side(columns) })
+        let ty = block.ty(param);
+        Some(Matrix { rank: own.len(), many, rows: Side::new(ty, rows), columns: Side::new(ty, columns) })
     }
 
     /// The matrix of these parts, which are joined along their last dim; `None` if that is none of the columns, or if the parts differ
     /// in another dim.
     pub(super) fn joined(parts: &[&Matrix]) -> Option<Matrix> {
         let first = *parts.first()?;
-        let is_like = |other: &&Matrix| {
-            let dims = |matrix: &Matrix| (matrix.many.clone(), matrix.rows.clone(), matrix.columns.dims.clone());
-            other.rank == first.rank && dims(other) == dims(first)
-        };
-        let is_whole = parts.iter().all(is_like) && first.columns.dims.contains(&(first.rank - 1));
+        let Matrix { rank, many, rows, columns } = first;
+        // They may differ in the size of their columns alone.
+        let are_alike = parts.iter().all(|part| {
+            part.rank == *rank && part.many == *many && part.rows == *rows && part.columns.dims == columns.dims
+        });
         let size = parts.iter().map(|part| part.columns.size).sum();
-        is_whole.then(|| Matrix { columns: Side { size, ..first.columns.clone() }, ..first.clone() })
+        (are_alike && columns.dims.contains(&(rank - 1)))
+            .then(|| Matrix { columns: Side { size, ..columns.clone() }, ..first.clone() })
     }
 
     /// The smaller side and the larger one.
     fn sides(&self) -> [&Side; 2] {
-        let key = |side: &Side| (side.size, side.dims.len());
-        if key(&self.rows) <= key(&self.columns) { [&self.rows, &self.columns] } else { [&self.columns, &self.rows] }
+        let (rows, columns) = (&self.rows, &self.columns);
+        if rows.order() <= columns.order() { [rows, columns] } else { [columns, rows] }
     }
 
     /// Labels of all dims, those of the smaller side with another letter.
     fn labels(&self, small: char) -> String {
-        let label =
-            |place: usize| format!("{}{place}", if self.sides()[0].dims.contains(&place) { small } else { 'x' });
-        (0..self.rank).map(label).collect::<Vec<_>>().join(" ")
+        let [smaller, _] = self.sides();
+        let letters = (0..self.rank).map(|place| if smaller.dims.contains(&place) { small } else { 'x' });
+        letters.enumerate().map(|(place, letter)| format!("{letter}{place}")).collect::<Vec<_>>().join(" ")
     }
 
     /// Labels of the products of the smaller side with itself.
@@ -114,7 +129,7 @@ impl Matrix {
     ///
     /// # Errors
     /// None on a value of the parameter's dims.
-    pub(super) fn orthogonal(&self, b: &mut Builder<'_>, x: Value) -> Result<Value, String> {
+    pub(super) fn orthogonal(&self, b: &mut Builder<'_>, x: Value) -> Result<Value, BuildError> {
         let (own, other) = (self.labels('i'), self.labels('j'));
         let many = self.many.iter().map(|place| format!("x{place}")).collect::<Vec<_>>().join(" ");
         let squares = b.one(Einsum::new(&format!("{own}, {own} -> {many}"))?, &[x, x])?;
@@ -136,6 +151,6 @@ impl Matrix {
             let terms = [b.one(first.clone(), &[x])?, b.one(product.clone(), &[polynomial, x])?];
             x = b.one(Binary::of(BinaryKind::Add), &terms)?;
         }
-        b.one(Unary(UnaryKind::Scale(RMS * (self.sides()[1].size as f64).sqrt())), &[x])
+        Ok(b.one(Unary(UnaryKind::Scale(RMS * (self.sides()[1].size as f64).sqrt())), &[x])?)
     }
 }

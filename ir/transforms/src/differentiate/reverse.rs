@@ -1,6 +1,7 @@
 //! The reverse walk: each statement of `F`, last to first, propagates the cotangents of its results to its operands.
 
 use super::DifferentiateError;
+use crate::build_error::BuildError;
 use ir::entity::{EntitySet, SecondaryMap};
 use ir::graph::{ArgKind, Block, SectionKind, Stmt};
 use ir::ids::Value;
@@ -38,15 +39,18 @@ pub(super) fn backward(block: &mut Block, frozen: &EntitySet<Value>) -> Result<B
 /// The values that a differentiable argument or a trained parameter reaches: only they have a cotangent.
 fn active(block: &Block, frozen: &EntitySet<Value>) -> EntitySet<Value> {
     let mut active = EntitySet::new();
-    let float = |value: &Value| block.ty(*value).dtype.is_float();
-    let trained = block.args_of(ArgKind::Param).filter(|param| float(param) && !frozen.contains(*param));
+    let trained = block.args_of(ArgKind::Param).filter(|&param| is_float(block, param) && !frozen.contains(param));
     active.extend(block.differentiable_args().chain(trained));
     for stmt in &block[SectionKind::F].stmts {
         if stmt.operands.iter().any(|&value| active.contains(value)) {
-            active.extend(stmt.results.iter().copied().filter(float));
+            active.extend(stmt.results.iter().copied().filter(|&value| is_float(block, value)));
         }
     }
     active
+}
+
+fn is_float(block: &Block, value: Value) -> bool {
+    block.ty(value).dtype.is_float()
 }
 
 struct Walk<'a> {
@@ -70,7 +74,7 @@ impl Walk<'_> {
         given
     }
 
-    fn statement(&mut self, stmt: &Stmt, active: &EntitySet<Value>) -> Result<(), String> {
+    fn statement(&mut self, stmt: &Stmt, active: &EntitySet<Value>) -> Result<(), BuildError> {
         let needed: Vec<bool> = stmt.operands.iter().map(|&value| active.contains(value)).collect();
         if !needed.contains(&true) {
             return Ok(());
@@ -79,7 +83,7 @@ impl Walk<'_> {
         if given.iter().all(Option::is_none) {
             return Ok(());
         }
-        let def = stmt.op.def().ok_or("reshards are inserted after differentiation, not before")?;
+        let def = stmt.op.def().ok_or(BuildError::Reshard)?;
         let call = Cotangents { operands: &stmt.operands, results: &stmt.results, given: &given, needed: &needed };
         let cotangents = def.gradient(&mut self.builder, &call)?;
         for ((&operand, cotangent), needed) in stmt.operands.iter().zip(cotangents).zip(needed) {
@@ -92,7 +96,7 @@ impl Walk<'_> {
     }
 
     /// The total cotangent of a value, named `%x.d` after it. `None` is zero.
-    fn total(&mut self, value: Value) -> Result<Option<Value>, String> {
+    fn total(&mut self, value: Value) -> Result<Option<Value>, BuildError> {
         let Some(sum) = self.sum(value)? else { return Ok(None) };
         let made_here = self.builder.block.value_name(sum).parse::<u32>().is_ok();
         if let (true, Some(name)) = (made_here, self.free_name(value)) {
@@ -101,7 +105,7 @@ impl Walk<'_> {
         Ok(Some(sum))
     }
 
-    fn sum(&mut self, value: Value) -> Result<Option<Value>, String> {
+    fn sum(&mut self, value: Value) -> Result<Option<Value>, BuildError> {
         let mut parts = std::mem::take(&mut self.parts[value]).into_iter();
         let Some(mut sum) = parts.next() else { return Ok(None) };
         for part in parts {
@@ -116,7 +120,7 @@ impl Walk<'_> {
     }
 
     /// The cotangents of the arguments; zeros for an unused argument.
-    fn arguments(&mut self) -> Result<Vec<Value>, String> {
+    fn arguments(&mut self) -> Result<Vec<Value>, BuildError> {
         let args: Vec<Value> = self.builder.block.differentiable_args().collect();
         let mut cotangents = Vec::new();
         for arg in args {
@@ -128,7 +132,7 @@ impl Walk<'_> {
         Ok(cotangents)
     }
 
-    fn parameters(&mut self) -> Result<Vec<(Value, Value)>, String> {
+    fn parameters(&mut self) -> Result<Vec<(Value, Value)>, BuildError> {
         let params: Vec<Value> = self.builder.block.args_of(ArgKind::Param).collect();
         let mut gradients = Vec::new();
         for param in params {

@@ -3,6 +3,7 @@
 
 use super::free;
 use super::reverse::Backward;
+use crate::build_error::BuildError;
 use crate::recompute::copy_forward;
 use ir::entity::EntitySet;
 use ir::graph::{Block, GRADIENT, Section, SectionKind, Span, Stmt};
@@ -14,7 +15,7 @@ use ir::types::{DType, Type};
 ///
 /// # Errors
 /// The name of a gradient is taken.
-pub(super) fn split(block: &mut Block, backward: Backward) -> Result<(), String> {
+pub(super) fn split(block: &mut Block, backward: Backward) -> Result<(), BuildError> {
     let Backward { given, stmts, args, params } = backward;
     let in_i = reaching(&stmts, args.iter().copied());
     let in_w = reaching(&stmts, params.iter().map(|&(_, gradient)| gradient));
@@ -60,7 +61,7 @@ fn accumulate(
     param: Value,
     gradient: Value,
     sole: bool,
-) -> Result<(), String> {
+) -> Result<(), BuildError> {
     let name = free(block, format!("{}{GRADIENT}", block.value_name(param)))?;
     let read = weights.iter().any(|stmt| stmt.operands.contains(&gradient));
     match weights.iter_mut().find(|stmt| stmt.results == [gradient]) {

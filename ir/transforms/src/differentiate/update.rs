@@ -3,6 +3,7 @@
 
 use super::muon::Matrix;
 use super::{DifferentiateError, free};
+use crate::build_error::BuildError;
 use ir::entity::{EntitySet, SecondaryMap};
 use ir::graph::{Arg, ArgKind, Block, Call, Model, ParamInstance, ResultKind, Section, SectionKind, Span, Step, Stmt};
 use ir::ids::{BlockId, Value};
@@ -25,6 +26,13 @@ pub(super) struct Binding {
     decay: bool,
     /// The matrix of which it is a part.
     part_of: Option<String>,
+}
+
+impl Binding {
+    /// The decay of the parameter, where others have this one.
+    fn decayed(&self, weight_decay: f64) -> f64 {
+        if self.decay { weight_decay } else { 0.0 }
+    }
 }
 
 /// The parameters of every block that its calls leave as they are.
@@ -110,7 +118,7 @@ pub(super) fn update(
     bindings: &[Binding],
     optimizer: &Optimizer,
     dims: &Dims,
-) -> Result<(), String> {
+) -> Result<(), BuildError> {
     let owned: Vec<Binding> = bindings.iter().filter(|binding| binding.owned).cloned().collect();
     if owned.is_empty() {
         return Ok(());
@@ -162,29 +170,48 @@ struct Orthogonal {
 }
 
 impl Orthogonal {
+    /// Moves a mean to the clipped gradient, `m = m + (1 - momentum) (clip g - m)`, and gives it, or the mean after one more such
+    /// move (Nesterov's momentum). Each is a step of gradient descent with the rate `momentum - 1` and the decay -1: no scalar is
+    /// multiplied with a tensor, so flat shards stay flat.
+    fn moved(
+        &self,
+        builder: &mut Builder<'_>,
+        m: Value,
+        gradient: Value,
+        scalars: &Scalars,
+    ) -> Result<Value, BuildError> {
+        let zero = builder.one(Unary(UnaryKind::Scale(0.0)), &[scalars.lr])?;
+        let rate = builder.one(Unary(UnaryKind::Shift(self.momentum - 1.0)), &[zero])?;
+        let (op, operands) = (descent(-1.0), [m, gradient, scalars.clip, rate]);
+        store(builder, op.clone(), &operands, &[m])?;
+        Ok(if self.nesterov { builder.one(op, &operands)? } else { m })
+    }
+
+    /// True for another part of the same matrix.
+    fn is_joined(&self, part: &Orthogonal) -> bool {
+        self.part_of.is_some() && self.part_of == part.part_of
+    }
     /// The parameters that are joined to this one, itself among them, in their order.
     fn parts<'a>(&self, param: Value, owned: &[Binding], rules: &'a [Rule]) -> Vec<(Value, &'a Orthogonal)> {
         let parts = owned.iter().zip(rules).filter_map(|(binding, rule)| match rule {
             Rule::Orthogonal(part) => Some((binding.param, part)),
             Rule::AdamW(_) | Rule::Sgd(_) => None,
         });
-        let is_joined = |part: &Orthogonal| self.part_of.is_some() && self.part_of == part.part_of;
-        parts.filter(|(other, part)| *other == param || is_joined(part)).collect()
+        parts.filter(|(other, part)| *other == param || self.is_joined(part)).collect()
     }
 }
 
 impl Rule {
     fn of(block: &Block, binding: &Binding, kind: &OptimizerKind, dims: &Dims) -> Rule {
-        let decay = |weight_decay: f64| if binding.decay { weight_decay } else { 0.0 };
         match *kind {
             OptimizerKind::AdamW { beta1, beta2, eps, weight_decay } => {
-                Rule::AdamW(AdamW { beta1, beta2, eps, weight_decay: decay(weight_decay) })
+                Rule::AdamW(AdamW { beta1, beta2, eps, weight_decay: binding.decayed(weight_decay) })
             }
             OptimizerKind::Sgd { momentum, nesterov, weight_decay } => {
-                Rule::Sgd(Sgd { momentum, nesterov, weight_decay: decay(weight_decay) })
+                Rule::Sgd(Sgd { momentum, nesterov, weight_decay: binding.decayed(weight_decay) })
             }
             OptimizerKind::Muon { momentum, nesterov, matrices, beta1, beta2, eps, weight_decay } => {
-                let weight_decay = decay(weight_decay);
+                let weight_decay = binding.decayed(weight_decay);
                 let part_of = binding.part_of.clone().filter(|_| matrices == Matrices::Whole);
                 match Matrix::of(block, binding.param, dims) {
                     Some(matrix) => Rule::Orthogonal(Orthogonal { matrix, part_of, momentum, nesterov, weight_decay }),
@@ -208,43 +235,51 @@ struct Scalars {
 }
 
 impl Scalars {
-    fn add(block: &mut Block, rules: &[Rule], is_scaled: bool) -> Result<Scalars, String> {
-        let mut scalar = |name: &str| add_arg(block, name.to_string(), ArgKind::Const, Type::scalar(DType::F32));
-        let (clip, lr) = (scalar("clip")?, scalar("lr")?);
+    fn add(block: &mut Block, rules: &[Rule], is_scaled: bool) -> Result<Scalars, BuildError> {
+        let (clip, lr) = (scalar(block, "clip")?, scalar(block, "lr")?);
         let counts = rules.iter().any(|rule| matches!(rule, Rule::AdamW(_)));
-        let step = counts.then(|| scalar("step")).transpose()?;
-        let inv_scale = is_scaled.then(|| scalar("inv_scale")).transpose()?;
+        let step = counts.then(|| scalar(block, "step")).transpose()?;
+        let inv_scale = is_scaled.then(|| scalar(block, "inv_scale")).transpose()?;
         Ok(Scalars { clip, lr, step, inv_scale, goes_on: None })
     }
 }
 
+fn scalar(block: &mut Block, name: &str) -> Result<Value, BuildError> {
+    add_arg(block, name.to_string(), ArgKind::Const, Type::scalar(DType::F32))
+}
+
 /// 1 if the factor of gradients is above 0, else 0.
-fn goes_on(builder: &mut Builder<'_>, clip: Value) -> Result<Value, String> {
+fn goes_on(builder: &mut Builder<'_>, clip: Value) -> Result<Value, BuildError> {
     let zero = builder.one(Unary(UnaryKind::Scale(0.0)), &[clip])?;
     let is_above = builder.one(Compare(CompareKind::Less), &[zero, clip])?;
-    builder.one(Unary(UnaryKind::Cast(DType::F32)), &[is_above])
+    Ok(builder.one(Unary(UnaryKind::Cast(DType::F32)), &[is_above])?)
 }
 
 /// Adds an argument after those of its kind: values and inputs, constants, parameters, states.
 ///
 /// # Errors
 /// The name is taken.
-pub(crate) fn add_arg(block: &mut Block, name: String, kind: ArgKind, ty: Type) -> Result<Value, String> {
-    let rank = |kind: ArgKind| match kind {
-        ArgKind::Value | ArgKind::Input => 0,
-        ArgKind::Const => 1,
-        ArgKind::Param => 2,
-        ArgKind::State => 3,
-    };
+pub(crate) fn add_arg(block: &mut Block, name: String, kind: ArgKind, ty: Type) -> Result<Value, BuildError> {
     let name = free(block, name)?;
     let value = block.add_value(&name, ty);
-    let place = block.args.iter().position(|arg| rank(arg.kind) > rank(kind)).unwrap_or(block.args.len());
+    let behind = block.args.iter().position(|arg| place_of(arg.kind) > place_of(kind));
+    let place = behind.unwrap_or(block.args.len());
     block.args.insert(place, Arg { value, kind });
     Ok(value)
 }
 
+/// The place of a kind among the arguments of a block.
+fn place_of(kind: ArgKind) -> u8 {
+    match kind {
+        ArgKind::Value | ArgKind::Input => 0,
+        ArgKind::Const => 1,
+        ArgKind::Param => 2,
+        ArgKind::State => 3,
+    }
+}
+
 /// `%w.sq = sum_squares(%w.grad)` for every parameter, and their sum, without the loss scale.
-fn sum_squares(builder: &mut Builder<'_>, owned: &[Binding], inv_scale: Option<Value>) -> Result<Value, String> {
+fn sum_squares(builder: &mut Builder<'_>, owned: &[Binding], inv_scale: Option<Value>) -> Result<Value, BuildError> {
     let mut squares = Vec::new();
     for binding in owned {
         let gradient = gradient(builder.block, binding.param)?;
@@ -265,12 +300,12 @@ fn sum_squares(builder: &mut Builder<'_>, owned: &[Binding], inv_scale: Option<V
     Ok(sum)
 }
 
-fn gradient(block: &Block, param: Value) -> Result<Value, String> {
-    block.gradient_of(param).ok_or_else(|| format!("`%{}` has no gradient", block.value_name(param)))
+fn gradient(block: &Block, param: Value) -> Result<Value, BuildError> {
+    block.gradient_of(param).ok_or_else(|| BuildError::NoGradient(block.value_name(param).to_string()))
 }
 
 /// Updates a parameter in place. One in less than 32 bits has a master copy in f32, which is updated and rounded.
-fn adamw(builder: &mut Builder<'_>, param: Value, scalars: &Scalars, op: &AdamW) -> Result<(), String> {
+fn adamw(builder: &mut Builder<'_>, param: Value, scalars: &Scalars, op: &AdamW) -> Result<(), BuildError> {
     let (gradient, master) = (gradient(builder.block, param)?, master(builder.block, param)?);
     let (m, v) = (state(builder.block, param, "m")?, state(builder.block, param, "v")?);
     let operands = [master, gradient, m, v, scalars.clip, scalars.lr].into_iter().chain(scalars.step);
@@ -279,7 +314,7 @@ fn adamw(builder: &mut Builder<'_>, param: Value, scalars: &Scalars, op: &AdamW)
 }
 
 /// The same by gradient descent.
-fn sgd(builder: &mut Builder<'_>, param: Value, scalars: &Scalars, op: &Sgd) -> Result<(), String> {
+fn sgd(builder: &mut Builder<'_>, param: Value, scalars: &Scalars, op: &Sgd) -> Result<(), BuildError> {
     let (gradient, master) = (gradient(builder.block, param)?, master(builder.block, param)?);
     let m = op.has_momentum().then(|| state(builder.block, param, "m")).transpose()?;
     let operands = [master, gradient].into_iter().chain(m).chain([scalars.clip, scalars.lr]);
@@ -289,12 +324,12 @@ fn sgd(builder: &mut Builder<'_>, param: Value, scalars: &Scalars, op: &Sgd) -> 
 }
 
 /// The tensor that an update changes: the parameter, or its copy in f32.
-fn master(block: &mut Block, param: Value) -> Result<Value, String> {
+fn master(block: &mut Block, param: Value) -> Result<Value, BuildError> {
     if block.ty(param).dtype == DType::F32 { Ok(param) } else { state(block, param, "master") }
 }
 
 /// Rounds the copy of a parameter in f32, if it has one.
-fn round(builder: &mut Builder<'_>, master: Value, param: Value) -> Result<(), String> {
+fn round(builder: &mut Builder<'_>, master: Value, param: Value) -> Result<(), BuildError> {
     if master == param {
         return Ok(());
     }
@@ -303,13 +338,17 @@ fn round(builder: &mut Builder<'_>, master: Value, param: Value) -> Result<(), S
 }
 
 /// Updates a matrix whose momentum is made orthogonal, or all parts of one, whose momenta are joined for it along their last dim.
-fn update_matrix(builder: &mut Builder<'_>, parts: &[(Value, &Orthogonal)], scalars: &Scalars) -> Result<(), String> {
+fn update_matrix(
+    builder: &mut Builder<'_>,
+    parts: &[(Value, &Orthogonal)],
+    scalars: &Scalars,
+) -> Result<(), BuildError> {
     let (mut masters, mut momenta) = (Vec::new(), Vec::new());
     for &(param, rule) in parts {
         masters.push(master(builder.block, param)?);
         let gradient = gradient(builder.block, param)?;
         let m = state(builder.block, param, "m")?;
-        momenta.push(momentum_of(builder, [m, gradient], scalars, (rule.momentum, rule.nesterov))?);
+        momenta.push(rule.moved(builder, m, gradient, scalars)?);
     }
     let updates = orthogonal(builder, parts, &momenta)?;
     let goes_on = scalars.goes_on.unwrap_or(scalars.clip);
@@ -325,12 +364,12 @@ fn orthogonal(
     builder: &mut Builder<'_>,
     parts: &[(Value, &Orthogonal)],
     momenta: &[Value],
-) -> Result<Vec<Value>, String> {
+) -> Result<Vec<Value>, BuildError> {
     let matrices: Vec<&Matrix> = parts.iter().map(|(_, rule)| &rule.matrix).collect();
     if let ([matrix], [momentum]) = (matrices.as_slice(), momenta) {
         return Ok(vec![matrix.orthogonal(builder, *momentum)?]);
     }
-    let whole = Matrix::joined(&matrices).ok_or("parts of a matrix differ in more than their last dim")?;
+    let whole = Matrix::joined(&matrices).ok_or(BuildError::PartsDiffer)?;
     let dim = builder.ty(momenta[0]).rank() - 1;
     let joined = builder.one(Concat { dim }, momenta)?;
     let update = whole.orthogonal(builder, joined)?;
@@ -348,31 +387,15 @@ fn descent(weight_decay: f64) -> Sgd {
     Sgd { momentum: 0.0, nesterov: false, weight_decay }
 }
 
-/// Moves a mean to the clipped gradient, `m = m + (1 - momentum) (clip g - m)`, and gives it, or the mean after one more such move
-/// (Nesterov's momentum). Each is a step of gradient descent with the rate `momentum - 1` and the decay -1: no scalar is
-/// multiplied with a tensor, so flat shards stay flat.
-fn momentum_of(
-    builder: &mut Builder<'_>,
-    [m, gradient]: [Value; 2],
-    scalars: &Scalars,
-    (momentum, nesterov): (f64, bool),
-) -> Result<Value, String> {
-    let zero = builder.one(Unary(UnaryKind::Scale(0.0)), &[scalars.lr])?;
-    let rate = builder.one(Unary(UnaryKind::Shift(momentum - 1.0)), &[zero])?;
-    let (op, operands) = (descent(-1.0), [m, gradient, scalars.clip, rate]);
-    store(builder, op.clone(), &operands, &[m])?;
-    if nesterov { builder.one(op, &operands) } else { Ok(m) }
-}
-
 /// Adds the state `%w.<suffix>`: of the parameter's dims, in f32.
-fn state(block: &mut Block, param: Value, suffix: &str) -> Result<Value, String> {
+fn state(block: &mut Block, param: Value, suffix: &str) -> Result<Value, BuildError> {
     let name = format!("{}.{suffix}", block.value_name(param));
     let ty = Type { dtype: DType::F32, ..block.ty(param).clone() };
     add_arg(block, name, ArgKind::State, ty)
 }
 
 /// Appends a statement that stores into arguments.
-fn store(builder: &mut Builder<'_>, op: impl Into<Op>, operands: &[Value], into: &[Value]) -> Result<(), String> {
+fn store(builder: &mut Builder<'_>, op: impl Into<Op>, operands: &[Value], into: &[Value]) -> Result<(), BuildError> {
     let op = op.into();
     let types: Vec<&Type> = operands.iter().map(|&value| builder.ty(value)).collect();
     op.infer(&types).map_err(|why| format!("`{}`: {why}", op.name()))?;
@@ -391,7 +414,7 @@ fn store(builder: &mut Builder<'_>, op: impl Into<Op>, operands: &[Value], into:
 ///
 /// # Errors
 /// None on these operands.
-pub(super) fn step(optimizer: &Optimizer) -> Result<Step, String> {
+pub(super) fn step(optimizer: &Optimizer) -> Result<Step, BuildError> {
     let mut graph = Block::default();
     let squares = graph.add_value("sq", Type::scalar(DType::F32));
     let mut builder = Builder::new(&mut graph);

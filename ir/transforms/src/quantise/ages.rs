@@ -1,6 +1,7 @@
 //! The records of delayed scaling. Each scaled tensor of a block has one: a parameter that no optimizer updates, with the ages of its exponents.
 //! W counts exponents into its gradient, and U updates the ages.
 
+use crate::build_error::BuildError;
 use crate::differentiate::add_arg;
 use ir::graph::{ArgKind, Block, GRADIENT, Init, Model, Param, ParamIndex, ParamRef, RECORDS, SectionKind, Span, Stmt};
 use ir::ids::{BlockId, Value};
@@ -27,7 +28,7 @@ impl Records {
     ///
     /// # Errors
     /// Those of [`add_arg`], which does not fail on a free name.
-    pub(super) fn add(&mut self, block: &mut Block, of: Value, seen: Value) -> Result<Value, String> {
+    pub(super) fn add(&mut self, block: &mut Block, of: Value, seen: Value) -> Result<Value, BuildError> {
         let mut field = block.value_name(of).replace('.', "_");
         while block.find(&format!("{field}_ages")).is_some() {
             field.push('_');

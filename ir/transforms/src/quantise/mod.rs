@@ -26,8 +26,10 @@ mod rewriter;
 
 use self::product::{Forward, Part, part};
 use self::rewriter::Rewriter;
+use crate::build_error::BuildError;
 use crate::renumber::renumber;
-use ir::graph::{Block, Model, SectionKind, Stmt};
+use ir::entity::EntitySet;
+use ir::graph::{Block, Model, SectionKind};
 use ir::ids::{BlockId, Value};
 use ir::options::Quantisation;
 use ir::types::Dims;
@@ -36,7 +38,7 @@ use ir::types::Dims;
 ///
 /// # Errors
 /// A product is none: its statement does not hold in the block.
-pub fn quantise(model: &mut Model, recipe: &Quantisation) -> Result<usize, String> {
+pub fn quantise(model: &mut Model, recipe: &Quantisation) -> Result<usize, BuildError> {
     let blocks: Vec<BlockId> = model.blocks.keys().collect();
     let mut count = 0;
     for id in blocks {
@@ -58,7 +60,7 @@ pub fn quantise(model: &mut Model, recipe: &Quantisation) -> Result<usize, Strin
 }
 
 /// Rewrites a block. Gives the number of its products, and the names of its records.
-fn quantise_block(block: &mut Block, dims: &Dims, recipe: &Quantisation) -> Result<(usize, Vec<String>), String> {
+fn quantise_block(block: &mut Block, dims: &Dims, recipe: &Quantisation) -> Result<(usize, Vec<String>), BuildError> {
     let stmts = &block[SectionKind::F].stmts;
     let forwards: Vec<Forward> = stmts.iter().filter_map(|stmt| Forward::of(stmt, block, dims, recipe)).collect();
     let mut rewriter = Rewriter::new(recipe, &forwards, saved_narrow(block, &forwards));
@@ -71,12 +73,16 @@ fn quantise_block(block: &mut Block, dims: &Dims, recipe: &Quantisation) -> Resu
 
 /// The values of F that the backward reads for gradients of parameters alone: their 8-bit copies are saved.
 fn saved_narrow(block: &Block, forwards: &[Forward]) -> Vec<Value> {
-    let of = |kind: SectionKind| block[kind].stmts.iter().map(move |stmt| (kind, stmt));
-    let is_only_for_gradients = |x: Value| {
-        let backward = of(SectionKind::I).chain(of(SectionKind::W));
-        let readers: Vec<(SectionKind, &Stmt)> = backward.filter(|(_, stmt)| stmt.operands.contains(&x)).collect();
-        let is_weight = |part: Option<(&Forward, Part)>| part.is_some_and(|(_, part)| part == Part::Weight);
-        !readers.is_empty() && readers.iter().all(|(kind, stmt)| is_weight(part(stmt, *kind, forwards, block)))
-    };
-    forwards.iter().map(|forward| forward.x).filter(|&x| is_only_for_gradients(x)).collect()
+    let (mut by_products, mut by_others) = (EntitySet::new(), EntitySet::new());
+    for kind in [SectionKind::I, SectionKind::W] {
+        for stmt in &block[kind].stmts {
+            let readers = match part(stmt, kind, forwards, block) {
+                Some((_, Part::Weight)) => &mut by_products,
+                _ => &mut by_others,
+            };
+            readers.extend(stmt.operands.iter().copied());
+        }
+    }
+    let operands = forwards.iter().map(|forward| forward.x);
+    operands.filter(|&x| by_products.contains(x) && !by_others.contains(x)).collect()
 }

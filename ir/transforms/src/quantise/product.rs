@@ -22,14 +22,28 @@ pub(super) struct Forward {
     is_delayed: bool,
 }
 
-/// The labels with blocks, and the sizes of the blocks.
+/// The labels with blocks.
 struct Cuts {
     /// The label of x and w that y sums.
-    inner: (String, u64),
+    inner: Cut,
     /// The label of w and y that dx sums.
-    outer: (String, u64),
+    outer: Cut,
     /// The label of x and y that dw sums.
-    tokens: (String, u64),
+    tokens: Cut,
+}
+
+/// A label with blocks.
+struct Cut {
+    label: String,
+    /// The indices of a block.
+    size: u64,
+}
+
+impl Cut {
+    /// The size of the blocks, if this is the label.
+    fn along(&self, label: &str) -> Option<u64> {
+        (self.label == label).then_some(self.size)
+    }
 }
 
 impl Forward {
@@ -37,34 +51,31 @@ impl Forward {
     pub(super) fn of(stmt: &Stmt, block: &Block, dims: &Dims, recipe: &Quantisation) -> Option<Forward> {
         let equation = stmt.op.extras().contraction?.equation();
         let &[a, b] = stmt.operands.as_slice() else { return None };
-        let is_param = |value: Value| block.arg_kind(value) == Some(ArgKind::Param);
-        let (x_at, w_at) = match (is_param(a), is_param(b)) {
+        let [a_is_param, b_is_param] = [a, b].map(|value| block.arg_kind(value) == Some(ArgKind::Param));
+        let (x_at, w_at) = match (a_is_param, b_is_param) {
             (false, true) => (0, 1),
             (true, false) => (1, 0),
             _ => return None,
         };
         let (x, w) = (stmt.operands[x_at], stmt.operands[w_at]);
-        let is_exempt = |role| matches!(role, DimRole::Vocabulary | DimRole::RouterLogits);
-        if block.ty(w).dims.iter().filter_map(|dim| dim.role(dims)).any(is_exempt) {
+        if [DimRole::Vocabulary, DimRole::RouterLogits].iter().any(|&role| block.ty(w).has_role(role, dims)) {
             return None;
         }
         let [x_labels, w_labels] = [x_at, w_at].map(|at| equation.operands[at].clone());
         let y_labels = equation.result.clone();
-        let last = |labels: &[String], with: &[String], without: &[String]| {
-            labels.iter().rfind(|label| with.contains(label) && !without.contains(label)).cloned()
-        };
         // A product that sums nothing, as one with a gain, is no matrix product.
-        let inner = last(&x_labels, &w_labels, &y_labels)?;
-        let outer = last(&w_labels, &y_labels, &x_labels)?;
-        let tokens = last(&x_labels, &y_labels, &w_labels)?;
+        let inner = last_common(&x_labels, &w_labels, &y_labels)?;
+        let outer = last_common(&w_labels, &y_labels, &x_labels)?;
+        let tokens = last_common(&x_labels, &y_labels, &w_labels)?;
         let cuts = match recipe.scales {
             Scales::Tensor | Scales::Delayed(_) => None,
             Scales::Blocks(size) => {
-                let cut = |label: String| {
-                    let dim = equation.dim(&label, &[block.ty(a), block.ty(b)])?;
-                    Some((label, cut(dim.size, size)?))
-                };
-                Some(Cuts { inner: cut(inner)?, outer: cut(outer)?, tokens: cut(tokens)? })
+                let operands = [block.ty(a), block.ty(b)];
+                let [inner, outer, tokens] = [inner, outer, tokens].map(|label| {
+                    let dim = equation.dim(&label, &operands)?;
+                    Some(Cut { size: cut(dim.size, size)?, label })
+                });
+                Some(Cuts { inner: inner?, outer: outer?, tokens: tokens? })
             }
         };
         let is_delayed = matches!(recipe.scales, Scales::Delayed(_));
@@ -85,23 +96,34 @@ impl Forward {
 
     /// The indices of a block along each dim of an operand of one of the three products.
     pub(super) fn block(&self, labels: &[String], part: Part) -> Vec<Option<u64>> {
-        let Some(cuts) = &self.cuts else {
+        let Some(Cuts { inner, outer, tokens }) = &self.cuts else {
             // Only what all three tensors have, as the experts, has a scale for each index. Records are of entire tensors.
-            let is_batch = |label| [&self.x_labels, &self.w_labels, &self.y_labels].iter().all(|of| of.contains(label));
-            return labels.iter().map(|label| (is_batch(label) && !self.is_delayed).then_some(1)).collect();
+            let shared = labels.iter().map(|label| self.is_batch(label) && !self.is_delayed);
+            return shared.map(|is_shared| is_shared.then_some(1)).collect();
         };
         let is_param = *labels == self.w_labels;
-        let size = |label: &String| {
-            let along = |cut: &(String, u64)| (cut.0 == *label).then_some(cut.1);
-            match part {
-                Part::Weight => along(&cuts.tokens),
-                _ if is_param => along(&cuts.inner).or_else(|| along(&cuts.outer)),
-                Part::Forward => along(&cuts.inner),
-                Part::Input => along(&cuts.outer),
-            }
-        };
-        labels.iter().map(|label| Some(size(label).unwrap_or(1))).collect()
+        let mut sizes = Vec::new();
+        for label in labels {
+            let size = match part {
+                Part::Weight => tokens.along(label),
+                _ if is_param => inner.along(label).or_else(|| outer.along(label)),
+                Part::Forward => inner.along(label),
+                Part::Input => outer.along(label),
+            };
+            sizes.push(Some(size.unwrap_or(1)));
+        }
+        sizes
     }
+
+    /// True for a label of all three tensors.
+    fn is_batch(&self, label: &String) -> bool {
+        [&self.x_labels, &self.w_labels, &self.y_labels].iter().all(|labels| labels.contains(label))
+    }
+}
+
+/// The last of some labels that is among others, and not among a third list.
+fn last_common(labels: &[String], with: &[String], without: &[String]) -> Option<String> {
+    labels.iter().rfind(|label| with.contains(label) && !without.contains(label)).cloned()
 }
 
 /// The largest divisor of a dim up to a size, if it is large enough: no block then crosses the end of a dim or is shorter than others.

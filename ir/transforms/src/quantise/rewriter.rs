@@ -2,6 +2,7 @@
 
 use super::ages::Records;
 use super::product::{Forward, Part, part};
+use crate::build_error::BuildError;
 use ir::graph::{ArgKind, Block, SectionKind, Stmt};
 use ir::ids::Value;
 use ir::ops::{AbsMax, Builder, DelayedScale, Exponents, Quantise, Reshape, ScaleFor};
@@ -10,7 +11,12 @@ use ir::types::{DType, Dim};
 use std::collections::HashMap;
 
 /// A tensor with the blocks and the format in which it is quantised.
-type Key = (Value, Vec<Option<u64>>, DType);
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Narrow {
+    value: Value,
+    block: Vec<Option<u64>>,
+    to: DType,
+}
 
 pub(super) struct Rewriter<'a> {
     recipe: &'a Quantisation,
@@ -18,9 +24,9 @@ pub(super) struct Rewriter<'a> {
     /// Values whose 8-bit copies the backward reads.
     saved: Vec<Value>,
     /// Scales that exist.
-    scales: HashMap<Key, Value>,
+    scales: HashMap<Narrow, Value>,
     /// 8-bit copies that exist.
-    narrow: HashMap<Key, Value>,
+    narrow: HashMap<Narrow, Value>,
     /// The records of delayed scaling.
     pub(super) records: Records,
 }
@@ -35,78 +41,78 @@ impl<'a> Rewriter<'a> {
     ///
     /// # Errors
     /// A statement does not hold.
-    pub(super) fn section(&mut self, block: &mut Block, kind: SectionKind) -> Result<(), String> {
+    pub(super) fn section(&mut self, block: &mut Block, kind: SectionKind) -> Result<(), BuildError> {
         let stmts = std::mem::take(&mut block[kind].stmts);
         let mut builder = Builder::new(block);
         stmts.into_iter().try_for_each(|stmt| self.statement(&mut builder, kind, stmt))?;
         block[kind].stmts = builder.stmts;
         if kind == SectionKind::F {
             // The backward makes again what F made for its own products: it has what that is made of.
-            self.narrow.retain(|(value, ..), _| self.saved.contains(value));
+            self.narrow.retain(|copy, _| self.saved.contains(&copy.value));
         }
         Ok(())
     }
 
     /// Appends a statement, or its quantised form.
-    fn statement(&mut self, builder: &mut Builder<'_>, kind: SectionKind, stmt: Stmt) -> Result<(), String> {
+    fn statement(&mut self, builder: &mut Builder<'_>, kind: SectionKind, stmt: Stmt) -> Result<(), BuildError> {
         let forwards = self.forwards;
         let Some((forward, part)) = part(&stmt, kind, forwards, builder.block) else {
             builder.stmts.push(stmt);
             return Ok(());
         };
         let to = builder.ty(stmt.operands[0]).dtype;
-        let product = stmt.op.extras().contraction.ok_or("a product takes scales")?;
+        let product = stmt.op.extras().contraction.ok_or(BuildError::NoScales)?;
         let (equation, op) = (product.equation(), product.with_scales(to));
-        let mut operand = |at: usize| {
-            let is_cotangent = part != Part::Forward && at == 0;
-            let to = if is_cotangent { self.recipe.cotangents } else { DType::F8E4M3 };
-            self.quantised(builder, (stmt.operands[at], forward.block(&equation.operands[at], part), to))
-        };
-        let [a, b] = [operand(0)?, operand(1)?];
+        let [first, second] = [0, 1].map(|at| forward.block(&equation.operands[at], part));
+        let to = if part == Part::Forward { DType::F8E4M3 } else { self.recipe.cotangents };
+        let a = self.quantised(builder, Narrow { value: stmt.operands[0], block: first, to })?;
+        let b = self.quantised(builder, Narrow { value: stmt.operands[1], block: second, to: DType::F8E4M3 })?;
         builder.stmts.push(Stmt { op, operands: vec![a[0], b[0], a[1], b[1]], ..stmt });
         if part == Part::Forward && self.saved.contains(&forward.x) {
-            self.quantised(builder, (forward.x, forward.block(&forward.x_labels, Part::Weight), DType::F8E4M3))?;
+            let block = forward.block(&forward.x_labels, Part::Weight);
+            self.quantised(builder, Narrow { value: forward.x, block, to: DType::F8E4M3 })?;
         }
         Ok(())
     }
 
     /// The 8-bit copy of a tensor, and its scales.
-    fn quantised(&mut self, builder: &mut Builder<'_>, key: Key) -> Result<[Value; 2], String> {
-        let (value, _, to) = &key;
-        let scale = match self.scales.get(&key) {
+    fn quantised(&mut self, builder: &mut Builder<'_>, narrow: Narrow) -> Result<[Value; 2], BuildError> {
+        let value = narrow.value;
+        let scale = match self.scales.get(&narrow) {
             Some(&scale) => scale,
             None => {
-                let scale = self.scale(builder, &key)?;
-                named(builder.block, scale, *value, "scale");
+                let scale = self.scale(builder, &narrow)?;
+                named(builder.block, scale, value, "scale");
                 scale
             }
         };
-        let copy = match self.narrow.get(&key) {
+        let copy = match self.narrow.get(&narrow) {
             Some(&copy) => copy,
             None => {
-                let copy = builder.one(Quantise { to: *to }, &[*value, scale])?;
-                named(builder.block, copy, *value, "q");
+                let copy = builder.one(Quantise { to: narrow.to }, &[value, scale])?;
+                named(builder.block, copy, value, "q");
                 copy
             }
         };
-        self.scales.insert(key.clone(), scale);
-        self.narrow.insert(key, copy);
+        self.scales.insert(narrow.clone(), scale);
+        self.narrow.insert(narrow, copy);
         Ok([copy, scale])
     }
 
     /// The scales of a tensor, from its elements or from its record.
-    fn scale(&mut self, builder: &mut Builder<'_>, (value, block, to): &Key) -> Result<Value, String> {
-        let is_param = builder.block.arg_kind(*value) == Some(ArgKind::Param);
+    fn scale(&mut self, builder: &mut Builder<'_>, narrow: &Narrow) -> Result<Value, BuildError> {
+        let Narrow { value, ref block, to } = *narrow;
+        let is_param = builder.block.arg_kind(value) == Some(ArgKind::Param);
         match self.recipe.scales {
             Scales::Delayed(within) if !is_param => {
-                let seen = builder.one(Exponents, &[*value])?;
-                let ages = self.records.add(builder.block, *value, seen)?;
-                let scale = builder.one(DelayedScale { to: *to, within }, &[ages])?;
-                builder.one(Reshape { dims: vec![Dim::sized(1); block.len()] }, &[scale])
+                let seen = builder.one(Exponents, &[value])?;
+                let ages = self.records.add(builder.block, value, seen)?;
+                let scale = builder.one(DelayedScale { to, within }, &[ages])?;
+                Ok(builder.one(Reshape { dims: vec![Dim::sized(1); block.len()] }, &[scale])?)
             }
             _ => {
-                let max = builder.one(AbsMax { block: block.clone() }, &[*value])?;
-                builder.one(ScaleFor { to: *to }, &[max])
+                let max = builder.one(AbsMax { block: block.clone() }, &[value])?;
+                Ok(builder.one(ScaleFor { to }, &[max])?)
             }
         }
     }

@@ -72,8 +72,8 @@ pub(crate) fn copy_forward(
         forward.filter(|(place, stmt)| recomputed(*place, stmt)).map(|(_, stmt)| stmt.clone()).collect();
     let mut all = HashMap::new();
     for mut copy in copies.into_iter().rev() {
-        let reads = |stmt: &Stmt| stmt.operands.iter().any(|operand| copy.results.contains(operand));
-        let Some(first) = stmts.iter().position(reads) else { continue };
+        let first = stmts.iter().position(|stmt| stmt.operands.iter().any(|operand| copy.results.contains(operand)));
+        let Some(first) = first else { continue };
         let mut made = HashMap::new();
         for result in &mut copy.results {
             let (name, ty) = (copy_name(block, *result, suffix), block.ty(*result).clone());

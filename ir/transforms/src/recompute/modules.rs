@@ -32,10 +32,11 @@ pub fn of_module(block: &Block, dims: &Dims, module: &str) -> BTreeSet<usize> {
             site.places(|stmt| site.touches(stmt, &of_experts))
         }
         "shared_experts" => site.places(|stmt| site.touches(stmt, &[DimRole::SharedFeedForward])),
-        "moe_act" => {
-            let is_inner = |value: &Value| site.has_role(*value, DimRole::ExpertFeedForward);
-            site.places(|stmt| stmt.op.facts().class == OpClass::Activation && stmt.results.iter().any(is_inner))
-        }
+        "moe_act" => site.places(|stmt| {
+            let mut results = stmt.results.iter();
+            stmt.op.facts().class == OpClass::Activation
+                && results.any(|&value| site.has_role(value, DimRole::ExpertFeedForward))
+        }),
         "mla_up_proj" => site.up_projections(),
         _ => BTreeSet::new(),
     }

@@ -23,21 +23,22 @@ pub fn is_module(name: &str) -> bool {
 /// The index of the statement of `F` that computes a named value: `n` of any block, `layer.n` of the block `layer` or of its
 /// slices. Reshards have no stable names.
 pub fn of_value(block: &Block, name: &str) -> Option<usize> {
-    let find = |name: &str| {
-        block[SectionKind::F].stmts.iter().position(|stmt| {
-            stmt.op.kernel().is_some() && stmt.results.iter().any(|&value| block.value_name(value) == name)
-        })
-    };
-    let within = || {
-        name.match_indices('.').filter(|(at, _)| is_of(block, &name[..*at])).find_map(|(at, _)| find(&name[at + 1..]))
-    };
-    find(name).or_else(within)
+    let mut prefixes = name.match_indices('.').filter(|(at, _)| is_of(block, &name[..*at]));
+    kernel_of(block, name).or_else(|| prefixes.find_map(|(at, _)| kernel_of(block, &name[at + 1..])))
+}
+
+/// The statement of a kernel that computes the value of a name.
+fn kernel_of(block: &Block, name: &str) -> Option<usize> {
+    block[SectionKind::F].stmts.iter().position(|stmt| {
+        stmt.op.kernel().is_some() && stmt.results.iter().any(|&value| block.value_name(value) == name)
+    })
 }
 
 /// True if a block has this name, or is a slice of the block with this name.
 fn is_of(block: &Block, name: &str) -> bool {
-    let slice = |rest: &str| rest.strip_prefix('.').is_some_and(|number| number.parse::<u32>().is_ok());
-    block.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || slice(rest))
+    let Some(rest) = block.name.strip_prefix(name) else { return false };
+    let slice = rest.strip_prefix('.').and_then(|number| number.parse::<u32>().ok());
+    rest.is_empty() || slice.is_some()
 }
 
 /// Checks that every name is that of a module, or of a value of the forward of some layer.
@@ -46,11 +47,12 @@ fn is_of(block: &Block, name: &str) -> bool {
 /// A name is that of neither.
 pub fn check_names(model: &Model, recompute: &Recompute) -> Result<(), UnknownName> {
     let Recompute::Selective(names) = recompute else { return Ok(()) };
-    let layers = || model.blocks.values().filter(|block| is_layer(block));
-    let is_known = |name: &&String| is_module(name) || layers().any(|block| of_value(block, name).is_some());
-    let Some(name) = names.iter().find(|name| !is_known(name)) else { return Ok(()) };
+    let layers: Vec<&Block> = model.blocks.values().filter(|block| is_layer(block)).collect();
+    let mut others = names.iter().filter(|name| !is_module(name));
+    let unknown = others.find(|name| layers.iter().all(|block| of_value(block, name).is_none()));
+    let Some(name) = unknown else { return Ok(()) };
     let modules = MODULES.iter().map(|(module, _)| module.to_string()).collect();
-    let values = layers().map(|block| (format!("values of @{}", block.name), values(block)));
+    let values = layers.iter().map(|block| (format!("values of @{}", block.name), values(block)));
     Err(UnknownName {
         name: name.clone(),
         known: [("modules".to_string(), modules)].into_iter().chain(values).collect(),

@@ -10,20 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 /// such values. Only statements on elements read their results in the backward, so that a group computes them from what it reads
 /// for its other statements. `silu(g)` of a SwiGLU is one: its gradient and that of the product read `g`.
 pub fn remade(block: &Block) -> BTreeSet<usize> {
-    let readers = |value: Value| backward(block).filter(move |stmt| stmt.operands.contains(&value));
-    let is_read = |value: Value| readers(value).next().is_some();
-    let is_returned =
-        |value: Value| [SectionKind::F, SectionKind::I].iter().any(|&kind| block[kind].ret.contains(&value));
+    let read: BTreeSet<Value> = backward(block).flat_map(|stmt| &stmt.operands).copied().collect();
+    // What sections return is stored, and what others than elementwise ops read is, too.
+    let mut stored: BTreeSet<Value> =
+        [SectionKind::F, SectionKind::I].iter().flat_map(|&kind| &block[kind].ret).copied().collect();
+    stored.extend(backward(block).filter(|stmt| !is_elementwise(block, stmt)).flat_map(|stmt| &stmt.operands));
     let mut free: BTreeMap<Value, usize> = BTreeMap::new();
     for (at, stmt) in block[SectionKind::F].stmts.iter().enumerate().filter(|(_, stmt)| is_elementwise(block, stmt)) {
-        let is_there = |value: &Value| {
-            free.contains_key(value) || is_read(*value) || block.arg_kind(*value) == Some(ArgKind::Param)
-        };
+        let has_operands = stmt.operands.iter().all(|value| {
+            free.contains_key(value) || read.contains(value) || block.arg_kind(*value) == Some(ArgKind::Param)
+        });
         let result = stmt.results[0];
-        if stmt.operands.iter().all(is_there)
-            && readers(result).all(|stmt| is_elementwise(block, stmt))
-            && !is_returned(result)
-        {
+        if has_operands && !stored.contains(&result) {
             free.insert(result, at);
         }
     }

@@ -7,12 +7,13 @@ use ir::ids::{BlockId, ModelValue};
 /// Adds a variant of each layer's block, for the caller to change; no call uses it yet.
 pub fn add_variants(model: &mut Model) -> Vec<BlockId> {
     let layers: Vec<BlockId> = model.blocks.keys().filter(|&id| is_layer(&model.blocks[id])).collect();
-    let variant = |id: &BlockId| {
-        let block = model.blocks[*id].clone();
+    let mut variants = Vec::new();
+    for id in layers {
+        let block = model.blocks[id].clone();
         let name = format!("{}{RECOMPUTED}", block.name);
-        model.blocks.push(Block { name, comments: Vec::new(), ..block })
-    };
-    layers.iter().map(variant).collect()
+        variants.push(model.blocks.push(Block { name, comments: Vec::new(), ..block }));
+    }
+    variants
 }
 
 /// The number of layers that call the recomputed variant; `None` if there are no variants.
@@ -56,8 +57,10 @@ pub fn calls_of(model: &Model, id: BlockId) -> impl Iterator<Item = &Call> + '_ 
 pub fn variants_of(model: &Model, id: BlockId) -> Option<[BlockId; 2]> {
     let name = &model.blocks[id].name;
     let original = name.strip_suffix(RECOMPUTED).unwrap_or(name);
-    let find = |name: &str| model.blocks.iter().find(|(_, block)| block.name == name).map(|(id, _)| id);
-    Some([find(original)?, find(&format!("{original}{RECOMPUTED}"))?])
+    let recomputed = format!("{original}{RECOMPUTED}");
+    let (original, _) = model.blocks.iter().find(|(_, block)| block.name == original)?;
+    let (recomputed, _) = model.blocks.iter().find(|(_, block)| block.name == recomputed)?;
+    Some([original, recomputed])
 }
 
 /// Some consecutive instances of a call.

@@ -26,7 +26,8 @@ impl Pass for Quantise {
 
     fn run(&mut self, file: &mut File, context: &mut Context<'_>) -> Result<(), CompileError> {
         let Some(recipe) = &context.request().quantisation else { return Ok(()) };
-        quantise(&mut file.model, recipe).map_err(|why| CompileError::Fault { pass: "quantise", why })?;
+        quantise(&mut file.model, recipe)
+            .map_err(|why| CompileError::Fault { pass: "quantise", why: why.to_string() })?;
         Ok(())
     }
 }

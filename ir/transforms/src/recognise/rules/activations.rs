@@ -1,6 +1,6 @@
 //! `sigmoid`, `silu`, `gelu`, `gelu_erf` and `relu_squared`.
 
-use super::polynomial::{polynomial, variables};
+use super::polynomial::{Terms, is_polynomial, variables};
 use crate::egraph::look::Look;
 use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
@@ -34,13 +34,16 @@ fn halved(look: &Look<'_>, class: Id) -> Vec<Id> {
     if !is_sum_or_product(look, class) {
         return Vec::new();
     }
-    let is_half =
-        |tanh: &Id| polynomial(look, class, *tanh, None).is_some_and(|sum| sum.is(&[([0, 0], 0.5), ([1, 0], 0.5)]));
-    let tanh =
-        variables(look, class).into_iter().filter(|&tanh| !look.unary(tanh, PlainOp::Tanh).is_empty()).filter(is_half);
-    let halves =
-        tanh.flat_map(|tanh| look.unary(tanh, PlainOp::Tanh)).flat_map(|half| look.with_number(half, PlainOp::Mul));
-    halves.filter(|(_, by)| *by == 0.5).map(|(x, _)| x).collect()
+    let mut found = Vec::new();
+    for tanh in variables(look, class) {
+        let halves = look.unary(tanh, PlainOp::Tanh);
+        if halves.is_empty() || !is_polynomial(look, class, tanh, None, &[([0, 0], 0.5), ([1, 0], 0.5)]) {
+            continue;
+        }
+        let products = halves.into_iter().flat_map(|half| look.with_number(half, PlainOp::Mul));
+        found.extend(products.filter(|(_, by)| *by == 0.5).map(|(x, _)| x));
+    }
+    found
 }
 
 fn is_sum_or_product(look: &Look<'_>, class: Id) -> bool {
@@ -55,9 +58,6 @@ fn silu(look: &Look<'_>, class: Id) -> Vec<Equal> {
     same.filter_map(|(x, _)| equal(look, class, PlainOp::Silu, x)).collect()
 }
 
-/// The coefficients of a polynomial by the powers of its variables.
-type Terms<'a> = &'a [([u8; 2], f64)];
-
 /// The classes `x` of which the class is a polynomial in `x` and `f(u)`, where `u` is one in `x`.
 fn gated(look: &Look<'_>, class: Id, op: PlainOp, whole: Terms<'_>, operand: Terms<'_>) -> Vec<Id> {
     if !is_sum_or_product(look, class) {
@@ -66,11 +66,9 @@ fn gated(look: &Look<'_>, class: Id, op: PlainOp, whole: Terms<'_>, operand: Ter
     let mut found = Vec::new();
     for gate in variables(look, class) {
         for u in look.unary(gate, op) {
-            let is_x = |&x: &Id| {
-                let is = |class, gate, terms| polynomial(look, class, x, gate).is_some_and(|found| found.is(terms));
-                is(u, None, operand) && is(class, Some(gate), whole)
-            };
-            found.extend(variables(look, u).into_iter().find(is_x));
+            found.extend(variables(look, u).into_iter().find(|&x| {
+                is_polynomial(look, u, x, None, operand) && is_polynomial(look, class, x, Some(gate), whole)
+            }));
         }
     }
     found
@@ -82,9 +80,10 @@ const HALVES: Terms<'_> = &[([1, 0], 0.5), ([1, 1], 0.5)];
 /// `x / 2 (1 + tanh(u))` with `u = sqrt(2 / pi) (x + 0.044715 x^3)`, or `x sigmoid(2 u)`
 fn gelu(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let slope = FRAC_2_PI.sqrt();
-    let operand = |times: f64| [([1, 0], times * slope), ([3, 0], times * slope * 0.044_715)];
-    let by_tanh = gated(look, class, PlainOp::Tanh, HALVES, &operand(1.0));
-    let by_sigmoid = gated(look, class, PlainOp::Sigmoid, &[([1, 1], 1.0)], &operand(2.0));
+    let operand = [([1, 0], slope), ([3, 0], slope * 0.044_715)];
+    let doubled = operand.map(|(powers, factor)| (powers, 2.0 * factor));
+    let by_tanh = gated(look, class, PlainOp::Tanh, HALVES, &operand);
+    let by_sigmoid = gated(look, class, PlainOp::Sigmoid, &[([1, 1], 1.0)], &doubled);
     let x = by_tanh.into_iter().chain(by_sigmoid);
     x.filter_map(|x| equal(look, class, PlainOp::Gelu, x)).collect()
 }

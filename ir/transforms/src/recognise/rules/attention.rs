@@ -47,10 +47,12 @@ fn weights_of<'a>(look: &Look<'a>, class: Id) -> Vec<(Id, Option<Dropout<'a>>)> 
         NodeKind::Dropout(p, path) => Some((node.operands[0], (*p, path.as_str()))),
         _ => None,
     });
-    let of =
-        |(weights, dropout)| look.unary(weights, PlainOp::Softmax).into_iter().map(move |scores| (scores, dropout));
-    let whole = [(class, None)].into_iter();
-    whole.chain(dropped.into_iter().map(|(x, dropout)| (x, Some(dropout)))).flat_map(of).collect()
+    let dropped = dropped.into_iter().map(|(weights, dropout)| (weights, Some(dropout)));
+    let mut found = Vec::new();
+    for (weights, dropout) in [(class, None)].into_iter().chain(dropped) {
+        found.extend(look.unary(weights, PlainOp::Softmax).into_iter().map(|scores| (scores, dropout)));
+    }
+    found
 }
 
 /// An operand of the scores, and its indices.
@@ -61,21 +63,41 @@ struct Operand<'a> {
     result: &'a [u8],
 }
 
+impl<'a> Operand<'a> {
+    fn of(contraction: &'a Contraction, class: Id, place: usize) -> Operand<'a> {
+        Operand { class, indices: &contraction.operands[place], result: &contraction.result }
+    }
+
+    fn has(&self, index: u8) -> bool {
+        self.indices.contains(&index)
+    }
+
+    /// The size of the dim of an index.
+    fn size(&self, look: &Look<'_>, index: u8) -> Option<u64> {
+        position(self.indices, index).map(|dim| look.shape(self.class).sizes[dim])
+    }
+}
+
+fn position(indices: &[u8], index: u8) -> Option<usize> {
+    indices.iter().position(|other| *other == index)
+}
+
+/// The ways to write a class as a number times another class.
+fn scaled(look: &Look<'_>, class: Id) -> Vec<(Id, f64)> {
+    let products = look.products(class).into_iter();
+    products.filter(|(factors, _)| factors.len() == 1).map(|(factors, by)| (factors[0], by)).collect()
+}
+
 /// The ways to write scores as a scale times the product of queries and keys.
 fn products<'a>(look: &Look<'a>, class: Id) -> Vec<(f64, Operand<'a>, Operand<'a>)> {
-    let scaled = |id| look.products(id).into_iter().filter(|(factors, _)| factors.len() == 1).map(|(x, by)| (x[0], by));
     let mut found = Vec::new();
-    for (scores, scale) in scaled(class) {
-        for (equation, operands) in contractions(look, scores) {
+    for (scores, scale) in scaled(look, class) {
+        for (contraction, operands) in contractions(look, scores) {
             for [q, k] in [[0, 1], [1, 0]] {
-                for (a, first) in scaled(operands[q]) {
-                    for (b, second) in scaled(operands[k]) {
-                        let operand = |class, place: usize| Operand {
-                            class,
-                            indices: &equation.operands[place],
-                            result: &equation.result,
-                        };
-                        found.push((scale * first * second, operand(a, q), operand(b, k)));
+                for (a, first) in scaled(look, operands[q]) {
+                    for (b, second) in scaled(look, operands[k]) {
+                        let (a, b) = (Operand::of(contraction, a, q), Operand::of(contraction, b, k));
+                        found.push((scale * first * second, a, b));
                     }
                 }
             }
@@ -106,14 +128,20 @@ struct Terms<'a> {
 struct Heads {
     /// The place of `b`, `s`, `g`, `r` in the scores.
     scores: [Option<usize>; 4],
-    /// The places of `b`, `s`, `g`, `r`, `d` in the queries.
-    q: (Id, [Option<usize>; 5]),
-    /// The places of `b`, `t`, `g`, `d` in the keys.
-    k: (Id, [Option<usize>; 4]),
-    /// The places of `b`, `t`, `g`, `c` in the values.
-    v: (Id, [Option<usize>; 4]),
+    /// `b`, `s`, `g`, `r`, `d` in the queries.
+    q: Placed<5>,
+    /// `b`, `t`, `g`, `d` in the keys.
+    k: Placed<4>,
+    /// `b`, `t`, `g`, `c` in the values.
+    v: Placed<4>,
     /// The places of `b`, `s`, `g`, `r`, `c` in the result.
     out: [Option<usize>; 5],
+}
+
+/// An operand of the op, and the places of the op's dims in it.
+struct Placed<const N: usize> {
+    class: Id,
+    places: [Option<usize>; N],
 }
 
 impl Heads {
@@ -121,49 +149,37 @@ impl Heads {
     fn new(look: &Look<'_>, sum: &Sum<'_>, q: Operand<'_>, k: Operand<'_>, limits: &[Limit]) -> Option<Heads> {
         let scores = q.result;
         let last = scores.len().checked_sub(1)?;
-        let in_both = |index: &u8| q.indices.contains(index) && k.indices.contains(index);
         let mut contracted = q.indices.iter().chain(k.indices).filter(|index| !scores.contains(index));
         let d = *contracted.next()?;
         let is_sound = contracted.all(|&other| other == d)
-            && in_both(&d)
-            && !q.indices.contains(&scores[last])
-            && scores[..last].iter().all(|index| q.indices.contains(index));
-        let shared: Vec<usize> = (0..last).filter(|&place| in_both(&scores[place])).collect();
-        let own: Vec<usize> = (0..last).filter(|&place| !in_both(&scores[place])).collect();
+            && q.has(d)
+            && k.has(d)
+            && !q.has(scores[last])
+            && scores[..last].iter().all(|index| q.has(*index));
+        let (shared, own): (Vec<usize>, Vec<usize>) = (0..last).partition(|&place| k.has(scores[place]));
         if !is_sound {
             return None;
         }
-        let size = |operand: Operand<'_>, place: usize| {
-            let dim = operand.indices.iter().position(|index| *index == scores[place]);
-            dim.map(|dim| look.shape(operand.class).sizes[dim])
-        };
         let [b, g] = chosen(&shared, limits, |_| false)?;
-        let [s, r] = chosen(&own, limits, |place| size(q, place) == size(k, last))?;
+        let [s, r] = chosen(&own, limits, |place| q.size(look, scores[place]) == k.size(look, scores[last]))?;
         let c = *sum.values.iter().find(|index| !sum.weights.contains(index))?;
-        let score_places = [b, s, g, r];
-        let at = |indices: &[u8], place: Option<usize>, of: &[u8]| {
-            let index = of[place?];
-            indices.iter().position(|other| *other == index)
-        };
-        let (t, find) = (Some(last), |indices: &[u8], index: u8| indices.iter().position(|other| *other == index));
-        let q_places = score_places.map(|place| at(q.indices, place, scores));
-        let k_places = [b, t, g].map(|place| at(k.indices, place, scores));
-        let v_places = [b, t, g].map(|place| at(sum.values, place, sum.weights));
-        let out_places = score_places.map(|place| at(sum.result, place, sum.weights));
-        let heads = Heads {
-            scores: score_places,
-            q: (q.class, with(q_places, find(q.indices, d))),
-            k: (k.class, with(k_places, find(k.indices, d))),
-            v: (sum.v, with(v_places, find(sum.values, c))),
-            out: with(out_places, find(sum.result, c)),
-        };
-        let is_whole = |places: &[Option<usize>], indices: &[u8]| places.iter().flatten().count() == indices.len();
-        let agree = is_whole(&heads.q.1, q.indices)
-            && is_whole(&heads.k.1, k.indices)
-            && is_whole(&heads.v.1, sum.values)
-            && is_whole(&heads.out, sum.result)
-            && heads.v.1[2].is_some() == g.is_some();
-        agree.then_some(heads)
+        let (of_queries, of_keys) = ([b, s, g, r], [b, Some(last), g]);
+        let q_places = with(carried(of_queries, scores, q.indices), position(q.indices, d));
+        let k_places = with(carried(of_keys, scores, k.indices), position(k.indices, d));
+        let v_places = with(carried(of_keys, sum.weights, sum.values), position(sum.values, c));
+        let out = with(carried(of_queries, sum.weights, sum.result), position(sum.result, c));
+        let agree = covers(&q_places, q.indices)
+            && covers(&k_places, k.indices)
+            && covers(&v_places, sum.values)
+            && covers(&out, sum.result)
+            && v_places[2].is_some() == g.is_some();
+        agree.then_some(Heads {
+            scores: of_queries,
+            q: Placed { class: q.class, places: q_places },
+            k: Placed { class: k.class, places: k_places },
+            v: Placed { class: sum.v, places: v_places },
+            out,
+        })
     }
 
     /// True if the scores have the op's order of dims. It decides which random number drops which weight.
@@ -177,24 +193,25 @@ impl Heads {
         if dropout.is_some() && !self.is_in_order() {
             return None;
         }
-        let own = |id| look.in_dtype(id, to.dtype);
-        let (q, k, v) = (own(self.q.0)?, own(self.k.0)?, own(self.v.0)?);
+        let q = look.in_dtype(self.q.class, to.dtype)?;
+        let k = look.in_dtype(self.k.class, to.dtype)?;
+        let v = look.in_dtype(self.v.class, to.dtype)?;
         let repeats = match self.scores {
-            [_, _, Some(_), None] => repeated(look, k, self.k.1[2]?).zip(repeated(look, v, self.v.1[2]?)),
+            [_, _, Some(_), None] => repeated(look, k, self.k.places[2]?).zip(repeated(look, v, self.v.places[2]?)),
             _ => None,
         };
-        let (mut q_term, q_sizes) = arranged(look, q, &self.q.1);
-        let (mut k_term, k_sizes) = arranged(look, k, &self.k.1);
-        let (mut v_term, v_sizes) = arranged(look, v, &self.v.1);
+        let (mut q_term, q_sizes) = arranged(look, q, &self.q.places);
+        let (mut k_term, k_sizes) = arranged(look, k, &self.k.places);
+        let (mut v_term, v_sizes) = arranged(look, v, &self.v.places);
         let [b, s, heads, r, _] = q_sizes;
         let mut sizes = [b, s, heads, r, v_sizes[3]];
         if let Some((k0, v0)) = repeats.filter(|(k, v)| (k.groups, k.times) == (v.groups, v.times)) {
             sizes = [b, s, k0.groups, k0.times, v_sizes[3]];
             q_term = Term::Node(NodeKind::Reshape(vec![b, s, k0.groups, k0.times, q_sizes[4]]), vec![q_term]);
-            k_term = k0.arranged(&self.k.1, [b, k_sizes[1], k0.groups, k_sizes[3]]);
-            v_term = v0.arranged(&self.v.1, [b, v_sizes[1], k0.groups, v_sizes[3]]);
+            k_term = k0.arranged(&self.k.places, [b, k_sizes[1], k0.groups, k_sizes[3]]);
+            v_term = v0.arranged(&self.v.places, [b, v_sizes[1], k0.groups, v_sizes[3]]);
         }
-        let indices = self.indices(look, limits, [b, s, k_sizes[1]])?;
+        let indices = self.indices(look, limits, [b, s], [b, k_sizes[1]])?;
         let is_causal = limits.iter().any(|limit| matches!(limit, Limit::Causal(..)));
         let dropout = dropout.map(|(p, path)| (p, path.to_string()));
         let op = Made::Attention { scale: Number::new(scale), causal: is_causal, dropout };
@@ -213,7 +230,7 @@ impl Heads {
 
     /// Positions and segments of queries and keys. Without limits, indices that hide nothing. Each query sees its own key, so
     /// no row of scores is hidden as a whole.
-    fn indices(&self, look: &Look<'_>, limits: &[Limit], [b, s, t]: [u64; 3]) -> Option<[Term; 4]> {
+    fn indices(&self, look: &Look<'_>, limits: &[Limit], queries: [u64; 2], keys: [u64; 2]) -> Option<[Term; 4]> {
         let rank = self.scores.iter().flatten().count();
         let (mut positions, mut segments) = (None, None);
         for limit in limits {
@@ -224,30 +241,13 @@ impl Heads {
             };
             let key = self.placed(pair.0, [self.scores[0], Some(rank)])?;
             let query = self.placed(pair.1, [self.scores[0], self.scores[1]])?;
-            if s != t || key != query || !look.is_same(pair.0.class, pair.1.class) || slot.is_some() {
+            if queries != keys || key != query || !look.is_same(pair.0.class, pair.1.class) || slot.is_some() {
                 return None;
             }
-            *slot = Some((pair.0.class, key));
+            *slot = Some(Index { class: pair.0.class, places: key });
         }
-        let count = |dim: usize, sizes: [u64; 2]| {
-            let count = Term::Node(NodeKind::Iota(sizes[dim]), Vec::new());
-            count.spread(Spread { places: vec![dim], sizes: sizes.to_vec() })
-        };
-        let sized = |sizes: [u64; 2]| {
-            let placed = |(class, places): &(Id, Vec<usize>)| {
-                Term::Class(*class).spread(Spread { places: places.clone(), sizes: sizes.to_vec() })
-            };
-            match [positions.as_ref(), segments.as_ref()].map(|given| given.map(placed)) {
-                [Some(positions), Some(segments)] => [positions, segments],
-                // All are equal to themselves.
-                [Some(positions), None] => {
-                    [positions.clone(), Term::plain(PlainOp::Equal, [positions.clone(), positions])]
-                }
-                [None, Some(segments)] => [segments.clone(), segments],
-                [None, None] => [count(1, sizes), count(0, sizes)],
-            }
-        };
-        let ([qpos, qseg], [kpos, kseg]) = (sized([b, s]), sized([b, t]));
+        let [qpos, qseg] = positions_and_segments(positions.as_ref(), segments.as_ref(), queries);
+        let [kpos, kseg] = positions_and_segments(positions.as_ref(), segments.as_ref(), keys);
         Some([qpos, kpos, qseg, kseg])
     }
 
@@ -257,24 +257,49 @@ impl Heads {
     }
 }
 
+/// The positions and the segments of queries or of keys with dims of these sizes.
+fn positions_and_segments(positions: Option<&Index>, segments: Option<&Index>, sizes: [u64; 2]) -> [Term; 2] {
+    match [positions, segments].map(|index| index.map(|index| placed(index, sizes))) {
+        [Some(positions), Some(segments)] => [positions, segments],
+        // All are equal to themselves.
+        [Some(positions), None] => [positions.clone(), Term::plain(PlainOp::Equal, [positions.clone(), positions])],
+        [None, Some(segments)] => [segments.clone(), segments],
+        [None, None] => [count(1, sizes), count(0, sizes)],
+    }
+}
+
+/// An index with its dims at places among those of these sizes.
+fn placed(index: &Index, sizes: [u64; 2]) -> Term {
+    Term::Class(index.class).spread(Spread { places: index.places.clone(), sizes: sizes.to_vec() })
+}
+
+/// The numbers of the entries along one of two dims.
+fn count(dim: usize, sizes: [u64; 2]) -> Term {
+    let count = Term::Node(NodeKind::Iota(sizes[dim]), Vec::new());
+    count.spread(Spread { places: vec![dim], sizes: sizes.to_vec() })
+}
+
 /// The first of one or two places, and the second if there is one. Indices of a mask belong to the first; without a mask, the
 /// likely one is the first.
 fn chosen(places: &[usize], limits: &[Limit], is_likely: impl Fn(usize) -> bool) -> Option<[Option<usize>; 2]> {
-    let is_limited = |place: &usize| {
-        limits.iter().any(|limit| {
-            let (Limit::Causal(a, b) | Limit::Equal(a, b)) = limit;
-            a.places.contains(place) || b.places.contains(place)
-        })
+    let (first, second) = match *places {
+        [one] => return Some([Some(one), None]),
+        [first, second] => (first, second),
+        _ => return None,
     };
-    match *places {
-        [one] => Some([Some(one), None]),
-        [first, second] if is_limited(&second) && !is_limited(&first) => Some([Some(second), Some(first)]),
-        [first, second] if !is_limited(&first) && is_likely(second) && !is_likely(first) => {
-            Some([Some(second), Some(first)])
-        }
-        [first, second] => Some([Some(first), Some(second)]),
-        _ => None,
-    }
+    let [of_first, of_second] = [first, second].map(|place| limits.iter().any(|limit| limit.has(place)));
+    let is_swapped = !of_first && (of_second || is_likely(second) && !is_likely(first));
+    Some(if is_swapped { [Some(second), Some(first)] } else { [Some(first), Some(second)] })
+}
+
+/// The places of the dims at `places` of one tensor in another with some of its indices.
+fn carried<const N: usize>(places: [Option<usize>; N], from: &[u8], to: &[u8]) -> [Option<usize>; N] {
+    places.map(|place| place.and_then(|place| position(to, from[place])))
+}
+
+/// True if each index has one of the places.
+fn covers(places: &[Option<usize>], indices: &[u8]) -> bool {
+    places.iter().flatten().count() == indices.len()
 }
 
 fn with<const N: usize, const M: usize>(places: [Option<usize>; N], last: Option<usize>) -> [Option<usize>; M] {
@@ -286,8 +311,8 @@ fn with<const N: usize, const M: usize>(places: [Option<usize>; N], last: Option
 fn arranged<const N: usize>(look: &Look<'_>, class: Id, places: &[Option<usize>; N]) -> (Term, [u64; N]) {
     let own = &look.shape(class).sizes;
     let sizes = places.map(|place| place.map_or(1, |place| own[place]));
-    let target = |dim: usize| places.iter().position(|place| *place == Some(dim)).unwrap_or(dim);
-    let spread = Spread { places: (0..own.len()).map(target).collect(), sizes: sizes.to_vec() };
+    let targets = (0..own.len()).map(|dim| places.iter().position(|place| *place == Some(dim)).unwrap_or(dim));
+    let spread = Spread { places: targets.collect(), sizes: sizes.to_vec() };
     (Term::Class(class).spread(spread), sizes)
 }
 
@@ -330,8 +355,8 @@ fn unmerged(look: &Look<'_>, class: Id, dim: usize) -> Option<(Id, u64, u64)> {
 impl Repeated {
     /// The class with its dims in the op's order, given the places of the op's dims in the operand.
     fn arranged(&self, places: &[Option<usize>; 4], sizes: [u64; 4]) -> Term {
-        let target = |own: &usize| places.iter().position(|place| *place == Some(*own)).unwrap_or(*own);
-        let places = self.places.iter().map(target).collect();
-        Term::Class(self.class).spread(Spread { places, sizes: sizes.to_vec() })
+        let own = self.places.iter();
+        let places = own.map(|own| places.iter().position(|place| *place == Some(*own)).unwrap_or(*own));
+        Term::Class(self.class).spread(Spread { places: places.collect(), sizes: sizes.to_vec() })
     }
 }

@@ -14,7 +14,6 @@ pub(super) const RULES: [Rule; 2] = [
 
 /// The ids `[rows..]` whose one-hot rows `[rows.., n]` the class is: an id outside of the range has a row of zeros.
 pub(super) fn one_hot(look: &Look<'_>, class: Id) -> Vec<Id> {
-    let is_count = |id: &Id| look.nodes(*id).any(|node| matches!(node.kind, NodeKind::Iota(_)));
     let selected = look.kinds(class, |node| match node.kind {
         NodeKind::Select(false) if look.is_number(node.operands[1], 1.0) => Some(node.operands.as_slice()),
         _ => None,
@@ -22,9 +21,14 @@ pub(super) fn one_hot(look: &Look<'_>, class: Id) -> Vec<Id> {
     let masks = selected.into_iter().filter(|all| all.get(2).is_none_or(|&other| look.is_number(other, 0.0)));
     let masks = masks.map(|operands| operands[0]).chain([class]);
     let compared = masks.flat_map(|mask| look.either(mask, PlainOp::Equal));
-    let counted = compared.filter(|&(_, index)| look.columns(index).iter().any(is_count));
+    let counted = compared.filter(|&(_, index)| look.columns(index).into_iter().any(|column| is_count(look, column)));
     let ids = counted.flat_map(|(ids, _)| look.rows(ids));
     ids.filter_map(|ids| look.in_dtype(ids, DType::I32)).collect()
+}
+
+/// True if a class counts from 0.
+pub(super) fn is_count(look: &Look<'_>, class: Id) -> bool {
+    look.nodes(class).any(|node| matches!(node.kind, NodeKind::Iota(_)))
 }
 
 /// `one_hot(ids) table`
@@ -54,9 +58,9 @@ fn moves(contraction: &Contraction, place: usize, count: u64, to: &[u64]) -> Opt
     let table = &contraction.operands[1 - place];
     let (n, rows) = contraction.operands[place].split_last()?;
     let h = table.iter().find(|index| *index != n)?;
-    let has = |index: &u8| contraction.result.iter().position(|other| other == index);
-    let places: Vec<usize> = rows.iter().chain([h]).map(has).collect::<Option<_>>()?;
-    let is_sum = table.len() == 2 && table.contains(n) && has(n).is_none() && !rows.contains(h);
+    let places = rows.iter().chain([h]).map(|index| contraction.result.iter().position(|other| other == index));
+    let places: Vec<usize> = places.collect::<Option<_>>()?;
+    let is_sum = table.len() == 2 && table.contains(n) && !contraction.result.contains(n) && !rows.contains(h);
     let order = table.iter().map(|index| usize::from(index == h)).collect();
     let sizes = vec![count, to[*places.last()?]];
     let result = Spread { places, sizes: to.to_vec() };

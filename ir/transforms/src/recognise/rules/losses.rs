@@ -71,13 +71,17 @@ fn of_log_softmax(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
     for (summand, factor) in summands(look, class) {
         for (log, labels) in picked(look, summand) {
-            let logits = log_softmax(look, log).into_iter();
-            let is_of_rows =
-                |x: &Id| look.shape(*x).sizes.split_last().is_some_and(|(_, rows)| *rows == look.shape(labels).sizes);
-            for op in logits.filter(is_of_rows).filter_map(|logits| op(look, logits, labels)) {
-                let loss = op.out(0, shape.clone());
-                let scaled = |loss| Term::plain(PlainOp::Mul, [loss, Term::full(-factor, shape)]);
-                found.push(Equal { class, term: if factor == -1.0 { loss } else { scaled(loss) } });
+            let rows = &look.shape(labels).sizes;
+            for logits in log_softmax(look, log) {
+                if look.shape(logits).sizes.split_last().is_none_or(|(_, own)| own != rows) {
+                    continue;
+                }
+                let Some(op) = op(look, logits, labels) else { continue };
+                let mut term = op.out(0, shape.clone());
+                if factor != -1.0 {
+                    term = Term::plain(PlainOp::Mul, [term, Term::full(-factor, shape)]);
+                }
+                found.push(Equal { class, term });
             }
         }
     }

@@ -30,6 +30,14 @@ pub(super) enum Limit {
     Equal(Index, Index),
 }
 
+impl Limit {
+    /// True if one of its indices has a dim at a place of the scores.
+    pub(super) fn has(&self, place: usize) -> bool {
+        let (Limit::Causal(one, other) | Limit::Equal(one, other)) = self;
+        one.places.contains(&place) || other.places.contains(&place)
+    }
+}
+
 /// The ways to write a class as scores under masks, that without masks among them.
 pub(super) fn masked(look: &Look<'_>, class: Id) -> Vec<(Id, Vec<Limit>)> {
     let mut all = vec![(class, Vec::new())];
@@ -145,19 +153,23 @@ fn unspread(look: &Look<'_>, class: Id, outer: &Spread) -> Vec<(Spread, Id)> {
 fn limits(look: &Look<'_>, mask: Id, outer: &Spread, is_visible: bool) -> Vec<Limit> {
     let mut found = Vec::new();
     for (spread, mask) in unspread(look, mask, outer) {
-        let pairs = |op: PlainOp| {
-            let pairs = look.binary(mask, op).into_iter();
-            let indices = pairs.map(|(a, b)| (index(look, a, &spread), index(look, b, &spread)));
-            indices.filter_map(|(a, b)| Some((a?, b?))).collect::<Vec<_>>()
-        };
         if is_visible {
-            found.extend(pairs(PlainOp::LessEqual).into_iter().map(|(key, query)| Limit::Causal(key, query)));
-            found.extend(pairs(PlainOp::Equal).into_iter().map(|(a, b)| Limit::Equal(a, b)));
+            let causal = compared(look, mask, PlainOp::LessEqual, &spread).into_iter();
+            found.extend(causal.map(|(key, query)| Limit::Causal(key, query)));
+            let equal = compared(look, mask, PlainOp::Equal, &spread).into_iter();
+            found.extend(equal.map(|(a, b)| Limit::Equal(a, b)));
         } else {
-            found.extend(pairs(PlainOp::Less).into_iter().map(|(query, key)| Limit::Causal(key, query)));
+            let causal = compared(look, mask, PlainOp::Less, &spread).into_iter();
+            found.extend(causal.map(|(query, key)| Limit::Causal(key, query)));
         }
     }
     found
+}
+
+/// The indices that a comparison of a mask has on both sides.
+fn compared(look: &Look<'_>, mask: Id, op: PlainOp, spread: &Spread) -> Vec<(Index, Index)> {
+    let pairs = look.binary(mask, op).into_iter();
+    pairs.filter_map(|(a, b)| Some((index(look, a, spread)?, index(look, b, spread)?))).collect()
 }
 
 /// An operand of a comparison without the dims along which it repeats.

@@ -1,6 +1,6 @@
 //! Ops of rows happen before moves of the dims that they treat alike.
 
-use crate::egraph::language::{Made, Node, NodeKind, Spread, merged};
+use crate::egraph::language::{Made, NodeKind, Spread, merged};
 use crate::egraph::look::Look;
 use crate::egraph::plain::PlainOp;
 use crate::egraph::rule::{Equal, Rounding, Rule, Term};
@@ -32,20 +32,20 @@ impl Move {
 fn moves(look: &Look<'_>, class: Id, leading: usize) -> Vec<(Move, Id)> {
     let to = &look.shape(class).sizes;
     let Some(last) = to.len().checked_sub(1) else { return Vec::new() };
-    let stays = |spread: &Spread| {
-        let fixed = (0..leading).chain([last]);
-        spread.is_permutation() && fixed.into_iter().all(|dim| spread.places[dim] == dim)
-    };
-    let permuted = spreads(look, class).filter(|(spread, _)| stays(spread));
-    let permuted = permuted.map(|(spread, x)| (Move::Permute(spread.clone()), x));
-    let is_whole = |x: &Id| {
-        let own = &look.shape(*x).sizes;
-        let groups = merged(own, to).unwrap_or_default();
-        let single = |dim: usize| groups.get(dim).is_some_and(|group| group.len() == 1);
-        (0..leading).chain([last]).all(single)
-    };
-    let merges = reshapes(look, class).filter(is_whole).map(|x| (Move::Merge(to.clone()), x));
-    permuted.chain(merges).collect()
+    let fixed: Vec<usize> = (0..leading).chain([last]).collect();
+    let mut moves = Vec::new();
+    for (spread, x) in spreads(look, class) {
+        if spread.is_permutation() && fixed.iter().all(|&dim| spread.places[dim] == dim) {
+            moves.push((Move::Permute(spread.clone()), x));
+        }
+    }
+    for x in reshapes(look, class) {
+        let groups = merged(&look.shape(x).sizes, to).unwrap_or_default();
+        if fixed.iter().all(|&dim| groups.get(dim).is_some_and(|group| group.len() == 1)) {
+            moves.push((Move::Merge(to.clone()), x));
+        }
+    }
+    moves
 }
 
 /// `softmax(move(x)) = move(softmax(x))`
@@ -57,11 +57,11 @@ fn softmax(look: &Look<'_>, class: Id) -> Vec<Equal> {
 
 /// `norm(move(x)) = move(norm(x))`
 fn norm(look: &Look<'_>, class: Id) -> Vec<Equal> {
-    let is_norm = |node: &&Node| matches!(node.kind, NodeKind::Made(Made::RmsNorm(_) | Made::LayerNorm(_)));
     let mut found = Vec::new();
     for out in look.nodes(class) {
         let NodeKind::Out(0, _) = out.kind else { continue };
-        for node in look.nodes(out.operands[0]).filter(is_norm) {
+        for node in look.nodes(out.operands[0]) {
+            let NodeKind::Made(Made::RmsNorm(_) | Made::LayerNorm(_)) = node.kind else { continue };
             for (by, x) in moves(look, node.operands[0], 0) {
                 let operands = [x].iter().chain(&node.operands[1..]).map(|&id| Term::Class(id)).collect();
                 let op = Term::Node(node.kind.clone(), operands);

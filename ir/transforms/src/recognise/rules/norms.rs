@@ -46,23 +46,30 @@ struct Normed {
 
 fn normed(look: &Look<'_>, class: Id) -> Vec<Normed> {
     let mut found = Vec::new();
-    let mut add = |x: Id, row: Id, gains: &[Gain]| {
-        for rstd in look.rows(row) {
-            let deviations = deviations(look, rstd).into_iter().filter(|(y, _)| look.is_same_source(*y, x));
-            found.extend(deviations.flat_map(|(_, eps)| gains.iter().map(move |&gain| Normed { x, eps, rstd, gain })));
-        }
-    };
     for (factors, scale) in look.products(class) {
         match *factors.as_slice() {
-            [a, b] => [[a, b], [b, a]].into_iter().for_each(|[x, row]| add(x, row, &[Gain::Number(scale)])),
+            [a, b] => {
+                found.extend(divided(look, a, b, &[Gain::Number(scale)]));
+                found.extend(divided(look, b, a, &[Gain::Number(scale)]));
+            }
             [_, _, _] if scale == 1.0 => {
                 for [x, row, column] in orders(&factors) {
                     let gains: Vec<Gain> = look.columns(column).into_iter().map(Gain::Column).collect();
-                    add(x, row, &gains);
+                    found.extend(divided(look, x, row, &gains));
                 }
             }
             _ => {}
         }
+    }
+    found
+}
+
+/// The products of `x` with the reciprocals of its deviations, which the rows of a class are, and with each gain.
+fn divided(look: &Look<'_>, x: Id, row: Id, gains: &[Gain]) -> Vec<Normed> {
+    let mut found = Vec::new();
+    for rstd in look.rows(row) {
+        let deviations = deviations(look, rstd).into_iter().filter(|(y, _)| look.is_same_source(*y, x));
+        found.extend(deviations.flat_map(|(_, eps)| gains.iter().map(move |&gain| Normed { x, eps, rstd, gain })));
     }
     found
 }
@@ -132,12 +139,14 @@ fn centred_on_mean(look: &Look<'_>, class: Id) -> Vec<(Id, Id)> {
 
 /// The rows from which the class subtracts their maximum.
 pub(super) fn below_max(look: &Look<'_>, class: Id) -> Vec<Id> {
-    let differences = look.difference(class).into_iter();
-    let is_max = |&(x, max): &(Id, Id)| {
-        let rows = look.rows(max).into_iter().flat_map(|row| look.reduced_last(row, true));
-        rows.into_iter().any(|y| look.is_same_source(x, y))
-    };
-    differences.filter(is_max).map(|(x, _)| x).collect()
+    let mut found = Vec::new();
+    for (x, max) in look.difference(class) {
+        let mut rows = look.rows(max).into_iter().flat_map(|row| look.reduced_last(row, true));
+        if rows.any(|y| look.is_same_source(x, y)) {
+            found.push(x);
+        }
+    }
+    found
 }
 
 /// `e recip(sum(e))` with `e = exp(x - max(x))`

@@ -15,6 +15,9 @@ const DEGREE: u8 = 4;
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Polynomial(BTreeMap<[u8; 2], f64>);
 
+/// The coefficients of a polynomial by the powers of its variables.
+pub(super) type Terms<'a> = &'a [([u8; 2], f64)];
+
 impl Polynomial {
     fn term(powers: [u8; 2], coefficient: f64) -> Polynomial {
         Polynomial(BTreeMap::from([(powers, coefficient)])).reduced()
@@ -46,7 +49,7 @@ impl Polynomial {
     }
 
     /// True if its coefficients are these, but for rounding.
-    pub(super) fn is(&self, terms: &[([u8; 2], f64)]) -> bool {
+    fn is(&self, terms: Terms<'_>) -> bool {
         self.0.len() == terms.len()
             && terms.iter().all(|(powers, wanted)| self.0.get(powers).is_some_and(|found| is_near(*found, *wanted)))
     }
@@ -54,37 +57,58 @@ impl Polynomial {
 
 /// The class as a polynomial in two classes, the second of which may be missing.
 pub(super) fn polynomial(look: &Look<'_>, class: Id, x: Id, t: Option<Id>) -> Option<Polynomial> {
-    in_variables(look, class, (x, t), DEPTH)
+    Variables { look, x, t }.polynomial(class, DEPTH)
 }
 
-fn in_variables(look: &Look<'_>, class: Id, (x, t): (Id, Option<Id>), depth: usize) -> Option<Polynomial> {
-    if let Some(number) = look.number(class) {
-        return Some(Polynomial::term([0, 0], number));
+/// True if the class is a polynomial with these coefficients, but for rounding.
+pub(super) fn is_polynomial(look: &Look<'_>, class: Id, x: Id, t: Option<Id>, terms: Terms<'_>) -> bool {
+    polynomial(look, class, x, t).is_some_and(|found| found.is(terms))
+}
+
+/// The classes that polynomials are in.
+struct Variables<'a> {
+    look: &'a Look<'a>,
+    x: Id,
+    t: Option<Id>,
+}
+
+impl Variables<'_> {
+    /// The class as a polynomial of at most so many levels.
+    fn polynomial(&self, class: Id, depth: usize) -> Option<Polynomial> {
+        if let Some(number) = self.look.number(class) {
+            return Some(Polynomial::term([0, 0], number));
+        }
+        if self.look.is_same_source(class, self.x) {
+            return Some(Polynomial::term([1, 0], 1.0));
+        }
+        if self.t.is_some_and(|t| self.look.is_same_source(class, t)) {
+            return Some(Polynomial::term([0, 1], 1.0));
+        }
+        let below = depth.checked_sub(1)?;
+        self.sum(class, below).or_else(|| self.product(class, below)).or_else(|| self.negative(class, below))
     }
-    if look.is_same_source(class, x) {
-        return Some(Polynomial::term([1, 0], 1.0));
+
+    fn both(&self, a: Id, b: Id, depth: usize) -> Option<(Polynomial, Polynomial)> {
+        Some((self.polynomial(a, depth)?, self.polynomial(b, depth)?))
     }
-    if t.is_some_and(|t| look.is_same_source(class, t)) {
-        return Some(Polynomial::term([0, 1], 1.0));
+
+    fn sum(&self, class: Id, depth: usize) -> Option<Polynomial> {
+        [(PlainOp::Add, 1.0), (PlainOp::Sub, -1.0)].into_iter().find_map(|(op, sign)| {
+            let mut pairs = self.look.binary(class, op).into_iter();
+            pairs.find_map(|(a, b)| self.both(a, b, depth)).map(|(a, b)| a.plus(&b, sign))
+        })
     }
-    if depth == 0 {
-        return None;
+
+    fn product(&self, class: Id, depth: usize) -> Option<Polynomial> {
+        let squares = self.look.unary(class, PlainOp::Square).into_iter().map(|a| (a, a));
+        let mut pairs = self.look.binary(class, PlainOp::Mul).into_iter().chain(squares);
+        pairs.find_map(|(a, b)| self.both(a, b, depth).and_then(|(a, b)| a.times(&b)))
     }
-    let part = |id| in_variables(look, id, (x, t), depth - 1);
-    let sums = [(PlainOp::Add, 1.0), (PlainOp::Sub, -1.0)].into_iter();
-    let sums = sums.flat_map(|(op, sign)| look.binary(class, op).into_iter().map(move |(a, b)| (a, b, sign)));
-    if let Some(sum) = sums.into_iter().find_map(|(a, b, sign)| Some(part(a)?.plus(&part(b)?, sign))) {
-        return Some(sum);
+
+    fn negative(&self, class: Id, depth: usize) -> Option<Polynomial> {
+        let operand = self.look.unary(class, PlainOp::Neg).into_iter().find_map(|a| self.polynomial(a, depth))?;
+        Some(Polynomial(BTreeMap::new()).plus(&operand, -1.0))
     }
-    if let Some(product) = look.binary(class, PlainOp::Mul).into_iter().find_map(|(a, b)| part(a)?.times(&part(b)?)) {
-        return Some(product);
-    }
-    let square = |a| part(a).and_then(|a| a.times(&a));
-    if let Some(square) = look.unary(class, PlainOp::Square).into_iter().find_map(square) {
-        return Some(square);
-    }
-    let negative = |a| Some(Polynomial(BTreeMap::new()).plus(&part(a)?, -1.0));
-    look.unary(class, PlainOp::Neg).into_iter().find_map(negative)
 }
 
 /// The classes that the class may be a polynomial in, nearest first: operands of its sums and products that are not constant.

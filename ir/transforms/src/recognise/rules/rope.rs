@@ -1,5 +1,6 @@
 //! `rope` in the rotate-half convention, its frequencies computed as powers of a base.
 
+use super::embedding::is_count;
 use crate::egraph::language::{Made, Node, NodeKind, Number, Spread};
 use crate::egraph::look::{Look, is_near};
 use crate::egraph::plain::PlainOp;
@@ -18,6 +19,13 @@ struct Angles {
     positions: Id,
     places: Vec<usize>,
     theta: f64,
+}
+
+/// Two classes that are halves of another, along its last dim.
+#[derive(Clone, Copy)]
+struct Halves {
+    first: Id,
+    second: Id,
 }
 
 /// `x cos + rotate_half(x) sin`
@@ -42,13 +50,13 @@ fn rotated_whole(look: &Look<'_>, class: Id) -> Vec<Equal> {
 /// `concat(x1 cos - x2 sin, x2 cos + x1 sin)` with the halves `x1` and `x2` of `x`
 fn rotated_halves(look: &Look<'_>, class: Id) -> Vec<Equal> {
     let mut found = Vec::new();
-    for [first, second] in halves(look, class) {
+    for Halves { first, second } in halves(look, class) {
         for (a, b) in look.difference(first) {
             for (c, d) in look.either(second, PlainOp::Add) {
                 for (x, angle) in turned(look, a, b) {
-                    let same = turned(look, c, d)
-                        .into_iter()
-                        .any(|(y, other)| look.is_same(y[0], x[1]) && look.is_same(y[1], x[0]) && other == angle);
+                    let same = turned(look, c, d).into_iter().any(|(y, other)| {
+                        look.is_same(y.first, x.second) && look.is_same(y.second, x.first) && other == angle
+                    });
                     let whole = same.then(|| whole(look, x)).flatten();
                     found.extend(whole.and_then(|x| equal(look, class, x, &angle)));
                 }
@@ -59,7 +67,7 @@ fn rotated_halves(look: &Look<'_>, class: Id) -> Vec<Equal> {
 }
 
 /// `a cos` and `b sin` of the same angles.
-fn turned(look: &Look<'_>, a: Id, b: Id) -> Vec<([Id; 2], Angles)> {
+fn turned(look: &Look<'_>, a: Id, b: Id) -> Vec<(Halves, Angles)> {
     let mut found = Vec::new();
     for (x, cos) in look.either(a, PlainOp::Mul) {
         let cosines = angles(look, cos, PlainOp::Cos, false);
@@ -68,46 +76,55 @@ fn turned(look: &Look<'_>, a: Id, b: Id) -> Vec<([Id; 2], Angles)> {
         }
         for (y, sin) in look.either(b, PlainOp::Mul) {
             let sines = angles(look, sin, PlainOp::Sin, false);
-            found.extend(cosines.iter().filter(|angle| sines.contains(angle)).map(|angle| ([x, y], angle.clone())));
+            let common = cosines.iter().filter(|angle| sines.contains(angle));
+            found.extend(common.map(|angle| (Halves { first: x, second: y }, angle.clone())));
         }
     }
     found
 }
 
 /// The parts of a concatenation of two along the last dim.
-fn halves(look: &Look<'_>, class: Id) -> Vec<[Id; 2]> {
+fn halves(look: &Look<'_>, class: Id) -> Vec<Halves> {
     let last = look.shape(class).rank().saturating_sub(1);
     look.kinds(class, |node: &Node| match (&node.kind, node.operands.as_slice()) {
-        (NodeKind::Concat(dim), &[a, b]) if *dim == last => Some([a, b]),
+        (NodeKind::Concat(dim), &[first, second]) if *dim == last => Some(Halves { first, second }),
         _ => None,
     })
 }
 
 /// The class whose halves along the last dim the classes are.
-fn whole(look: &Look<'_>, [first, second]: [Id; 2]) -> Option<Id> {
-    let sliced = |id, half: u64| {
-        let last = look.shape(id).rank() - 1;
-        let length = look.shape(id).sizes[last];
-        look.kinds(id, move |node: &Node| match node.kind {
-            NodeKind::Slice(dim, start, size) if (dim, start, size) == (last, half * length, length) => {
-                Some(node.operands[0])
-            }
-            _ => None,
-        })
-    };
-    let all = sliced(second, 1);
-    let is_whole = |x: &Id| {
-        let ends = |id: Id| look.shape(id).sizes.last().copied().unwrap_or(0);
-        ends(*x) == 2 * ends(first) && all.iter().any(|&y| look.is_same_source(*x, y))
-    };
-    sliced(first, 0).into_iter().find(is_whole)
+fn whole(look: &Look<'_>, Halves { first, second }: Halves) -> Option<Id> {
+    let all = sliced(look, second, 1);
+    let length = last_size(look, first);
+    sliced(look, first, 0)
+        .into_iter()
+        .find(|&x| last_size(look, x) == 2 * length && all.iter().any(|&y| look.is_same_source(x, y)))
+}
+
+fn last_size(look: &Look<'_>, class: Id) -> u64 {
+    look.shape(class).sizes.last().copied().unwrap_or(0)
+}
+
+/// The classes of which the class is the first half along the last dim (0), or the second (1).
+fn sliced(look: &Look<'_>, class: Id, half: u64) -> Vec<Id> {
+    let last = look.shape(class).rank() - 1;
+    let length = look.shape(class).sizes[last];
+    look.kinds(class, move |node: &Node| match node.kind {
+        NodeKind::Slice(dim, start, size) if (dim, start, size) == (last, half * length, length) => {
+            Some(node.operands[0])
+        }
+        _ => None,
+    })
 }
 
 /// The classes `x` of which the class is `concat(-x2, x1)`.
 fn half_turns(look: &Look<'_>, class: Id) -> Vec<Id> {
-    let parts = halves(look, class).into_iter();
-    let negatives = parts.flat_map(|[a, b]| look.unary(a, PlainOp::Neg).into_iter().map(move |a| [b, a]));
-    negatives.filter_map(|halves| whole(look, halves)).collect()
+    let mut found = Vec::new();
+    for Halves { first, second } in halves(look, class) {
+        let negatives = look.unary(first, PlainOp::Neg).into_iter();
+        found.extend(negatives.filter_map(|negative| whole(look, Halves { first: second, second: negative })));
+    }
+    found
 }
 
 /// The angles whose cosine or sine the class is. In the whole tensor both halves of the last dim have the same angles.
@@ -119,16 +136,21 @@ fn angles(look: &Look<'_>, class: Id, op: PlainOp, is_whole: bool) -> Vec<Angles
     let last = look.shape(class).rank().saturating_sub(1);
     let mut found = Vec::new();
     for (spread, function) in spreads.into_iter().filter(|(spread, _)| spread.places.last() == Some(&last)) {
-        let twice = |id| halves(look, id).into_iter().filter(|[a, b]| look.is_same(*a, *b)).map(|[a, _]| a);
         let angle: Vec<Id> = if is_whole {
-            let inside = look.unary(function, op).into_iter().flat_map(twice);
-            inside.chain(twice(function).flat_map(|half| look.unary(half, op))).collect()
+            let inside = look.unary(function, op).into_iter().flat_map(|angle| repeated(look, angle));
+            inside.chain(repeated(look, function).into_iter().flat_map(|half| look.unary(half, op))).collect()
         } else {
             look.unary(function, op)
         };
         found.extend(angle.into_iter().flat_map(|angle| of_positions(look, angle, &spread)));
     }
     found
+}
+
+/// The classes of which both halves of the class along the last dim are.
+fn repeated(look: &Look<'_>, class: Id) -> Vec<Id> {
+    let halves = halves(look, class).into_iter();
+    halves.filter(|halves| look.is_same(halves.first, halves.second)).map(|halves| halves.first).collect()
 }
 
 /// Angles that are positions times powers of a base, as `f32[.., d / 2]` whose dims have places in the rotated tensor.
@@ -149,20 +171,21 @@ fn of_positions(look: &Look<'_>, angle: Id, outer: &Spread) -> Vec<Angles> {
 /// The base of the frequencies `base^(-i / n)` of a vector of `n`.
 fn base(look: &Look<'_>, class: Id) -> Option<f64> {
     let n = *look.shape(class).sizes.first()? as f64;
-    let is_count = |&(x, _): &(Id, f64)| {
-        look.in_dtype(x, DType::I32).is_some_and(|x| look.nodes(x).any(|node| matches!(node.kind, NodeKind::Iota(_))))
-    };
-    let slope = |exp: Id, sign: f64| {
-        let steps = look.unary(exp, PlainOp::Exp).into_iter().flat_map(|power| {
-            let negatives = look.unary(power, PlainOp::Neg).into_iter().flat_map(|x| look.with_number(x, PlainOp::Mul));
-            look.with_number(power, PlainOp::Mul).into_iter().chain(negatives.map(|(x, by)| (x, -by)))
-        });
-        steps.into_iter().find(is_count).map(|(_, by)| sign * by)
-    };
-    let inverse = || look.unary(class, PlainOp::Recip).into_iter().find_map(|exp| slope(exp, -1.0));
-    let theta = (-slope(class, 1.0).or_else(inverse)? * n).exp();
+    let mut reciprocals = look.unary(class, PlainOp::Recip).into_iter();
+    let slope = slope(look, class).or_else(|| reciprocals.find_map(|exp| slope(look, exp)).map(|slope| -slope))?;
+    let theta = (-slope * n).exp();
     let whole = theta.round();
     (theta > 1.0 && theta.is_finite()).then_some(if is_near(theta, whole) { whole } else { theta })
+}
+
+/// The factor `a` of a vector `e^(a i)`.
+fn slope(look: &Look<'_>, exp: Id) -> Option<f64> {
+    let steps = look.unary(exp, PlainOp::Exp).into_iter().flat_map(|power| {
+        let negatives = look.unary(power, PlainOp::Neg).into_iter().flat_map(|x| look.with_number(x, PlainOp::Mul));
+        look.with_number(power, PlainOp::Mul).into_iter().chain(negatives.map(|(x, by)| (x, -by)))
+    });
+    let counted = steps.into_iter().find(|(x, _)| look.in_dtype(*x, DType::I32).is_some_and(|x| is_count(look, x)));
+    counted.map(|(_, by)| by)
 }
 
 /// The op equals the class. Its operand has the dims of the positions in front.
@@ -181,8 +204,8 @@ fn equal(look: &Look<'_>, class: Id, x: Id, angle: &Angles) -> Option<Equal> {
     let rest = (0..rank).filter(|dim| ![batch, sequence].contains(dim));
     let order: Vec<usize> = [batch, sequence].into_iter().chain(rest).collect();
     let sizes: Vec<u64> = order.iter().map(|&dim| shape.sizes[dim]).collect();
-    let target = |dim| order.iter().position(|other| *other == dim).unwrap_or(dim);
-    let there = Spread { places: (0..rank).map(target).collect(), sizes: sizes.clone() };
+    let targets = (0..rank).map(|dim| order.iter().position(|other| *other == dim).unwrap_or(dim));
+    let there = Spread { places: targets.collect(), sizes: sizes.clone() };
     let places = angle.places.iter().map(|&place| usize::from(place == sequence)).collect();
     let positions = Term::Class(angle.positions).spread(Spread { places, sizes: sizes[..2].to_vec() });
     let op = NodeKind::Made(Made::Rope { theta: Number::new(angle.theta) });
