@@ -12,8 +12,8 @@ use meshwright::calibrate::cluster;
 use meshwright::compiler::parallel;
 use meshwright::compiler::text_files::write_text;
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator};
+use meshwright::runtime::measure::measure;
 use meshwright::train::{TrainRequest, free_memory, train};
-use runtime::measure::measure;
 use speed::{StepTime, Steps, best_rate, cores, median};
 use std::path::{Path, PathBuf};
 

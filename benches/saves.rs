@@ -3,8 +3,8 @@
 //!
 //! `cargo bench --bench saves` prints a table of docs/benchmarks.md.
 
+use meshwright::runtime::metrics::{EvalRecord, StepRecord};
 use meshwright::train::{Progress, RunHeader, TrainRequest, train};
-use runtime::metrics::{EvalRecord, StepRecord};
 use std::path::Path;
 use std::time::Instant;
 

@@ -154,9 +154,9 @@ from_errors![
     compiler::error::Error::of:
     codegen::CodegenError,
     pt2::Error,
-    runtime::checkpoint::Error,
-    runtime::data::DataError,
-    runtime::exec::Error,
+    checkpoint::Error,
+    data::DataError,
+    exec::Error,
     scheduler::check::Violation,
     scheduler::costs::CostsError,
     scheduler::partition::PartitionError,

@@ -1,13 +1,13 @@
 //! Exported models next to their recorded graphs: both compute logits of the same tokens.
 
 use crate::error::Error;
+use exec::{Input, Inputs};
 use ir::models::Batch;
 use ir::types::DType;
 use pt2::{Export, Template};
-use runtime::exec::{Input, Inputs};
-use runtime::forward::Forward;
 use serde::Serialize;
 use std::path::Path;
+use trainer::forward::Forward;
 use weights::Weights;
 
 /// The largest difference of logits that rounding explains, relative to the largest logit or 1.
@@ -82,7 +82,7 @@ fn compare_with(export: &Export, template: &Template) -> Result<Comparison, Erro
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let mut forward = Forward::new(model, threads, u64::MAX).map_err(fault)?;
     for (name, sizes) in forward.params() {
-        let shard = runtime::checkpoint::Shard { offset: vec![0; sizes.len()], shape: sizes };
+        let shard = checkpoint::Shard { offset: vec![0; sizes.len()], shape: sizes };
         let mut numbers = vec![0.0; shard.elements() as usize];
         weights.read(&name, &shard, &mut numbers)?;
         forward.set_param(&name, &numbers).map_err(fault)?;

@@ -2,22 +2,22 @@
 
 use crate::error::Error;
 use crate::train::{Feed, TrainRequest, free_memory, refused};
+use checkpoint::{Checkpoint, Shard, run_of};
 use compiler::compile::open;
 use compiler::model_source::ModelSource;
 use compiler::precision::precision;
+use data::sampler::Batch;
+use data::{END_OF_DOCUMENT, VOCAB};
+use exec::state::MASTER;
 use ir::catalogue::Code;
 use ir::options::ParallelConfig;
-use runtime::checkpoint::{Checkpoint, Shard, run_of};
-use runtime::data::sampler::Batch;
-use runtime::data::{END_OF_DOCUMENT, VOCAB};
-use runtime::forward::Forward;
-use runtime::sampling::Sampling;
-use runtime::state::MASTER;
 use serde::Serialize;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tokenize::TextCodec;
+use trainer::forward::Forward;
+use trainer::sampling::Sampling;
 use transforms::evaluation::evaluation;
 
 /// A request to continue a text.

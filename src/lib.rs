@@ -52,11 +52,12 @@ pub mod launch;
 pub mod placements;
 pub mod predicting;
 pub mod reshard;
+pub mod runtime;
 pub mod train;
 
 pub use {
-    autotune, codegen, compiler, cost, estimator, fusion, ir, planner, runtime, scheduler, simulator, support,
-    tokenize, trace, transforms, view, weights,
+    autotune, codegen, compiler, cost, estimator, fusion, ir, planner, scheduler, simulator, support, tokenize, trace,
+    transforms, view, weights,
 };
 
 pub use autotune::explain::{Planned, WhyNot};

@@ -1,7 +1,7 @@
 //! The command line; see [`meshwright::cli`].
 
+use device::memory::Guarded;
 use mimalloc::MiMalloc;
-use runtime::memory::Guarded;
 
 /// Plans are made of many small, short-lived lists: a sixth faster than with the C library's.
 #[global_allocator]

@@ -12,9 +12,9 @@ mod text;
 mod training;
 
 use ir::optimizer::Optimizer;
+use meshwright::runtime::exec::{Executor, Options, StepInput};
 use placed::placed;
 use random::Random;
-use runtime::exec::{Executor, Options, StepInput};
 use scheduler::placement::{Pipeline, Placement};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

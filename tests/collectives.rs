@@ -3,7 +3,7 @@
 
 use ir::text::File;
 use meshwright::collectives::{CollectiveReport, Sent, collectives};
-use runtime::exec::{Executor, Input, Options, StepInput};
+use meshwright::runtime::exec::{Executor, Input, Options, StepInput};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;

@@ -21,7 +21,7 @@ use meshes::text::{GLOBAL_BATCH, SEQ};
 use meshes::trained::{alone, trained_on};
 use meshes::training::{HIDDEN, Recipe, SEED, compiled, inputs, models};
 use meshwright::collectives::{Sent, collectives};
-use runtime::exec::{Executor, Options, StepOutput};
+use meshwright::runtime::exec::{Executor, Options, StepOutput};
 use std::sync::LazyLock;
 use std::time::Instant;
 

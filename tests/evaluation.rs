@@ -2,9 +2,9 @@
 
 use ir::models::{Batch, from_config};
 use ir::types::DType;
+use meshwright::runtime::metrics::{EvalRecord, StepRecord};
+use meshwright::runtime::reference::{MicroBatch, Reference, Tensor};
 use meshwright::train::{Progress, Quiet, RunHeader, TrainReport, TrainRequest, train};
-use runtime::metrics::{EvalRecord, StepRecord};
-use runtime::reference::{MicroBatch, Reference, Tensor};
 use std::fs;
 use std::path::PathBuf;
 use transforms::evaluation::evaluation;

@@ -12,7 +12,7 @@ use meshes::compare::differences;
 use meshes::record::{Record, sgd};
 use meshes::trained::{alone, trained_on};
 use meshes::training::{HIDDEN, Recipe, compiled, inputs, model, models};
-use runtime::exec::{Executor, Options};
+use meshwright::runtime::exec::{Executor, Options};
 use std::sync::LazyLock;
 
 /// Sequences of a micro-batch on one device: four micro-batches a step.

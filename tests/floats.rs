@@ -7,11 +7,11 @@ use ir::text::File;
 use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
 use meshwright::estimator::{EstimateReport, EstimateRequest, Estimator};
+use meshwright::runtime::checkpoint::{Manifest, Position};
+use meshwright::runtime::metrics::{Header, MetricsWriter, StepRecord, losses};
 use meshwright::train::TrainRequest;
 use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
 use proptest::prelude::*;
-use runtime::checkpoint::{Manifest, Position};
-use runtime::metrics::{Header, MetricsWriter, StepRecord, losses};
 use scheduler::costs::{CostsFile, PerStage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -96,7 +96,7 @@ proptest! {
     fn a_manifest_keeps_the_options_of_a_run(numbers in prop::collection::vec(number(), 1..20)) {
         let position = Position { step: 1, skipped: 0, loss_scale: None, consumed_samples: 8, epoch: 0, shuffle_seed: 7, rng_key: 7 };
         let fixed = json!({ "model": { "rope_scaling": { "Yarn": { "factor": 0.5 } } }, "all": numbers });
-        let (schema, version) = (runtime::checkpoint::SCHEMA.to_string(), "0".to_string());
+        let (schema, version) = (meshwright::runtime::checkpoint::SCHEMA.to_string(), "0".to_string());
         let (origin, files, parameters) = (None, Vec::new(), Default::default());
         same_in_json(&Manifest { schema, version, position, fixed, origin, files, parameters }, &numbers);
     }

@@ -22,7 +22,7 @@ use ir::optimizer::Optimizer;
 use ir::program::{BodyInstr, BodyKind, Class, Instr, Program, Source};
 use ir::text::{File, parse, print};
 use ir::verify;
-use runtime::exec::{Executor, Options, Platform, SharedGpu, StepInput, StepOutput, Threads};
+use meshwright::runtime::exec::{Executor, Options, Platform, SharedGpu, StepInput, StepOutput, Threads};
 use scheduler::schedules::SCHEDULES;
 use std::collections::{BTreeMap, BTreeSet};
 use training::{Recipe, SEED, compiled, inputs, models};

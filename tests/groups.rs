@@ -9,10 +9,10 @@ mod sites;
 #[path = "../kernels/tests/stand_in/build.rs"]
 mod stand_in;
 
+use meshwright::runtime::backends::cuda::Cuda;
+use meshwright::runtime::backends::cuda::check::groups::compare_on;
+use meshwright::runtime::backends::cuda::device::Device;
 use orders::{in_all_orders, leave};
-use runtime::backends::cuda::Cuda;
-use runtime::backends::cuda::check::groups::compare_on;
-use runtime::backends::cuda::device::Device;
 use sites::cases;
 use std::path::Path;
 

@@ -16,7 +16,7 @@ use meshes::trained::{alone, trained};
 use meshes::training::{Recipe, SEED, compiled, inputs, model, models, request};
 use meshwright::ModelSource;
 use meshwright::compiler::pipeline::compile;
-use runtime::exec::{Executor, Options};
+use meshwright::runtime::exec::{Executor, Options};
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;

@@ -10,7 +10,7 @@ use meshes::compare::differences;
 use meshes::record::{Record, sgd};
 use meshes::trained::{alone, trained_on};
 use meshes::training::{Recipe, SEED, compiled, inputs, model, models};
-use runtime::exec::{Executor, Options};
+use meshwright::runtime::exec::{Executor, Options};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use transforms::differentiate::differentiate;

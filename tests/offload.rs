@@ -18,7 +18,7 @@ use ir::optimizer::Optimizer;
 use ir::program::{Class, Instr, Program, Transfer};
 use ir::text::{File, parse, print};
 use ir::verify;
-use runtime::exec::{Executor, Options, Platform, SharedGpu, StepInput, StepOutput, Threads};
+use meshwright::runtime::exec::{Executor, Options, Platform, SharedGpu, StepInput, StepOutput, Threads};
 use scheduler::schedules::SCHEDULES;
 use std::collections::BTreeSet;
 use training::{Recipe, SEED, compiled, inputs, models};

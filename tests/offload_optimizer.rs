@@ -18,7 +18,7 @@ use ir::optimizer::{Optimizer, OptimizerKind};
 use ir::program::{BodyKind, Class, Instr, Program, Transfer};
 use ir::text::{File, parse, print};
 use ir::verify;
-use runtime::exec::{Executor, Options, Platform, SharedGpu, Threads};
+use meshwright::runtime::exec::{Executor, Options, Platform, SharedGpu, Threads};
 use std::collections::{BTreeMap, BTreeSet};
 use training::{Recipe, SEED, compiled, inputs, models};
 

@@ -15,7 +15,7 @@ mod training;
 use ir::optimizer::Optimizer;
 use ir::program::{BodyInstr, Instr, Program};
 use ir::text::File;
-use runtime::exec::{Executor, Options, Platform, SharedGpu, StepInput, StepOutput, Threads};
+use meshwright::runtime::exec::{Executor, Options, Platform, SharedGpu, StepInput, StepOutput, Threads};
 use training::{Recipe, SEED, compiled, inputs, models};
 
 /// Layouts with exchanges, messages, bodies beside the row, and several micro-batches.
@@ -42,7 +42,7 @@ fn run<P: Platform>(
     program: &Program,
     steps: &[StepInput],
     poison: bool,
-) -> Result<Vec<StepOutput>, runtime::exec::Error> {
+) -> Result<Vec<StepOutput>, meshwright::runtime::exec::Error> {
     let options = Options { seed: SEED, poison, ..Options::default() };
     let mut executor = Executor::load_on(platform, &file.model, program, &options)?;
     steps.iter().map(|step| executor.step(step.clone())).collect()

@@ -23,7 +23,7 @@ struct Layer {
     imports: &'static [&'static str],
 }
 
-/// The import table. planner, scheduler, simulator and runtime never import each other; the compiler joins the first two, and the root
+/// The import table. planner, scheduler, simulator and exec never import each other; the compiler joins the first two, and the root
 /// package all of them.
 const LAYERS: &[Layer] = &[
     Layer { name: "support", folder: "ir/support", imports: &[] },
@@ -60,11 +60,35 @@ const LAYERS: &[Layer] = &[
     },
     Layer { name: "trace", folder: "runtime/trace", imports: &["ir"] },
     Layer { name: "simulator", folder: "runtime/simulator", imports: &["ir", "cost", "trace"] },
-    Layer { name: "runtime", folder: "runtime", imports: &["support", "ir", "transforms", "kernels", "trace"] },
-    Layer { name: "tokenize", folder: "runtime/tokenize", imports: &["support", "ir", "runtime"] },
-    Layer { name: "mpi", folder: "runtime/mpi", imports: &["runtime"] },
-    Layer { name: "tcp", folder: "runtime/tcp", imports: &["support", "runtime"] },
-    Layer { name: "weights", folder: "runtime/weights", imports: &["support", "ir", "pt2", "kernels", "runtime"] },
+    Layer { name: "device", folder: "runtime/device", imports: &["ir", "kernels"] },
+    Layer { name: "reference", folder: "runtime/reference", imports: &["ir", "transforms", "kernels"] },
+    Layer { name: "data", folder: "runtime/data", imports: &["support", "ir", "device"] },
+    Layer { name: "cpu", folder: "runtime/cpu", imports: &["ir", "kernels", "trace", "device", "reference"] },
+    Layer { name: "comm", folder: "runtime/comm", imports: &["ir", "kernels", "device", "cpu"] },
+    Layer { name: "exec", folder: "runtime/exec", imports: &["ir", "kernels", "trace", "device", "cpu", "comm"] },
+    Layer {
+        name: "cuda",
+        folder: "runtime/cuda",
+        imports: &["ir", "kernels", "trace", "device", "reference", "cpu", "comm", "exec"],
+    },
+    Layer {
+        name: "checkpoint",
+        folder: "runtime/checkpoint",
+        imports: &["support", "ir", "kernels", "device", "comm", "exec"],
+    },
+    Layer {
+        name: "trainer",
+        folder: "runtime/trainer",
+        imports: &["support", "ir", "kernels", "trace", "device", "data", "cpu", "comm", "exec"],
+    },
+    Layer { name: "tokenize", folder: "runtime/tokenize", imports: &["support", "ir", "data"] },
+    Layer { name: "mpi", folder: "runtime/mpi", imports: &["comm"] },
+    Layer { name: "tcp", folder: "runtime/tcp", imports: &["support", "comm"] },
+    Layer {
+        name: "weights",
+        folder: "runtime/weights",
+        imports: &["support", "ir", "pt2", "kernels", "device", "data", "exec", "checkpoint"],
+    },
     Layer {
         name: "meshwright",
         folder: ".",
@@ -85,8 +109,16 @@ const LAYERS: &[Layer] = &[
             "estimator",
             "exports",
             "autotune",
-            "runtime",
             "simulator",
+            "device",
+            "reference",
+            "data",
+            "cpu",
+            "comm",
+            "exec",
+            "cuda",
+            "checkpoint",
+            "trainer",
             "tokenize",
             "trace",
             "weights",
@@ -112,7 +144,9 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ),
     ("scheduler/fusion/src", &["std::fs", "std::net", "std::env", "std::time"], "groups depend on their input alone"),
     ("scheduler/view/src", &["std::fs", "std::net", "std::env"], "files are read and written in `src/`"),
-    ("runtime/src", &["std::net"], "what joins processes is a wire, in a crate of its own"),
+    ("runtime/comm/src", &["std::net"], "what joins processes is a wire, in a crate of its own"),
+    ("runtime/exec/src", &["std::net"], "what joins processes is a wire, in a crate of its own"),
+    ("runtime/cuda/src", &["std::net"], "what joins processes is a wire, in a crate of its own"),
     (
         "runtime/trace/src",
         &["std::fs", "std::net", "std::env", "std::thread"],

@@ -3,8 +3,8 @@
 #[path = "tokenize/bounded.rs"]
 mod bounded;
 
+use meshwright::runtime::data::tokens::{TokenData, TokenFile};
 use meshwright::tokenize::{Done, Error, Tokenize, tokenize};
-use runtime::data::tokens::{TokenData, TokenFile};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;

@@ -4,7 +4,7 @@
 #[path = "tokens/cut_short.rs"]
 mod cut_short;
 
-use runtime::data::tokens::write::TokenWriter;
+use meshwright::runtime::data::tokens::write::TokenWriter;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

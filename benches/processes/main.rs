@@ -4,11 +4,11 @@
 
 mod floor;
 
-use runtime::arena::Arena;
-use runtime::backend::Span;
-use runtime::comm::threads::Fabric;
-use runtime::comm::wire::{Wire, World};
-use runtime::comm::{Exchange, HostMemory, Limits, Parking, Sums, ThreadRole, Transport};
+use meshwright::runtime::arena::Arena;
+use meshwright::runtime::backend::Span;
+use meshwright::runtime::comm::threads::Fabric;
+use meshwright::runtime::comm::wire::{Wire, World};
+use meshwright::runtime::comm::{Exchange, HostMemory, Limits, Parking, Sums, ThreadRole, Transport};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;

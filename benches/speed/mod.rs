@@ -1,9 +1,9 @@
 //! Steps of a run on a machine whose speed changes. Other guests of a host take part of its cores, now more and now less. The
 //! rate of products before and after a step, relative to the best that was seen, is the machine's speed in it.
 
+use meshwright::runtime::backends::cpu::product_rate;
+use meshwright::runtime::metrics::{EvalRecord, StepRecord};
 use meshwright::train::{Progress, RunHeader};
-use runtime::backends::cpu::product_rate;
-use runtime::metrics::{EvalRecord, StepRecord};
 use std::time::Duration;
 
 /// How long products are repeated.

@@ -1,7 +1,7 @@
 //! Cost-model constants that reproduce the measured times: each formula of `planner/cost` solved for its constants.
 
 use cost::{Device, TablePoint};
-use runtime::measure::{AttentionTime, Product, Sum};
+use trainer::measure::{AttentionTime, Product, Sum};
 
 /// Constants of matrix products: a product takes `2 m n (k + depth) / rate` seconds.
 pub(super) struct Products {

@@ -1,12 +1,12 @@
-//! Cluster file of a GPU that the ranks of a process share: the times from [`runtime::measure::gpu`] as constants of a device and a link.
+//! Cluster file of a GPU that the ranks of a process share: the times from [`cuda::measure`] as constants of a device and a link.
 
 use super::fit::{own, sums};
 use super::{attention_of, link, rounded};
 use cost::{Cluster, Device, Format, Kernel, Matmul, Platform, Recipe, Stack, Tile};
+use cuda::measure::{GpuMeasured, GpuProduct};
 use ir::types::DType;
-use runtime::measure::AttentionTime;
-use runtime::measure::gpu::{GpuMeasured, GpuProduct};
 use std::collections::BTreeMap;
+use trainer::measure::AttentionTime;
 
 /// The least shares of a peak and of the bandwidth of memory that a cluster may state.
 const LEAST_SHARE: f64 = 0.01;

@@ -1,5 +1,5 @@
-//! Cluster file of this machine: the times from [`runtime::measure`] as constants of a device and a link.
-//! [`gpu_cluster`] makes that of a GPU from [`runtime::measure::gpu`].
+//! Cluster file of this machine: the times from [`trainer::measure`] as constants of a device and a link.
+//! [`gpu_cluster`] makes that of a GPU from [`cuda::measure`].
 //!
 //! ```no_run
 //! use meshwright::calibrate::cluster;
@@ -20,8 +20,8 @@ use cost::{Attention, Cluster, Device, Kernel, Link, Matmul, Passes, Stack, Tabl
 use fit::{Products, Sums, attention, line, products, sums};
 pub use gpu::gpu_cluster;
 use ir::catalogue::Code;
-use runtime::measure::{AttentionTime, Computing, Measured};
 use std::collections::BTreeMap;
+use trainer::measure::{AttentionTime, Computing, Measured};
 
 /// A Python program that measures a cluster with PyTorch and writes its file.
 pub const TORCH_SCRIPT: &str = include_str!("torch_script.py");

@@ -3,7 +3,7 @@
 use super::*;
 use cost::{AttentionShape, CollectiveKind, Format, Group, Platform, Recipe, Stack};
 use estimator::{EstimateRequest, Estimator, Evaluator};
-use runtime::measure::{AttentionTime, Product, Sum};
+use trainer::measure::{AttentionTime, Product, Sum};
 
 /// Kernels that follow the formulas exactly, with rates of products and of attention in GFLOP/s, and of memory in GB/s.
 fn computing(matmul: f64, depth: f64, attention: f64, half: f64, memory: f64) -> Computing {

@@ -7,9 +7,9 @@ use crate::generate::{GenerateRequest, generate};
 use clap::Args;
 use indicatif::ProgressBar;
 use ir::catalogue::Code;
-use runtime::sampling::Sampling;
 use std::path::PathBuf;
 use support::quantities::finite;
+use trainer::sampling::Sampling;
 
 /// Continue a text with the model of a checkpoint, on the processor
 ///

@@ -6,12 +6,12 @@ use crate::train::free_memory;
 use compiler::text_files::{check_writable, write_text};
 use cost::Cluster;
 use ir::catalogue::Code;
-use runtime::measure::{AttentionTime, MeasureError, Measured, Sum, measure};
 use std::io::Write;
 use std::path::Path;
 use support::shell::quoted;
 use support::table::table;
 use support::units::{short, with_unit};
+use trainer::measure::{AttentionTime, MeasureError, Measured, Sum, measure};
 
 /// Memory of a device in bytes if the system does not report free memory: that of the preset `cpu`.
 const MEMORY: u64 = 4 << 30;

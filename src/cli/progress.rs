@@ -5,12 +5,12 @@ use super::signals::Signals;
 use crate::train::{Progress, Routed, RunHeader, SetShare, Signal};
 use indicatif::{ProgressBar, ProgressStyle};
 use ir::options::Recompute;
-use runtime::metrics::{EvalRecord, StepRecord};
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 use support::one_line::printable;
 use support::units::{count, plural, seconds, share};
+use trainer::metrics::{EvalRecord, StepRecord};
 
 /// Shortest time between two lines if there is no progress bar.
 pub(super) const LINE_EVERY: Duration = Duration::from_secs(5);

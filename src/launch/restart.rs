@@ -3,7 +3,7 @@
 use super::children::End;
 use super::elastic::Crew;
 use super::{Failure, LaunchRequest, MAY_BE_RESTARTED, Observer};
-use runtime::checkpoint::list;
+use checkpoint::list;
 use std::ffi::OsString;
 use std::time::Duration;
 

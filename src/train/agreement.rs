@@ -4,11 +4,11 @@
 use super::request::TrainRequest;
 use super::run::executor_error;
 use crate::error::Error;
+use comm::wire::{Process, World};
+use device::random::key;
+use exec::Platform;
 use ir::catalogue::Code;
 use ir::optimizer::Matrices;
-use runtime::comm::wire::{Process, World};
-use runtime::exec::Platform;
-use runtime::state::key;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::path::{Component, Path, PathBuf, absolute};

@@ -2,12 +2,11 @@
 
 use super::request::TrainRequest;
 use crate::error::Error;
+use cpu::peak;
+use cuda::device::Device;
+use cuda::measure::gpu_peak;
 use ir::catalogue::Code;
 use ir::types::DType;
-use runtime::backends::cpu::peak;
-use runtime::backends::cuda;
-use runtime::backends::cuda::device::Device;
-use runtime::measure::gpu::gpu_peak;
 use std::sync::Arc;
 use trace::Peak;
 

@@ -4,13 +4,13 @@ use super::report::SetShare;
 use super::request::TrainRequest;
 use super::sources::{NamedSet, sources};
 use crate::error::Error;
+use data::DataError;
+use data::bigram::bigram_entropy;
+use data::blend::Blend;
+use data::sampler::{Sampler, Stream};
+use data::text::TextData;
+use data::tokens::{Extent, Layout, TokenData, TokenPart};
 use ir::catalogue::Code;
-use runtime::data::DataError;
-use runtime::data::bigram::bigram_entropy;
-use runtime::data::blend::Blend;
-use runtime::data::sampler::{Sampler, Stream};
-use runtime::data::text::TextData;
-use runtime::data::tokens::{Extent, Layout, TokenData, TokenPart};
 use std::path::{Path, PathBuf};
 
 /// Data of a run.

@@ -4,10 +4,10 @@ use super::outputs::go_on;
 use super::report::Signal;
 use super::request::TrainRequest;
 use crate::error::Error;
+use data::DataError;
 use ir::catalogue::Code;
 use ir::diag::Coded;
-use runtime::data::DataError;
-use runtime::metrics::StepRecord;
+use trainer::metrics::StepRecord;
 
 /// Error that ends a run on data that cannot be read any more. A file that was cut short stays so until somebody mends it, but a
 /// system that refuses to read may have failed by chance.

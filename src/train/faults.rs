@@ -1,9 +1,9 @@
 //! Records of failures: the last messages of each process, in the folder of the run.
 
 use crate::error::Error;
+use comm::WireRecord;
+use exec::Platform;
 use ir::catalogue::Code;
-use runtime::comm::WireRecord;
-use runtime::exec::Platform;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -3,6 +3,10 @@
 use crate::error::Error;
 use compiler::parallel::slices;
 use compiler::precision::Precision;
+use data::blend::Blend;
+use data::sampler::Batch;
+use data::{DataError, VOCAB, zig_zag};
+use exec::{Input, Inputs, StepInput};
 use ir::catalogue::Code;
 use ir::dim_role::DimRole;
 use ir::graph::{Model, SectionKind};
@@ -11,10 +15,6 @@ use ir::ops::{KernelOp, Op};
 use ir::options::{ParallelConfig, Scales};
 use ir::types::DType;
 use planner::is_ring;
-use runtime::data::blend::Blend;
-use runtime::data::sampler::Batch;
-use runtime::data::{DataError, VOCAB, zig_zag};
-use runtime::exec::{Input, Inputs, StepInput};
 use std::borrow::Cow;
 
 /// A part of a [`Batch`] that an input of a model gets.

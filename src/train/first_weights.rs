@@ -2,10 +2,10 @@
 
 use super::request::TrainRequest;
 use crate::error::Error;
+use checkpoint::Origin;
 use compiler::model_source::ModelSource;
 use ir::graph::{Model, is_record};
 use ir::models::LlamaConfig;
-use runtime::checkpoint::Origin;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;

@@ -8,10 +8,11 @@ use super::request::TrainRequest;
 use super::run::executor_error;
 use crate::error::Error;
 use cost::model_flops;
-use runtime::backends::cuda::check::{Found, Rows};
-use runtime::backends::cuda::device::Device;
-use runtime::data::sampler::Batch;
-use runtime::exec::{Executor, Options, Platform, SharedGpu, StepInput, Threads};
+use cuda::SharedGpu;
+use cuda::check::{Found, Rows};
+use cuda::device::Device;
+use data::sampler::Batch;
+use exec::{Executor, Options, Platform, StepInput, Threads};
 use std::time::Instant;
 
 /// A Llama of some thousand parameters.

@@ -2,8 +2,8 @@
 
 use super::checkpoint::refused;
 use crate::error::Error;
+use exec::{Executor, Platform};
 use ir::catalogue::Code;
-use runtime::exec::{Executor, Platform};
 use std::time::Duration;
 
 /// Faults, at most one of each kind.
@@ -56,7 +56,7 @@ impl Faults {
     /// A rank failed.
     pub(super) fn before<P: Platform>(&self, step: u64, executor: &mut Executor<P>) -> Result<(), Error> {
         let Some((_, victim)) = self.nan.filter(|(at, _)| *at == step) else { return Ok(()) };
-        let spoil = move |rank: usize, state: &mut runtime::exec::RankState<'_>| {
+        let spoil = move |rank: usize, state: &mut exec::RankState<'_>| {
             if rank == victim {
                 let nothing = vec![f32::NAN; state.slots()[0].region.len()];
                 state.write(0, &nothing);
@@ -71,7 +71,7 @@ impl Faults {
     /// A rank failed.
     pub(super) fn after<P: Platform>(&self, step: u64, executor: &mut Executor<P>) -> Result<(), Error> {
         let Some((_, victim)) = self.flip.filter(|(at, _)| *at == step) else { return Ok(()) };
-        let flip = move |rank: usize, state: &mut runtime::exec::RankState<'_>| {
+        let flip = move |rank: usize, state: &mut exec::RankState<'_>| {
             if rank == victim {
                 let mut bytes = state.stored(0);
                 bytes[0] ^= 0x10;

@@ -8,10 +8,10 @@ use super::lock::Lock;
 use super::memory::{self, FreeMemory};
 use super::prepare::Prepared;
 use crate::error::Error;
+use checkpoint::Checkpoint;
+use comm::wire::World;
+use data::tokens::Extent;
 use ir::text::File;
-use runtime::checkpoint::Checkpoint;
-use runtime::comm::wire::World;
-use runtime::data::tokens::Extent;
 use serde_json::Value;
 
 /// Everything that a process of a run has read.

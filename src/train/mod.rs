@@ -59,4 +59,4 @@ pub use ranks::{AxisSpread, RankPlace, RankReport, ranks};
 pub use report::{ProfileReport, Progress, Quiet, Routed, RunHeader, SetShare, Signal, TrainReport};
 pub use request::TrainRequest;
 pub use run::{train, train_source};
-pub use runtime::metrics::{EvalRecord, StepRecord};
+pub use trainer::metrics::{EvalRecord, StepRecord};

@@ -3,9 +3,9 @@
 use super::request::{TrainRequest, option};
 use crate::error::Error;
 use ir::optimizer::{Matrices, Optimizer, OptimizerKind};
-use runtime::learning_rate::{Decay, LearningRate};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use trainer::learning_rate::{Decay, LearningRate};
 
 /// The fields of a request that are settings of one optimizer or another.
 pub(crate) const SETTINGS: [&str; 6] = ["beta1", "beta2", "eps", "momentum", "nesterov", "matrices"];

@@ -3,13 +3,13 @@
 use super::checkpoint::is_in;
 use super::request::TrainRequest;
 use crate::error::Error;
+use checkpoint::{Checkpoint, clean, list, prune};
 use ir::catalogue::Code;
-use runtime::checkpoint::{Checkpoint, clean, list, prune};
-use runtime::metrics::{Header, MetricsWriter};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use support::files;
 use support::shell::quoted;
+use trainer::metrics::{Header, MetricsWriter};
 
 /// The file of a run's options.
 const RUN: &str = "run.toml";

@@ -3,10 +3,10 @@
 use super::checkpoint::refused;
 use super::outputs::go_on;
 use crate::error::Error;
+use checkpoint::{Divergence, Replicas};
+use comm::wire::World;
+use exec::{Executor, Platform};
 use ir::catalogue::Code;
-use runtime::checkpoint::{Divergence, Replicas};
-use runtime::comm::wire::World;
-use runtime::exec::{Executor, Platform};
 use std::path::Path;
 
 /// The check of a run.
@@ -85,7 +85,7 @@ fn diverged(found: &Divergence, step: u64, world: Option<&World>, out: &Path) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runtime::comm::wire::Process;
+    use comm::wire::Process;
 
     #[test]
     fn tensor_ranks_and_hosts_are_named() {

@@ -3,12 +3,12 @@
 use super::first_weights::FirstWeights;
 use ir::optimizer::Optimizer;
 use ir::options::ParallelConfig;
-use runtime::learning_rate::LearningRate;
-use runtime::metrics::{EvalRecord, StepRecord};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use trace::{KernelTime, Peak};
+use trainer::learning_rate::LearningRate;
+use trainer::metrics::{EvalRecord, StepRecord};
 
 /// Observer of a training run.
 pub trait Progress {

@@ -3,8 +3,8 @@
 use super::checkpoint::refused;
 use super::report::Progress;
 use crate::error::Error;
-use runtime::checkpoint::{self, Before, Save, Saver};
-use runtime::exec::{Executor, Platform};
+use checkpoint::{Before, Save, Saver};
+use exec::{Executor, Platform};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

@@ -2,8 +2,8 @@
 
 use super::request::TrainRequest;
 use crate::error::Error;
+use data::blend::MOST_SETS;
 use ir::catalogue::Code;
-use runtime::data::blend::MOST_SETS;
 use std::path::PathBuf;
 
 /// A set of data.

@@ -1,10 +1,10 @@
 //! Slow ranks: each is compared with the others of its pipeline stage, which have the same work.
 
+use comm::wire::Process;
 use ir::entity::EntityRef;
 use ir::mesh::Mesh;
-use runtime::comm::wire::Process;
-use runtime::metrics::SlowestRank;
 use std::collections::BTreeMap;
+use trainer::metrics::SlowestRank;
 
 /// The ratio from which on a rank is a straggler, and the number of steps in a row for which it must be.
 const LARGE: f64 = 1.5;

@@ -14,19 +14,19 @@ use ir::verify::{verify, verify_planned};
 use meshwright::CancelToken;
 use meshwright::compiler::compile::{CompileRequest, compile_source};
 use meshwright::compiler::model_source::ModelSource;
+use meshwright::runtime::arena::Arena;
+use meshwright::runtime::backends::cuda::device::Device;
+use meshwright::runtime::checkpoint::{Position, Save, save};
+use meshwright::runtime::comm::threads::Fabric;
+use meshwright::runtime::comm::{HostMemory, Parking, WaitReason};
+use meshwright::runtime::data::DataError;
+use meshwright::runtime::data::sampler::{Batch, Sampler};
+use meshwright::runtime::data::tokens::TokenData;
+use meshwright::runtime::data::tokens::write::TokenWriter;
+use meshwright::runtime::exec::{Executor, Options, StepInput};
+use meshwright::runtime::metrics::{EvalRecord, StepRecord};
 use meshwright::train::{Progress, Quiet, RunHeader, Signal, TrainRequest, train};
 use pt2::Export;
-use runtime::arena::Arena;
-use runtime::backends::cuda::device::Device;
-use runtime::checkpoint::{Position, Save, save};
-use runtime::comm::threads::Fabric;
-use runtime::comm::{HostMemory, Parking, WaitReason};
-use runtime::data::DataError;
-use runtime::data::sampler::{Batch, Sampler};
-use runtime::data::tokens::TokenData;
-use runtime::data::tokens::write::TokenWriter;
-use runtime::exec::{Executor, Options, StepInput};
-use runtime::metrics::{EvalRecord, StepRecord};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -277,7 +277,7 @@ fn run_ended() -> Option<Code> {
     let out = std::env::temp_dir().join(format!("meshwright-ended-{}", std::process::id()));
     let request = TrainRequest { out: out.clone(), ..training() };
     let code = train(&request, &mut Ending).unwrap_err().code(); // asked to end behind the first step
-    let checkpoints = runtime::checkpoint::list(&out).unwrap();
+    let checkpoints = meshwright::runtime::checkpoint::list(&out).unwrap();
     std::fs::remove_dir_all(&out).unwrap();
     code.filter(|_| checkpoints.len() == 1 && checkpoints[0].0 == 1)
 }

@@ -11,8 +11,8 @@ use ir::types::DType;
 use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{PipelineOptions, compile};
 use meshwright::compiler::precision::{Precision, precision};
-use runtime::checkpoint::{Checkpoint, Position, Save, save};
-use runtime::exec::{Executor, Input, Options, StepInput};
+use meshwright::runtime::checkpoint::{Checkpoint, Position, Save, save};
+use meshwright::runtime::exec::{Executor, Input, Options, StepInput};
 use safetensors::SafeTensors;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ fn executor_with(
         (0..(SEQUENCES * SEQ) as i32).map(number).collect()
     };
     let input = |value| (value, Input::Ints(tokens(&file.model.values[value])));
-    let inputs: runtime::exec::Inputs = file.model.inputs.iter().map(|given| input(given.value)).collect();
+    let inputs: meshwright::runtime::exec::Inputs = file.model.inputs.iter().map(|given| input(given.value)).collect();
     let valid_tokens = 4 * SEQUENCES * SEQ;
     let step = StepInput { microbatches: vec![inputs; 4], valid_tokens, loss_scale: 1.0, lr: 0.01, step: 1, update: 1 };
     (executor, step)

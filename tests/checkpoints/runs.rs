@@ -53,7 +53,7 @@ impl Folder {
 
     /// The steps of a run's checkpoints.
     pub(crate) fn steps(&self, run: &str) -> Vec<u64> {
-        let checkpoints = runtime::checkpoint::list(&self.path(run)).unwrap();
+        let checkpoints = meshwright::runtime::checkpoint::list(&self.path(run)).unwrap();
         checkpoints.into_iter().map(|(step, _)| step).collect()
     }
 

@@ -4,7 +4,7 @@
 use super::configs::{bits, executor_of, models};
 use super::runs::{Folder, data_files, text};
 use ir::optimizer::{Optimizer, OptimizerKind};
-use runtime::exec::{Executor, StepInput};
+use meshwright::runtime::exec::{Executor, StepInput};
 use serde_json::Value;
 
 /// The optimizers: with and without states, with and without clipping.

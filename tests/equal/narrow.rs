@@ -8,8 +8,8 @@ use ir::graph::{Model, SectionKind, is_record};
 use ir::optimizer::OptimizerKind;
 use ir::text::File;
 use ir::types::DType;
-use runtime::exec::{Options, StepInput};
-use runtime::reference::{MicroBatch, Reference, Rounding};
+use meshwright::runtime::exec::{Options, StepInput};
+use meshwright::runtime::reference::{MicroBatch, Reference, Rounding};
 use std::collections::BTreeMap;
 
 /// Runs with random rounding: of so many, the largest distance is rarely exceeded twice over by one more.

@@ -4,9 +4,9 @@ use super::families;
 use ir::graph::Model;
 use ir::models::{Batch, from_config};
 use ir::types::DType;
-use runtime::exec::Input;
-use runtime::forward::Forward;
-use runtime::reference::{MicroBatch, Reference, Tensor};
+use meshwright::runtime::exec::Input;
+use meshwright::runtime::forward::Forward;
+use meshwright::runtime::reference::{MicroBatch, Reference, Tensor};
 use std::collections::BTreeMap;
 use transforms::evaluation::evaluation;
 

@@ -15,8 +15,8 @@ use ir::types::Type;
 use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{PipelineOptions, compile};
 use meshwright::compiler::precision;
-use runtime::backend::{GroupPlace, GroupSite, GroupStmt};
-use runtime::backends::cuda::check::groups::Run;
+use meshwright::runtime::backend::{GroupPlace, GroupSite, GroupStmt};
+use meshwright::runtime::backends::cuda::check::groups::Run;
 use std::collections::HashSet;
 
 /// A group, or an op, on the last rank.

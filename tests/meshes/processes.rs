@@ -2,8 +2,8 @@
 
 use ir::graph::Model;
 use ir::program::Program;
-use runtime::comm::looped::deal;
-use runtime::exec::{Error, Executor, Options, Threads};
+use meshwright::runtime::comm::looped::deal;
+use meshwright::runtime::exec::{Error, Executor, Options, Threads};
 
 /// Loads an executor; of four cases one has its ranks in two to four processes, each with some of them at random. With
 /// `MESHWRIGHT_PROCESSES=3` all cases have as many, as far as they have ranks.

@@ -6,7 +6,7 @@ use codegen::buffers::assign_buffers;
 use ir::graph::Model;
 use ir::optimizer::{Optimizer, OptimizerKind};
 use ir::program::Program;
-use runtime::exec::{Options, StepInput};
+use meshwright::runtime::exec::{Options, StepInput};
 use std::collections::BTreeMap;
 
 /// Tensors by the instance name of their parameter.
@@ -49,7 +49,7 @@ pub(crate) fn train(model: &Model, program: &Program, inputs: Vec<StepInput>) ->
         record.losses.push(f64::from(output.loss.ok_or("no loss")?));
         record.norms.push(f64::from(output.grad_norm.ok_or("no norm")?));
     }
-    let wide = |tensors: BTreeMap<String, runtime::state::GlobalTensor>| {
+    let wide = |tensors: BTreeMap<String, meshwright::runtime::state::GlobalTensor>| {
         let wide = |data: Vec<f32>| data.into_iter().map(f64::from).collect();
         tensors.into_iter().map(|(name, whole)| (name, wide(whole.data))).collect()
     };

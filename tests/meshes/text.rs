@@ -1,7 +1,7 @@
 //! Real text as micro-batches: the same samples in the same order, however many of them a micro-batch has.
 
-use runtime::data::sampler::{Batch, Sampler};
-use runtime::data::text::TextData;
+use meshwright::runtime::data::sampler::{Batch, Sampler};
+use meshwright::runtime::data::text::TextData;
 use std::path::Path;
 
 /// Tokens of a sequence.

@@ -10,9 +10,9 @@ use ir::text::File;
 use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{PipelineOptions, compile};
 use meshwright::compiler::precision::{Precision, precision};
+use meshwright::runtime::data::VOCAB;
+use meshwright::runtime::exec::StepInput;
 use meshwright::train::Feed;
-use runtime::data::VOCAB;
-use runtime::exec::StepInput;
 
 /// Seed of the initial parameters.
 pub(crate) const SEED: u64 = 3;

@@ -10,7 +10,7 @@ use ir::graph::Model;
 use ir::program::Program;
 use ir::text::File;
 use ir::verify;
-use runtime::exec::StepInput;
+use meshwright::runtime::exec::StepInput;
 use scheduler::actions::split_backward;
 use std::collections::BTreeSet;
 

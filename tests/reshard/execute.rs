@@ -4,12 +4,12 @@ use ir::entity::EntityRef;
 use ir::ids::AxisId;
 use ir::mesh::{Axes, Mesh};
 use ir::types::{PartialKind, Type};
+use meshwright::runtime::backend::{Backend, Span};
+use meshwright::runtime::backends::cpu::Cpu;
+use meshwright::runtime::comm::threads::{Fabric, ThreadCommunicator};
+use meshwright::runtime::comm::{Exchange, FittedExchange, HostMemory, Parking, ThreadRole, Transport};
+use meshwright::runtime::host::{get, put};
 use planner::reshard::ReshardStep;
-use runtime::backend::{Backend, Span};
-use runtime::backends::cpu::Cpu;
-use runtime::comm::threads::{Fabric, ThreadCommunicator};
-use runtime::comm::{Exchange, FittedExchange, HostMemory, Parking, ThreadRole, Transport};
-use runtime::host::{get, put};
 
 /// A way: from, to, and the steps.
 type Way = (Type, Type, Vec<ReshardStep>);

@@ -11,8 +11,8 @@
 
 mod library;
 
+use comm::wire::{Finished, Wire, WireError, World, by_host};
 use library::{Communicator, Library, Outstanding};
-use runtime::comm::wire::{Finished, Wire, WireError, World, by_host};
 use std::collections::VecDeque;
 
 /// Bytes of the name of a host.

@@ -23,9 +23,9 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
+use comm::wire::{Finished, Wire, WireError, World, by_host};
 use link::{Landed, Link};
 use rendezvous::{Met, meet};
-use runtime::comm::wire::{Finished, Wire, WireError, World, by_host};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,7 +1,7 @@
 //! A connection with one other process. Nothing here blocks: what the system does not take or give now is tried at the next call.
 
 use super::frame::{END, HEADER, Header, NOTICE};
-use runtime::comm::wire::{Finished, MOST_BYTES, MOST_NOTICE};
+use comm::wire::{Finished, MOST_BYTES, MOST_NOTICE};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};

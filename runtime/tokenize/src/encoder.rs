@@ -5,7 +5,7 @@ use super::error::Error;
 use super::normal::changed;
 use super::pieces::Piece;
 use super::sources::Source;
-use runtime::data::tokens::TokenizerRecord;
+use data::tokens::TokenizerRecord;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use support::{files, parallel};

@@ -1,8 +1,8 @@
 //! Errors of tokenisation, with their codes.
 
+use data::DataError;
 use ir::catalogue::Code;
 use ir::diag::Coded;
-use runtime::data::DataError;
 use std::io;
 use std::path::PathBuf;
 

@@ -3,9 +3,9 @@
 use super::error::Error;
 use super::sources::Source;
 use super::work::{Delivery, Encoded, Opened, Work, WorkOrder};
-use runtime::data::DataError;
-use runtime::data::tokens::write::TokenWriter;
-use runtime::data::tokens::{SCHEMA, TokenizerRecord};
+use data::DataError;
+use data::tokens::write::TokenWriter;
+use data::tokens::{SCHEMA, TokenizerRecord};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

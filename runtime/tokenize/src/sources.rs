@@ -2,8 +2,8 @@
 
 use super::error::Error;
 use super::packed::{Packing, open};
-use runtime::data::DataError;
-use runtime::data::text::{HEAD, find_files, is_text};
+use data::DataError;
+use data::text::{HEAD, find_files, is_text};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -39,7 +39,7 @@ pub(crate) enum Delivery {
 
 /// The tokenizer and the files of the work.
 pub(crate) struct Opened {
-    pub(crate) tokenizer: runtime::data::tokens::TokenizerRecord,
+    pub(crate) tokenizer: data::tokens::TokenizerRecord,
     /// The token that ends each document.
     pub(crate) end: Option<u32>,
     pub(crate) sources: Vec<Source>,

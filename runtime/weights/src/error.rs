@@ -3,7 +3,6 @@
 use ir::catalogue::Code;
 use ir::diag::Coded;
 use ir::models::ConfigError;
-use runtime::{checkpoint, exec};
 use std::io;
 use std::path::{Path, PathBuf};
 use support::shell::quoted;

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::folder::FileTensor;
 use crate::import::Weights;
 use crc32fast::Hasher;
-use runtime::data::tokens::Extent;
+use data::tokens::Extent;
 
 /// The most tensors whose elements are looked at, the blocks of each, spread over it, and the bytes of a block.
 const SAMPLED: usize = 4096;

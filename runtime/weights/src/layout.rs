@@ -1,7 +1,7 @@
 //! The elements of a parameter in the tensors of a file: each dim of the parameter walks through a tensor in equal steps.
 //! Transposed matrices, matrices that are joined, and experts that are stored one by one all have this form.
 
-use runtime::checkpoint::Shard;
+use checkpoint::Shard;
 use std::ops::Range;
 
 /// Side of the squares in which elements are copied, so that both sides stay in the cache.

@@ -1,9 +1,9 @@
 //! Merging: the term of an adapter is added to the parameter that it adapts.
 
 use crate::error::Error;
+use checkpoint::{Shard, TensorReader};
+use exec::state::MASTER;
 use ir::graph::FACTORS;
-use runtime::checkpoint::{Shard, TensorReader};
-use runtime::state::MASTER;
 use serde_json::Value;
 
 /// Adapters of a checkpoint, by what it fixes.

@@ -5,12 +5,12 @@ mod families;
 #[path = "folder/make.rs"]
 mod make;
 
+use checkpoint::Shard;
 use ir::catalogue::Code;
 use ir::diag::Coded;
 use ir::models::{FAMILIES, from_config};
 use make::{Tensors, folder, number, tensors, write};
 use meshwright_weights::{Description, Error, Names, Weights, lacks_further};
-use runtime::checkpoint::Shard;
 use safetensors::tensor::Dtype;
 use std::collections::BTreeMap;
 use std::fs;

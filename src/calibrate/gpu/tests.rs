@@ -2,9 +2,9 @@
 
 use super::*;
 use cost::{AttentionShape, CollectiveKind, Group, Table, TablePoint};
-use runtime::backends::cuda::device::Properties;
-use runtime::backends::cuda::peaks::Peaks;
-use runtime::measure::{Product, Sum};
+use cuda::device::Properties;
+use cuda::peaks::Peaks;
+use trainer::measure::{Product, Sum};
 
 /// A GPU as the presets state an H100, with figures of its own for what is fitted. The ranks of a process share it.
 fn known() -> Cluster {

@@ -1,7 +1,7 @@
 //! Rows of `gpu-check` as text, each on its own: the widths of columns follow from the names of all rows.
 
-use runtime::backends::cuda::check::{CheckRow, Report, RowName};
-use runtime::backends::cuda::device::Properties;
+use cuda::check::{CheckRow, Report, RowName};
+use cuda::device::Properties;
 use support::units::{seconds, with_unit};
 
 /// The titles of the columns, and the widths of those behind the names.
@@ -89,7 +89,7 @@ pub(super) fn head(device: &Properties) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runtime::backends::cuda::peaks::Peaks;
+    use cuda::peaks::Peaks;
 
     #[test]
     fn rows_line_up_and_failures_are_counted() {

@@ -1,0 +1,42 @@
+//! Error codes of this crate: one catalogue entry each, with the fix.
+
+use crate::{DataError, Role};
+use ir::catalogue::Code;
+use ir::diag::Coded;
+
+impl Coded for DataError {
+    fn code(&self) -> Option<Code> {
+        Some(match self {
+            DataError::Missing { .. } | DataError::Unreadable { .. } | DataError::NotAFile { .. } => Code::DataMissing,
+            DataError::EmptyFolder { .. } | DataError::NoText { .. } => Code::DataEmpty,
+            DataError::TooLittle { .. } => Code::DataTooSmall,
+            DataError::TooLarge { .. } => Code::TooLittleMemory,
+            DataError::Damaged { .. } | DataError::CutShort { .. } => Code::TokensDamaged,
+            DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => Code::TokenOutOfRange,
+            DataError::EmptySequence | DataError::Fraction { .. } => Code::BadOption,
+        })
+    }
+
+    fn help(&self) -> Option<String> {
+        let help = match self {
+            DataError::Missing { .. } => "check the path",
+            DataError::Unreadable { .. } => "check its permissions, or move it out of the data folder",
+            DataError::NotAFile { .. } => "name a text file or a folder of text files",
+            DataError::EmptyFolder { .. } => "put text files in it",
+            DataError::NoText { .. } => "give UTF-8 text",
+            DataError::TooLarge { .. } => "name a part of it",
+            DataError::TooLittle { role: Role::HeldOut, tokens: 0, .. } => {
+                "add text; of token files without an index, end documents with --eos, or name others with --valid"
+            }
+            DataError::TooLittle { .. } => "add text, shorten the sequence or change the held-out fraction",
+            DataError::CutShort { .. } => "copy the file again from where it is whole",
+            DataError::Damaged { .. } => "write or copy the files again, or say what they are with --data-format",
+            DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => {
+                "train the model whose tokenizer wrote the data"
+            }
+            DataError::EmptySequence => "ask for a sequence length of at least 1",
+            DataError::Fraction { .. } => "0.1 holds out a tenth of the text",
+        };
+        Some(help.to_string())
+    }
+}
