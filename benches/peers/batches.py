@@ -1,6 +1,6 @@
 """Text to train on, and the batches that `meshwright train` draws from it.
 
-The text is generated, so that it is the same everywhere. Splitting and drawing follow `runtime/src/data`: chunks of 4096 bytes,
+The text is generated, so that it is the same everywhere. Splitting and drawing follow `runtime/data/src`: chunks of 4096 bytes,
 one of them held out, windows of the rest in the order of a Feistel network.
 """
 
