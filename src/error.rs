@@ -124,6 +124,18 @@ impl From<compiler::error::Error> for Error {
     }
 }
 
+impl From<trainer::error::Error> for Error {
+    fn from(error: trainer::error::Error) -> Error {
+        use trainer::error::Error as RunError;
+        match error {
+            RunError::Request(error) => Error::Request(error),
+            RunError::Failed { code, message, help } => Error::Failed { code, message, help },
+            RunError::Ended { code, signal, message, help } => Error::Ended { code, signal, message, help },
+            RunError::Hopeless { code, message, help } => Error::Hopeless { code, message, help },
+        }
+    }
+}
+
 /// Conversions of library errors.
 macro_rules! from_errors {
     ($into:path: $($error:ty),+ $(,)?) => {

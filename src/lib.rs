@@ -36,28 +36,20 @@
 //! [`Error`] has a [`Code`] of the catalogue, a message and a fix. The crates below are re-exported whole, [`ir`] first, so that
 //! a program needs no other dependency. [`cli`] is the command line.
 
-pub mod accuracy;
 mod builders;
-pub mod calibrate;
 pub mod cli;
-pub mod collectives;
 pub mod error;
 pub mod exported;
-pub mod exporting;
-pub mod generate;
-pub mod groups;
 mod hub;
 mod json;
-pub mod launch;
 pub mod placements;
-pub mod predicting;
-pub mod reshard;
 pub mod runtime;
-pub mod train;
 
+pub use inspect::{collectives, exporting, groups, predicting, reshard};
+pub use trainer::{calibrate, generate, launch, train};
 pub use {
-    autotune, codegen, compiler, cost, estimator, fusion, ir, planner, scheduler, simulator, support, tokenize, trace,
-    transforms, view, weights,
+    accuracy, autotune, codegen, compiler, cost, estimator, fusion, ir, planner, scheduler, simulator, support,
+    tokenize, trace, transforms, view, weights,
 };
 
 pub use autotune::explain::{Planned, WhyNot};

@@ -148,10 +148,11 @@ impl<'a> TrainBuilder<'a> {
     /// token is cancelled.
     pub fn run(self) -> Result<TrainReport, Error> {
         let TrainBuilder { request, source, mut observer } = self;
-        match source {
-            Some(source) => train::train_source(*source, &request, &mut observer),
-            None => train::train(&request, &mut observer),
-        }
+        let report = match source {
+            Some(source) => train::train_source(*source, &request, &mut observer)?,
+            None => train::train(&request, &mut observer)?,
+        };
+        Ok(report)
     }
 }
 

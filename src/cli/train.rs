@@ -296,7 +296,7 @@ impl Train {
         let Flags { comm, trusted_network, .. } = &self.flags;
         let trusted_network = trusted_network.unwrap_or_default();
         if let Some(comm) = comm.clone() {
-            decline(&TrainRequest { comm, trusted_network, ..TrainRequest::default() }, why);
+            decline(&TrainRequest { comm, trusted_network, ..TrainRequest::default() }, &why.message());
         }
     }
 
@@ -311,7 +311,11 @@ impl Train {
         // Of several processes the first one speaks for all.
         let number = process_number(&request.comm).unwrap_or(0);
         if number > 0 {
-            let done = if self.print_ranks { ranks(&request).map(drop) } else { train_silently(&request) };
+            let done = if self.print_ranks {
+                ranks(&request).map(drop).map_err(Error::from)
+            } else {
+                train_silently(&request)
+            };
             return done.map(|()| String::new()).inspect_err(|_| {
                 let later = if request.comm == "mpi" { SPEAKS_AFTER_MPI } else { SPEAKS_LATER };
                 thread::sleep(later.saturating_mul(number.min(LATEST) as u32));
@@ -336,12 +340,12 @@ pub(super) fn decline_usage(words: &[OsString], why: &Error) {
     let comm = comm.map(|word| word.as_ref()).or_else(|| words.iter().find_map(|word| word.strip_prefix("--comm=")));
     if let (Some("train"), Some(comm)) = (words.get(1).map(|word| word.as_ref()), comm) {
         let trusted_network = words.iter().any(|word| word.starts_with("--trusted-network"));
-        decline(&TrainRequest { comm: comm.to_string(), trusted_network, ..TrainRequest::default() }, why);
+        decline(&TrainRequest { comm: comm.to_string(), trusted_network, ..TrainRequest::default() }, &why.message());
     }
 }
 
 fn train_silently(request: &TrainRequest) -> Result<(), Error> {
-    train(request, &mut Watch::silent()).map(drop)
+    Ok(train(request, &mut Watch::silent()).map(drop)?)
 }
 
 /// Reads the options of the run to resume, from its current folder. The folder may be of someone else: it decides no file outside of

@@ -1,0 +1,88 @@
+//! From a request to a compiled model, before any data is read.
+
+use super::backend::check_device;
+use super::data::open_tokens;
+use super::feed::Feed;
+use super::first_weights::{open as open_weights, without_absent_layers};
+use super::request::TrainRequest;
+use crate::error::Error;
+use compiler::batch::microbatches;
+use compiler::compile::{compile, open};
+use compiler::model_source::ModelSource;
+use compiler::pipeline::PipelineOptions;
+use compiler::precision::precision;
+use cost::PROGRAM;
+use data::VOCAB;
+use data::tokens::TokenData;
+use inspect::predicting::{self, StepPrediction};
+use ir::options::{ParallelConfig, PlanOptions};
+use ir::text::File;
+use std::sync::Arc;
+use trace::Trace;
+use weights::Weights;
+
+/// A request with its compiled model.
+pub(super) struct Prepared {
+    /// The request with all defaults resolved.
+    pub(super) request: TrainRequest,
+    pub(super) source: ModelSource,
+    pub(super) parallel: ParallelConfig,
+    /// At the level of programs.
+    pub(super) compiled: File,
+    pub(super) feed: Feed,
+    pub(super) microbatches: u32,
+    /// The sets of tokenised data, if the run reads such.
+    pub(super) tokens: Option<Vec<TokenData>>,
+    /// The weights that the run begins from, if it does not draw them.
+    pub(super) weights: Option<Arc<Weights>>,
+    /// A note about the model.
+    pub(super) note: Option<String>,
+}
+
+/// Resolves the request and compiles its model: `source`, or the one that the request names.
+///
+/// # Errors
+/// The request is invalid, or this version cannot run it.
+pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Result<Prepared, Error> {
+    let mut request = request.resolved()?;
+    check_device(&request)?;
+    let parallel = request.parallel()?;
+    let note = if source.is_none() { without_absent_layers(&mut request)? } else { None };
+    let source = source.map_or_else(|| ModelSource::open(&request.model), Ok)?;
+    let tokens = open_tokens(&request)?;
+    let precision = precision(&request.precision)?;
+    let file = open(&source, &parallel, request.seq, precision.dtype)?;
+    precision.check(&file.model, &request.precision)?;
+    let feed = Feed::of(&file.model, &parallel, &precision, if tokens.is_some() { 0 } else { VOCAB as u64 })?;
+    tokens.iter().flatten().try_for_each(|set| set.check_vocabulary(feed.vocabulary))?;
+    request.seq = feed.seq;
+    let weights = open_weights(&request, &source)?;
+    let microbatches = microbatches(request.global_batch, feed.sequences)?;
+    let order = PipelineOptions {
+        options: PlanOptions::of(parallel.clone()),
+        optimizer: request.optimizer()?,
+        quantisation: precision.quantisation,
+        fusion: !request.no_fusion,
+        microbatches,
+        stop_after: None,
+    };
+    let compiled = compile(&source, file, &order, &mut |_, _| {})?;
+    Ok(Prepared { request, source, parallel, compiled, feed, microbatches, tokens, weights, note })
+}
+
+/// Checks that a run can be, as far as can be known before its data is read.
+///
+/// # Errors
+/// The request is invalid, or this version cannot run it.
+pub(crate) fn check_request(request: &TrainRequest) -> Result<(), Error> {
+    prepare(request, None).map(drop)
+}
+
+/// Predicts a step of a training run, without data and without running it. Returns the prediction and the trace of the
+/// step.
+///
+/// # Errors
+/// The request is invalid, or this version cannot run it.
+pub fn predict(request: &TrainRequest) -> Result<(StepPrediction, Trace), Error> {
+    Ok(predicting::predict(&prepare(request, None)?.compiled, &PROGRAM)?)
+}
