@@ -12,6 +12,7 @@ use super::rank::{Answer, Command, RankState, RankThread, Visit};
 use super::row::{fed, is_integer};
 use super::status::{Out, Status};
 use super::stuck_text::stuck_text;
+use super::testing::Faults;
 use crate::state::{GlobalTensor, Role, StatePieces, gather, key};
 use comm::RankFailure;
 use comm::wire::Process;
@@ -47,10 +48,9 @@ pub struct Options<'a> {
     /// Time at one instruction after which a rank is stuck. A rank gets 20 times its longest instruction so far if that is more, and at
     /// least five minutes in the first step and the first evaluation.
     pub timeout: Duration,
-    /// Rank that is delayed by this time in each step, to test its detection.
-    pub slow: Option<(usize, Duration)>,
-    /// Rank that gets stuck in this training step, to test its detection.
-    pub stuck: Option<(usize, u64)>,
+    /// Faults that ranks are told to have.
+    #[doc(hidden)]
+    pub faults: Faults,
 }
 
 impl Default for Options<'_> {
@@ -64,8 +64,7 @@ impl Default for Options<'_> {
             poison: false,
             memory_limit: u64::MAX,
             timeout: Duration::from_secs(60),
-            slow: None,
-            stuck: None,
+            faults: Faults::default(),
         }
     }
 }

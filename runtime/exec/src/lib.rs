@@ -31,6 +31,8 @@ mod run;
 pub mod state;
 mod status;
 mod stuck_text;
+#[doc(hidden)]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod window;

@@ -189,8 +189,8 @@ fn load_rank<P: Platform>(
     let (context, seed) = (ThreadContext { backend, kernels: own, recorder, numbers, progress }, options.seed);
     let (fed, outs) = (Vec::new(), vec![0.0; outs]);
     let repeats = platform.repeats().then(|| vec![false; programs.len()]);
-    let delay = options.slow.filter(|(slow, _)| *slow == rank).map_or(Duration::ZERO, |(_, delay)| delay);
-    let sticks_at = options.stuck.filter(|(stuck, _)| *stuck == rank).map(|(_, step)| step);
+    let delay = options.faults.slow.filter(|(slow, _)| *slow == rank).map_or(Duration::ZERO, |(_, delay)| delay);
+    let sticks_at = options.faults.stuck.filter(|(stuck, _)| *stuck == rank).map(|(_, step)| step);
     let worker = Worker {
         state,
         arena_bytes,

@@ -2,6 +2,7 @@
 
 use super::processes::drivers;
 use super::*;
+use crate::testing::Faults;
 use comm::looped::deal;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,11 @@ fn failure<P: Platform>(platform: P, built: &Built, program: &Program, options: 
 
 /// Rank 1 gets stuck in the third step, with which its process may take a second.
 fn sticking() -> Options<'static> {
-    Options { timeout: Duration::from_secs(1), stuck: Some((1, 3)), ..Options::default() }
+    Options {
+        timeout: Duration::from_secs(1),
+        faults: Faults { stuck: Some((1, 3)), ..Faults::default() },
+        ..Options::default()
+    }
 }
 
 /// The failure of rank 1 without the number of seconds.
@@ -67,7 +72,7 @@ fn a_rank_that_is_slow_is_not_stuck() {
     let built = build(Mesh::new("m", &[("dp", 2)]));
     // Each step takes longer than the limit, as the first one has shown.
     let (timeout, slow) = (Duration::from_secs(1), Some((1, Duration::from_millis(1500))));
-    let options = Options { timeout, slow, ..Options::default() };
+    let options = Options { timeout, faults: Faults { slow, ..Faults::default() }, ..Options::default() };
     let platform = Threads::new(2, 1, Some(false)).looped(deal(2, 2, None), 3, None);
     let mut executor = Executor::load_on(platform, &built.model, &program(&built), &options).unwrap();
     (1..5).for_each(|step| drop(executor.step(input(&built, step)).unwrap()));

@@ -175,6 +175,7 @@ pub struct TrainRequest {
     pub trace_step: Option<u64>,
     /// Faults that the run has, to test what finds them: `nan=STEP:RANK`, `flip=STEP:RANK`, `slow=RANK:MILLISECONDS`,
     /// `stuck=STEP:RANK`.
+    #[doc(hidden)]
     #[serde(skip_serializing)]
     pub inject: Option<String>,
 }

@@ -34,7 +34,7 @@ use cost::PROGRAM;
 use cuda::SharedGpu;
 use data::DataError;
 use device::memory::run_has_begun;
-use exec::{Executor, Options, Platform, StepInput, StepOutput};
+use exec::{Executor, Options, Platform, StepInput, StepOutput, testing};
 use ir::catalogue::Code;
 use ir::graph::Model;
 use ir::program::Program;
@@ -543,10 +543,10 @@ fn load<P: Platform>(
     let TrainRequest { seed, poison, .. } = *request;
     let evaluation = Some(&forward);
     let Faults { slow, stuck, .. } = Faults::parse(request.inject.as_deref())?;
-    let (timeout, stuck) = (Duration::from_secs_f64(request.timeout), stuck.map(|(step, rank)| (rank, step)));
+    let faults = testing::Faults { slow, stuck: stuck.map(|(step, rank)| (rank, step)) };
+    let timeout = Duration::from_secs_f64(request.timeout);
     let async_threads = None;
-    let options =
-        Options { seed, threads, evaluation, async_threads, record, poison, memory_limit, timeout, slow, stuck };
+    let options = Options { seed, threads, evaluation, async_threads, record, poison, memory_limit, timeout, faults };
     Ok((Executor::load_on(platform, &compiled.model, program, &options).map_err(executor_error)?, measure))
 }
 
