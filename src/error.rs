@@ -124,6 +124,7 @@ impl From<compiler::error::Error> for Error {
     }
 }
 
+#[cfg(feature = "train")]
 impl From<trainer::error::Error> for Error {
     fn from(error: trainer::error::Error) -> Error {
         use trainer::error::Error as RunError;
@@ -166,14 +167,10 @@ from_errors![
     compiler::error::Error::of:
     codegen::CodegenError,
     pt2::Error,
-    checkpoint::Error,
-    data::DataError,
-    exec::Error,
     scheduler::check::Violation,
     scheduler::costs::CostsError,
     scheduler::partition::PartitionError,
     scheduler::simulate::SimulateError,
-    tokenize::Error,
     transforms::differentiate::DifferentiateError,
     transforms::rewrite::RewriteError,
     transforms::slices::SliceError,
@@ -181,5 +178,16 @@ from_errors![
     view::interop::ImportError,
     view::interop::ReadError,
     view::report::Error,
+];
+
+#[cfg(feature = "train")]
+from_errors![
+    compiler::error::Error::of:
+    checkpoint::Error,
+    data::DataError,
+    exec::Error,
     weights::Error,
 ];
+
+#[cfg(feature = "tokenize")]
+from_errors![compiler::error::Error::of: tokenize::Error];

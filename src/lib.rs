@@ -35,29 +35,43 @@
 //!
 //! [`Error`] has a [`Code`] of the catalogue, a message and a fix. The crates below are re-exported whole, [`ir`] first, so that
 //! a program needs no other dependency. [`cli`] is the command line.
+//!
+//! Features: `train` (on by default) runs programs on processors, `cuda` on GPUs, `tokenize` makes tokens of text, and `full` has all
+//! of them. Without any, the library plans, estimates, compiles and exports.
 
 mod builders;
 pub mod cli;
 pub mod error;
+#[cfg(feature = "train")]
 pub mod exported;
+#[cfg(feature = "train")]
 mod hub;
 mod json;
+#[cfg(feature = "train")]
 pub mod placements;
+#[cfg(feature = "train")]
 pub mod runtime;
 
 pub use inspect::{collectives, exporting, groups, predicting, reshard};
+#[cfg(feature = "tokenize")]
+pub use tokenize;
+#[cfg(feature = "train")]
 pub use trainer::{calibrate, generate, launch, train};
+#[cfg(feature = "train")]
+pub use weights;
 pub use {
-    accuracy, autotune, codegen, compiler, cost, estimator, fusion, ir, planner, scheduler, simulator, support,
-    tokenize, trace, transforms, view, weights,
+    accuracy, autotune, codegen, compiler, cost, estimator, fusion, ir, planner, scheduler, simulator, support, trace,
+    transforms, view,
 };
 
 pub use autotune::explain::{Planned, WhyNot};
 pub use autotune::plan::{Infeasible, Objective, PlanReport, PlanRequest, Search};
 pub use builders::{
     ClusterInput, CompileBuilder, ConfigText, EstimateBuilder, ModelInput, OptimizerText, Plan, PlanBuilder,
-    PrecisionText, StackInput, TrainBuilder, UpdateRule, compile, estimate, plan, train,
+    PrecisionText, StackInput, UpdateRule, compile, estimate, plan,
 };
+#[cfg(feature = "train")]
+pub use builders::{TrainBuilder, train};
 pub use compiler::cancel::CancelToken;
 pub use compiler::compile::CompileRequest;
 pub use compiler::model_source::ModelSource;

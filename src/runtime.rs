@@ -16,17 +16,21 @@ pub use ::trainer::{forward, learning_rate, metrics, sampling};
 
 /// Backends of devices.
 pub mod backends {
-    pub use ::{cpu, cuda};
+    pub use ::cpu;
+    #[cfg(feature = "cuda")]
+    pub use ::cuda;
 }
 
 /// Execution of programs, on threads and on GPUs.
 pub mod exec {
+    #[cfg(feature = "cuda")]
     pub use ::cuda::{JoinedGpu, SharedGpu};
     pub use ::exec::*;
 }
 
 /// Measured rates of this machine and of its GPUs.
 pub mod measure {
+    #[cfg(feature = "cuda")]
     pub use ::cuda::measure as gpu;
     pub use ::trainer::measure::*;
 }

@@ -3,11 +3,13 @@
 mod compile;
 mod estimate;
 mod plan;
+#[cfg(feature = "train")]
 mod training;
 mod values;
 
 pub use compile::{CompileBuilder, compile};
 pub use estimate::{EstimateBuilder, estimate};
 pub use plan::{Plan, PlanBuilder, plan};
+#[cfg(feature = "train")]
 pub use training::{TrainBuilder, train};
 pub use values::{ClusterInput, ConfigText, ModelInput, OptimizerText, PrecisionText, StackInput, UpdateRule};

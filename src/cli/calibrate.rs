@@ -1,6 +1,8 @@
 //! `meshwright calibrate`: constants fitted to measurements of this machine, or to training runs.
 
-use super::{Answer, measuring, measuring_gpu};
+#[cfg(feature = "cuda")]
+use super::measuring_gpu;
+use super::{Answer, measuring};
 use crate::accuracy::{self, FewFit, Fit, RUNS_EACH, Run, Scored, Summary};
 use crate::calibrate;
 use crate::error::Error;
@@ -105,6 +107,11 @@ impl Calibrate {
             let output = self.output.as_deref();
             return match self.backend {
                 Backend::Cpu => measuring::run(output),
+                #[cfg(not(feature = "cuda"))]
+                Backend::Cuda => Err(Error::Usage(
+                    "`calibrate --backend cuda` is not in this build: build it with cargo build --release --features cuda".into(),
+                )),
+                #[cfg(feature = "cuda")]
                 Backend::Cuda => measuring_gpu::run(self.device.unwrap_or(0), self.quick, output),
             };
         };

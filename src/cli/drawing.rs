@@ -1,6 +1,6 @@
 //! Drawings of `meshwright schedule`: a built-in schedule or one from a file, and the schedules it is compared with.
 
-use super::progress::SearchWatch;
+use super::search_watch::SearchWatch;
 use crate::error::Error;
 use compiler::text_files::read_text;
 use ir::catalogue::Code;

@@ -3,7 +3,7 @@
 use super::ignored::say_ignored;
 use super::job::{ConfigFlags, asked_job, missing};
 use super::present::{PresentFlags, told};
-use super::progress::SearchWatch;
+use super::search_watch::SearchWatch;
 use super::sizes::ModelSizes;
 use super::status;
 use super::{Answer, TableFormat, json};

@@ -1,7 +1,9 @@
 //! The command line: a thin layer over the library. Each subcommand is a file; it returns its answer as text, or an error
 //! with the exit status of the process.
 
+#[cfg(feature = "train")]
 mod auto;
+#[cfg(feature = "train")]
 mod calibrate;
 mod cluster_figures;
 mod clusters;
@@ -14,15 +16,22 @@ mod error_code;
 mod estimate;
 mod explain;
 mod export;
+#[cfg(feature = "train")]
 mod export_weights;
+mod file_limit;
+#[cfg(feature = "train")]
 mod generate;
+#[cfg(feature = "cuda")]
 mod gpu_check;
 mod ignored;
 mod job;
 mod keys;
+#[cfg(feature = "train")]
 mod launch;
 mod log;
+#[cfg(feature = "train")]
 mod measuring;
+#[cfg(feature = "cuda")]
 mod measuring_gpu;
 mod memory;
 mod models;
@@ -31,20 +40,26 @@ mod passes;
 mod plan;
 mod prediction;
 mod present;
+#[cfg(feature = "train")]
 mod progress;
 mod request;
 mod reshard;
 mod schedule;
 mod schedules;
 mod schema;
+mod search_watch;
+#[cfg(feature = "train")]
 mod signals;
 mod sizes;
 mod stacks;
 mod status;
 mod terminal;
+#[cfg(feature = "tokenize")]
 mod token_watch;
+#[cfg(feature = "tokenize")]
 mod tokenize;
 mod toml_text;
+#[cfg(feature = "train")]
 mod train;
 
 use crate::error::Error;
@@ -63,11 +78,20 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use support::one_line::printable;
 
-/// The version, and how processes are joined in this build.
-const LONG_VERSION: &str = if cfg!(feature = "mpi") {
-    concat!(env!("CARGO_PKG_VERSION"), "\nbackends: cpu, cuda (its libraries are loaded at run time)\nfeatures: mpi")
-} else {
-    concat!(env!("CARGO_PKG_VERSION"), "\nbackends: cpu, cuda (its libraries are loaded at run time)\nfeatures: none")
+/// Texts as one.
+macro_rules! long_version {
+    ($backends:literal, $features:literal) => {
+        concat!(env!("CARGO_PKG_VERSION"), "\nbackends: ", $backends, "\nfeatures: ", $features)
+    };
+}
+
+/// The version, what programs run on, and how processes are joined in this build.
+const LONG_VERSION: &str = match (cfg!(feature = "train"), cfg!(feature = "cuda"), cfg!(feature = "mpi")) {
+    (_, true, true) => long_version!("cpu, cuda (its libraries are loaded at run time)", "mpi"),
+    (_, true, false) => long_version!("cpu, cuda (its libraries are loaded at run time)", "none"),
+    (_, false, true) => long_version!("cpu", "mpi"),
+    (true, false, false) => long_version!("cpu", "none"),
+    (false, false, false) => long_version!("none", "none"),
 };
 
 /// Compile a model definition into a program for many devices, and run it
@@ -104,16 +128,16 @@ struct Cli {
 
 /// The subcommands: a row makes a variant, and its arm in [`Command::run`].
 macro_rules! subcommands {
-    ($($name:ident($command:ty)),+ $(,)?) => {
+    ($($(#[$feature:meta])? $name:ident($command:ty)),+ $(,)?) => {
         #[derive(Subcommand)]
         enum Command {
-            $($name($command)),+
+            $($(#[$feature])? $name($command)),+
         }
 
         impl Command {
             fn run(self) -> Result<Answer, Error> {
                 match self {
-                    $(Command::$name(command) => command.run().map(Into::into)),+
+                    $($(#[$feature])? Command::$name(command) => command.run().map(Into::into)),+
                 }
             }
         }
@@ -128,13 +152,20 @@ subcommands! {
     Schedule(schedule::Schedule),
     Reshard(reshard::Reshard),
     Compile(compile::Compile),
+    #[cfg(feature = "train")]
     Train(Box<train::Train>),
+    #[cfg(feature = "tokenize")]
     Tokenize(tokenize::Tokenize),
+    #[cfg(feature = "train")]
     Generate(generate::Generate),
+    #[cfg(feature = "train")]
     Launch(launch::Launch),
     Export(Box<export::Export>),
+    #[cfg(feature = "train")]
     ExportWeights(export_weights::ExportWeights),
+    #[cfg(feature = "train")]
     Calibrate(calibrate::Calibrate),
+    #[cfg(feature = "cuda")]
     GpuCheck(gpu_check::GpuCheck),
     Schedules(schedules::Schedules),
     Models(models::Models),
@@ -203,7 +234,8 @@ pub fn main() -> ExitCode {
 /// Runs a command line, whose first word is the name of the program, and returns the exit status. Help and version end the
 /// process.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
-    signals::hear_file_limit();
+    file_limit::hear();
+    #[cfg(feature = "train")]
     crate::launch::end_with_launcher();
     guarded(|| print(words)).unwrap_or_else(|error| {
         // A closed standard error cannot be reported anywhere.
@@ -220,6 +252,7 @@ fn print(words: impl IntoIterator<Item = OsString>) -> Result<u8, Error> {
         Ok(cli) => cli,
         Err(told) if told.use_stderr() && told.kind() != MISSING => {
             let refused = Error::Usage(usage(&told));
+            #[cfg(feature = "train")]
             train::decline_usage(&words, &refused);
             return Err(refused);
         }
@@ -300,6 +333,17 @@ const RENAMED_FLAGS: [(&str, &str); 4] = [
     ("--explain", "the subcommand `error`: meshwright error [CODE]"),
 ];
 
+/// Subcommands that a build may lack, and the feature that has them.
+const FEATURES: [(&str, &str); 7] = [
+    ("train", "train"),
+    ("generate", "train"),
+    ("launch", "train"),
+    ("export-weights", "train"),
+    ("calibrate", "train"),
+    ("tokenize", "tokenize"),
+    ("gpu-check", "cuda"),
+];
+
 /// Message of clap without its label and its last line, which the help line repeats.
 fn usage(told: &clap::Error) -> String {
     if let (clap::error::ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) =
@@ -310,6 +354,12 @@ fn usage(told: &clap::Error) -> String {
             "`{old}` is now {}",
             if now.starts_with("--") { format!("`{now}`") } else { (*now).to_string() }
         );
+    }
+    if let (clap::error::ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) =
+        (told.kind(), told.get(ContextKind::InvalidSubcommand))
+        && let Some((_, feature)) = FEATURES.iter().find(|(command, _)| name == command)
+    {
+        return format!("`{name}` is not in this build: build it with cargo build --release --features {feature}");
     }
     let mut text = told.to_string();
     if let Some(why) = told.source().and_then(|why| why.downcast_ref::<ParseIntError>()) {
@@ -355,6 +405,12 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn features_have_the_subcommands_that_builds_may_lack() {
+        let all = Cli::command();
+        assert!(FEATURES.iter().all(|(name, _)| all.find_subcommand(name).is_some()));
     }
 
     #[test]

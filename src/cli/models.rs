@@ -3,12 +3,13 @@
 use super::TableFormat;
 use super::keys;
 use crate::error::Error;
-use crate::exported::{Comparison, compare};
+#[cfg(feature = "train")]
+use crate::exported::compare;
 use clap::Args;
 use ir::models::{Batch, Preset, presets};
 use ir::types::DType;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use support::table::table;
 use support::units::count;
 
@@ -36,7 +37,7 @@ impl Models {
             return keys::print(self.format);
         }
         if let Some(path) = &self.check {
-            return checked(&compare(path)?, self.format);
+            return checked(path, self.format);
         }
         let parameters: Vec<u64> = presets().map(parameters).collect::<Result<_, _>>()?;
         let presets = presets().zip(parameters);
@@ -61,8 +62,18 @@ impl Models {
     }
 }
 
+/// This build runs no model.
+#[cfg(not(feature = "train"))]
+fn checked(_: &Path, _: TableFormat) -> Result<String, Error> {
+    Err(Error::Usage(
+        "`models --check` is not in this build: build it with cargo build --release --features train".into(),
+    ))
+}
+
 /// The figures of a comparison.
-fn checked(found: &Comparison, format: TableFormat) -> Result<String, Error> {
+#[cfg(feature = "train")]
+fn checked(path: &Path, format: TableFormat) -> Result<String, Error> {
+    let found = &compare(path)?;
     if let TableFormat::Json = format {
         return super::json(found);
     }

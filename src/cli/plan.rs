@@ -3,7 +3,7 @@
 use super::ignored::say_ignored;
 use super::job::{AFTER_STACK, JobFlags, asked_job, missing};
 use super::parallel::{help, long_help};
-use super::progress::SearchWatch;
+use super::search_watch::SearchWatch;
 use super::sizes::ModelSizes;
 use super::status;
 use super::{Answer, NOTHING_FITS, json, terminal};

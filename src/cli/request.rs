@@ -20,6 +20,7 @@ pub(super) fn from_json<R: DeserializeOwned>(path: &Path) -> Result<Fields, Erro
 }
 
 /// Reads the fields of a `run.toml`, which must be fields of `R`.
+#[cfg(feature = "train")]
 pub(super) fn from_toml<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
     let text = read_settings(path)?;
     let malformed = |why: toml::de::Error| malformed(path, &why.to_string());

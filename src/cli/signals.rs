@@ -52,12 +52,6 @@ impl PassedOn {
     }
 }
 
-/// Makes a write beyond the file-size limit return an error; by default the signal would end the process.
-pub(super) fn hear_file_limit() {
-    #[cfg(unix)]
-    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
-}
-
 #[cfg(unix)]
 mod unix {
     use super::{Arc, AtomicBool, AtomicUsize, Signal};

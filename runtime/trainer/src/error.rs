@@ -144,7 +144,9 @@ from_errors![
     codegen::CodegenError,
     data::DataError,
     exec::Error,
-    tokenize::Error,
     transforms::rewrite::RewriteError,
     weights::Error,
 ];
+
+#[cfg(feature = "tokenize")]
+from_errors![compiler::error::Error::of: tokenize::Error];

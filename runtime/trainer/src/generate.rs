@@ -1,5 +1,6 @@
 //! Text that the model of a checkpoint continues, on the processor: to see what was trained.
 
+use crate::codec::TextCodec;
 use crate::error::Error;
 use crate::forward::Forward;
 use crate::sampling::Sampling;
@@ -17,7 +18,6 @@ use serde::Serialize;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use tokenize::TextCodec;
 use transforms::evaluation::evaluation;
 
 /// A request to continue a text.

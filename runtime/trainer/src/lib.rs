@@ -7,6 +7,7 @@
 //! - [`measure`] times kernels and collectives, [`calibrate`] makes the cluster of this machine of the times.
 
 pub mod calibrate;
+mod codec;
 pub mod error;
 pub mod forward;
 pub mod generate;

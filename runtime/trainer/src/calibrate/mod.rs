@@ -1,5 +1,5 @@
 //! Cluster file of this machine: the times from [`crate::measure`] as constants of a device and a link.
-//! [`gpu_cluster`] makes that of a GPU from [`cuda::measure`].
+//! With the feature `cuda`, `gpu_cluster` makes that of a GPU.
 //!
 //! ```no_run
 //! use meshwright_trainer::calibrate::cluster;
@@ -12,12 +12,14 @@
 //! ```
 
 mod fit;
+#[cfg(feature = "cuda")]
 mod gpu;
 
 use crate::error::Error;
 use crate::measure::{AttentionTime, Computing, Measured};
 use cost::{Attention, Cluster, Device, Kernel, Link, Matmul, Passes, Stack, Table, TablePoint};
 use fit::{Products, Sums, attention, line, products, sums};
+#[cfg(feature = "cuda")]
 pub use gpu::gpu_cluster;
 use ir::catalogue::Code;
 use std::collections::BTreeMap;

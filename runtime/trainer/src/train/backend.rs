@@ -1,13 +1,11 @@
 //! Selection of the compute backend: CPU or GPU.
 
+use super::gpu::{self, Gpu};
 use super::request::TrainRequest;
 use crate::error::Error;
 use cpu::peak;
-use cuda::device::Device;
-use cuda::measure::gpu_peak;
 use ir::catalogue::Code;
 use ir::types::DType;
-use std::sync::Arc;
 use trace::Peak;
 
 /// The devices of a run, and their memory.
@@ -19,7 +17,7 @@ pub(super) struct Place {
     /// Free bytes of the memory that tensors have apart from this process.
     pub(super) free: Option<u64>,
     /// The GPU that all ranks share; none for threads.
-    gpu: Option<Arc<Device>>,
+    gpu: Option<Gpu>,
 }
 
 /// Peak rates of what a run computes on, as measured.
@@ -37,23 +35,9 @@ impl Place {
         Place { text, near, free: None, gpu: None }
     }
 
-    /// Shares of a GPU.
-    ///
-    /// # Errors
-    /// The driver failed.
-    pub(super) fn gpu(device: &Arc<Device>) -> Result<Place, Error> {
-        let (free, _) = device.memory().map_err(|why| no_gpu(&why))?;
-        let text = format!("one GPU, {}", device.properties().name);
-        Ok(Place { text, near: None, free: Some(free as u64), gpu: Some(device.clone()) })
-    }
-
-    /// A GPU of one rank, the only one of its process; in words.
-    ///
-    /// # Errors
-    /// The driver failed.
-    pub(super) fn own_gpu(device: &Arc<Device>, text: String) -> Result<Place, Error> {
-        let text = format!("{text}: {}", device.properties().name);
-        Ok(Place { text, near: Some(1), ..Place::gpu(device)? })
+    /// Shares of a GPU with this much free memory, in words; `near` as for threads.
+    pub(super) fn gpu(gpu: Gpu, text: String, near: Option<u64>, free: u64) -> Place {
+        Place { text, near, free: Some(free), gpu: Some(gpu) }
     }
 
     /// Measures the peak rates for products of a type: of a GPU, or of `threads` threads of the ranks.
@@ -62,7 +46,7 @@ impl Place {
     /// There is no memory for it, or there are too few threads.
     pub(super) fn peak(&self, threads: usize, ranks: u64, dtype: DType) -> Result<Reached, Error> {
         let (peak, by, at_once) = match &self.gpu {
-            Some(device) => (gpu_peak(device, dtype).map_err(|why| why.to_string()), "matmul and copy on the GPU", 1),
+            Some(gpu) => (gpu.peak(dtype), "matmul and copy on the GPU", 1),
             None => {
                 (peak(threads, dtype), "matmul and sum on all cores", self.near.unwrap_or(ranks).min(threads as u64))
             }
@@ -92,15 +76,7 @@ pub(super) const BACKENDS: [&str; 2] = ["cpu", "cuda"];
 /// The machine has no usable GPU, or a library is missing.
 pub(super) fn check_device(request: &TrainRequest) -> Result<(), Error> {
     match request.backend.as_str() {
-        "cuda" if request.comm != "nccl" => Device::open(0).map(drop).map_err(|why| no_gpu(&why)),
+        "cuda" if request.comm != "nccl" => gpu::check(),
         _ => Ok(()),
     }
-}
-
-/// Returns the error for a missing GPU or library, with its fix.
-pub fn no_gpu(why: &cuda::Error) -> Error {
-    Error::input(Code::NoGpu, format!("no GPU can be used: {why}")).help(
-        "install the NVIDIA driver, NVRTC and cuBLASLt of the CUDA 13 toolkit, and NCCL for --comm nccl; LD_LIBRARY_PATH adds \
-         folders to search. --backend cpu needs none of them",
-    )
 }

@@ -1,16 +1,14 @@
 //! Choice of the processes that the ranks of a run are in, and of what joins them.
 
-use super::backend::{Place, no_gpu};
+use super::backend::Place;
 use super::report::Progress;
 use super::request::TrainRequest;
 use crate::error::Error;
+use comm::Sums;
 use comm::looped::deal;
 use comm::wire::{Wire, World};
-use comm::{Limits, Sums};
-use cuda::JoinedGpu;
 use exec::Threads;
 use ir::catalogue::Code;
-use std::time::Duration;
 use support::units::plural;
 use tcp::NotAMember;
 
@@ -161,7 +159,7 @@ impl Comm {
 }
 
 /// Meets the other processes of a run, which has as many of them as `wants` says.
-fn meet(
+pub(super) fn meet(
     devices: usize,
     wants: &str,
     request: &TrainRequest,
@@ -197,44 +195,8 @@ fn network(request: &TrainRequest) -> tcp::Network {
     if request.trusted_network { tcp::Network::Trusted } else { tcp::Network::Open }
 }
 
-/// The rank of this process, on a GPU of its own, and its place.
-///
-/// # Errors
-/// The processes cannot be joined, there is no GPU for each, or not one rank in each.
-pub(super) fn join_by_nccl(
-    devices: usize,
-    request: &TrainRequest,
-    progress: &mut dyn Progress,
-) -> Result<(JoinedGpu, Place), Error> {
-    let met = meet(devices, "P is the number of devices", request, progress)?;
-    let (world, _) = &met;
-    let processes = world.processes.len();
-    if processes != devices {
-        let message = format!("`comm` is `nccl`, but {processes} processes have {devices} devices");
-        return Err(Error::input(Code::BadOption, message).help("start one process for each device of the mesh"));
-    }
-    let text = format!("GPUs of {processes} processes on {}, joined by NCCL", plural(hosts_of(world) as u64, "host"));
-    let ordinal = ordinal(world);
-    let limits = Limits { silence: Duration::from_secs_f64(request.silence) };
-    let gpu = JoinedGpu::open(ordinal, met, limits).map_err(|why| match &why {
-        cuda::Error::Shared { .. } => Error::input(Code::BadOption, why.to_string())
-            .help("start one process for each GPU of a host; LOCAL_RANK and CUDA_VISIBLE_DEVICES say which is whose"),
-        _ => no_gpu(&why),
-    })?;
-    let place = Place::own_gpu(gpu.device(), text)?;
-    Ok((gpu.graphs(!request.no_graphs).time_products(request.time_products), place))
-}
-
-/// The number of this process's GPU: what its launcher says, else its place among the processes of its host.
-fn ordinal(world: &World) -> usize {
-    let said = ["LOCAL_RANK", "SLURM_LOCALID"].iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
-    let host = &world.processes[world.me].host;
-    let place = world.processes[..world.me].iter().filter(|other| other.host == *host).count();
-    said.unwrap_or(place)
-}
-
 /// The number of hosts of the processes.
-fn hosts_of(world: &World) -> usize {
+pub(super) fn hosts_of(world: &World) -> usize {
     let mut hosts: Vec<&String> = world.processes.iter().map(|process| &process.host).collect();
     hosts.dedup();
     hosts.len()

@@ -25,6 +25,12 @@ mod faults;
 mod feed;
 mod first_weights;
 mod free;
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_gpu.rs"]
+mod gpu;
+#[cfg(feature = "cuda")]
 mod gpu_check;
 mod header;
 mod inject;
@@ -47,12 +53,14 @@ mod stragglers;
 
 pub use crate::error::Error;
 pub use crate::metrics::{EvalRecord, StepRecord};
-pub use backend::no_gpu;
 pub(crate) use checkpoint::refused;
 pub use comm::{decline, process_number};
 pub use feed::Feed;
 pub use first_weights::FirstWeights;
 pub use free::free_memory;
+#[cfg(feature = "cuda")]
+pub use gpu::no_gpu;
+#[cfg(feature = "cuda")]
 pub use gpu_check::check_training;
 pub use optimizer::SETTINGS;
 pub(crate) use prepare::check_request;

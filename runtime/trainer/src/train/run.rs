@@ -1,14 +1,15 @@
 //! The training loop.
 
 use super::agreement::agree;
-use super::backend::{Place, no_gpu};
+use super::backend::Place;
 use super::checkpoint::{is_in, refused};
-use super::comm::{Comm, decline, join_by_nccl, kernel_threads, sums};
+use super::comm::{Comm, decline, kernel_threads, sums};
 use super::data::Samples;
 use super::endings::{cancelled, ended, no_valid_loss, not_finite, without_data, without_data_elsewhere};
 use super::faults::recorded;
 use super::feed::Feed;
 use super::first_weights::{FirstWeights, origin, unknown_keys};
+use super::gpu;
 use super::header::header;
 use super::inject::Faults;
 use super::loaded::Loaded;
@@ -31,7 +32,6 @@ use comm::Limits;
 use compiler::model_source::ModelSource;
 use compiler::precision::precision;
 use cost::PROGRAM;
-use cuda::SharedGpu;
 use data::DataError;
 use device::memory::run_has_begun;
 use exec::{Executor, Options, Platform, StepInput, StepOutput, testing};
@@ -82,15 +82,10 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
     let comm = Comm::parse(&prepared.request.comm)?;
     comm.check(devices as u64, &prepared.request).inspect_err(|why| decline(&prepared.request, &why.message()))?;
     if comm == Comm::Nccl {
-        let (gpu, place) = join_by_nccl(devices, &prepared.request, progress)?;
-        return run_on(prepared, progress, gpu, place);
+        return gpu::run_joined(prepared, devices, progress);
     }
     if prepared.request.backend == "cuda" {
-        let TrainRequest { no_graphs, time_products, .. } = prepared.request;
-        let gpu = SharedGpu::open(0, devices).map_err(|why| no_gpu(&why))?;
-        let gpu = gpu.graphs(!no_graphs).time_products(time_products);
-        let place = Place::gpu(gpu.device())?;
-        return run_on(prepared, progress, gpu, place);
+        return gpu::run_shared(prepared, devices, progress);
     }
     let limits = Limits { silence: Duration::from_secs_f64(prepared.request.silence) };
     let (threads, place) = comm.place(devices, &prepared.request, progress)?;
@@ -99,7 +94,7 @@ fn run(prepared: Prepared, progress: &mut dyn Progress) -> Result<TrainReport, E
 }
 
 /// Runs on a platform.
-fn run_on<P: Platform>(
+pub(super) fn run_on<P: Platform>(
     mut prepared: Prepared,
     progress: &mut dyn Progress,
     platform: P,
