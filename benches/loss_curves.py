@@ -1,7 +1,7 @@
 """Trains small models in every precision, on one device and on eight, and draws their losses: docs/book/src/loss-curves.svg. With `--layouts` it trains them
 in f32 by every technique: docs/book/src/layout-curves.svg. With `--seeds` it trains them in f32 and bf16 by several seeds, and prints how far means lie apart.
 
-    cargo build --release
+    cargo build --release --features full
     python3 benches/loss_curves.py
     python3 benches/loss_curves.py --layouts
     python3 benches/loss_curves.py --seeds 8

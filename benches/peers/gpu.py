@@ -1,6 +1,6 @@
 """Compares kernels and a training step of Meshwright on a GPU with PyTorch's, on the same shapes.
 
-    cargo build --profile dist
+    cargo build --profile dist --features full
     python3 benches/peers/gpu.py --write
 
 Needs PyTorch with CUDA, and no network. Both sides take turns, each in processes of its own: `meshwright gpu-check --only ROW`, and

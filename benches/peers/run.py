@@ -1,7 +1,7 @@
 """Compares a training step of `meshwright train` with PyTorch and JAX, on the same weights and batches.
 
     python3 -m pip install -r benches/peers/requirements.txt
-    cargo build --profile dist
+    cargo build --profile dist --features full
     python3 benches/peers/run.py --write
 
 Every setting runs in a process of its own, in turns, on the same cores. The table goes to standard output, progress to standard
@@ -58,7 +58,7 @@ def built():
     root = os.environ.get("CARGO_TARGET_DIR", os.path.join(FOLDER, "..", "..", "target"))
     paths = [os.path.join(root, profile, "meshwright") for profile in ("dist", "release")]
     found = next(filter(os.path.exists, paths), None)
-    return found or sys.exit("meshwright is not built: run `cargo build --profile dist`")
+    return found or sys.exit("meshwright is not built: run `cargo build --profile dist --features full`")
 
 
 def chosen(only):

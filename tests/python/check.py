@@ -2,7 +2,7 @@
 
     python3 -m pip install maturin
     maturin build --locked --manifest-path python/Cargo.toml --profile dev --out target/wheels
-    cargo build
+    cargo build --features full
     python3 tests/python/check.py target/wheels/meshwright-*.whl target/debug/meshwright
 
 Answers are compared with those of the command, byte by byte. If this interpreter has PyTorch, and transformers, shardings and schedules
