@@ -142,7 +142,7 @@ pub(crate) fn reading_order(operands: &[Operand<'_>]) -> Vec<usize> {
 pub(crate) fn instantiate(def: &dyn OpDef, operands: &[&Type], results: &[&Type]) -> Result<Instance, Fault> {
     parsed(def.rule(operands, results))
         .and_then(|rule| rule.instantiate(operands, results))
-        .map_err(|why| Fault::Rule { op: def.name(), why })
+        .map_err(|why| Fault::Rule { op: def.name(), why: why.to_string() })
 }
 
 thread_local! {

@@ -45,7 +45,7 @@ pub(crate) fn compiled_to(
     let mut meaning = transforms::differentiate::differentiate(meaning, &case.optimizer).map_err(|e| e.to_string())?;
     if let Some(recipe) = &case.quantisation {
         transforms::simplify::simplify(&mut meaning);
-        transforms::quantise::quantise(&mut meaning, recipe)?;
+        transforms::quantise::quantise(&mut meaning, recipe).map_err(|why| why.to_string())?;
     }
     let mut request = PipelineOptions {
         options,
