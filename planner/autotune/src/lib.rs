@@ -42,7 +42,6 @@
 
 pub mod error;
 pub mod explain;
-mod keys;
 pub mod plan;
 mod report_text;
 pub mod search;

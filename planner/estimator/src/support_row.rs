@@ -1,10 +1,10 @@
-//! What a stack must support for the values of each key of a configuration.
+//! Support of a stack for the values of each key of a configuration.
 
 use cost::{Degree, EnumSet, Named, Supports};
 use ir::config_key::ConfigKey;
 use ir::options::{Offload, ParallelConfig};
 
-/// What the support of a key depends on.
+/// Support of a stack for a key.
 pub(super) struct SupportRow {
     /// Entry of a stack's file that lacks a configuration's value; `None` if the value is supported, or has no effect.
     lacks: fn(&ParallelConfig, &Supports) -> Option<&'static str>,

@@ -36,6 +36,13 @@ pub(super) enum BinaryClass {
 /// The cotangent of an operand; `None` if it is not needed.
 pub(super) type Cotangent = Option<Value>;
 
+/// The operands whose cotangents are needed.
+#[derive(Clone, Copy)]
+struct Needed {
+    first: bool,
+    second: bool,
+}
+
 /// The values from which gradients are built.
 pub(super) struct Slopes<'b, 'a> {
     b: &'b mut Builder<'a>,
@@ -44,7 +51,7 @@ pub(super) struct Slopes<'b, 'a> {
     result: Value,
     /// The cotangent of the result.
     dy: Value,
-    needed: [bool; 2],
+    needed: Needed,
 }
 
 impl Slopes<'_, '_> {
@@ -68,21 +75,21 @@ impl Slopes<'_, '_> {
 
     /// The cotangents of `a + b`, or of `a - b`.
     pub(super) fn sum(&mut self, is_difference: bool) -> Result<[Cotangent; 2], String> {
-        let [first, second] = self.needed.map(|needed| needed.then_some(self.dy));
+        let [first, second] = [self.needed.first, self.needed.second].map(|needed| needed.then_some(self.dy));
         let second = second.map(|dy| if is_difference { self.negative(dy) } else { Ok(dy) });
         Ok([first, second.transpose()?])
     }
 
     pub(super) fn product(&mut self) -> Result<[Cotangent; 2], String> {
-        let first = if self.needed[0] { Some(self.with(BinaryKind::Mul, self.dy, 1)?) } else { None };
-        let second = if self.needed[1] { Some(self.with(BinaryKind::Mul, self.dy, 0)?) } else { None };
+        let first = if self.needed.first { Some(self.with(BinaryKind::Mul, self.dy, 1)?) } else { None };
+        let second = if self.needed.second { Some(self.with(BinaryKind::Mul, self.dy, 0)?) } else { None };
         Ok([first, second])
     }
 
     /// The cotangents of `y = a / b`: `dy / b` and `-dy y / b`.
     pub(super) fn quotient(&mut self) -> Result<[Cotangent; 2], String> {
-        let first = if self.needed[0] { Some(self.with(BinaryKind::Div, self.dy, 1)?) } else { None };
-        if !self.needed[1] {
+        let first = if self.needed.first { Some(self.with(BinaryKind::Div, self.dy, 1)?) } else { None };
+        if !self.needed.second {
             return Ok([first, None]);
         }
         let ratio = self.with(BinaryKind::Div, self.result, 1)?;
@@ -97,8 +104,8 @@ impl Slopes<'_, '_> {
         let first = if spread { self.with(opposite, self.result, 0)? } else { self.operands[0] };
         let is_first = self.b.one(Compare(CompareKind::Equal), &[first, self.result])?;
         let mut part = |not| self.b.one(Select { not }, &[is_first, self.dy]);
-        let first = if self.needed[0] { Some(part(false)?) } else { None };
-        let second = if self.needed[1] { Some(part(true)?) } else { None };
+        let first = if self.needed.first { Some(part(false)?) } else { None };
+        let second = if self.needed.second { Some(part(true)?) } else { None };
         Ok([first, second])
     }
 }
@@ -195,7 +202,8 @@ impl OpDef for Binary {
 
     fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
         let Some(dy) = call.given[0] else { return Ok(vec![None; 2]) };
-        let (operands, needed) = ([call.operands[0], call.operands[1]], [call.needed[0], call.needed[1]]);
+        let operands = [call.operands[0], call.operands[1]];
+        let needed = Needed { first: call.needed[0], second: call.needed[1] };
         let mut slopes = Slopes { b, op: self, operands, result: call.results[0], dy, needed };
         let full = self.kind.gradients(&mut slopes)?;
         let gathered = full.into_iter().enumerate();

@@ -2,8 +2,8 @@
 
 use super::brief::differences;
 use crate::error::Error;
-use crate::keys;
 use crate::plan::Infeasible;
+use crate::search::keys;
 use compiler::compile::{CompileRequest, compile_source};
 use compiler::model_source::ModelSource;
 use compiler::parallel;

@@ -3,8 +3,8 @@
 use super::brief::differences;
 use super::compare::{ALIKE, misfit, pace};
 use super::pool::Pool;
-use crate::keys::{NOTED, row};
 use crate::plan::ChoiceNote;
+use crate::search::keys::{NOTED, row};
 use compiler::parallel::item;
 use estimator::{EstimateReport, Predicted};
 use ir::config_key::ConfigKey;

@@ -1,6 +1,6 @@
 //! Configurations near another one: each changes one choice, and the choices that must change with it.
 
-use crate::keys::{Neighbour, Neighbours, Repair, row};
+use crate::search::keys::{Neighbour, Neighbours, Repair, row};
 use compiler::parallel::item;
 use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;

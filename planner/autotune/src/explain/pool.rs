@@ -3,8 +3,8 @@
 use super::brief::holds;
 use super::compare::{ALIKE, better};
 use super::near::near;
-use crate::keys::{NOTED, Neighbour, row};
 use crate::plan::{Explorer, Objective, PlanRequest};
+use crate::search::keys::{NOTED, Neighbour, row};
 use compiler::deadline::Deadline;
 use compiler::parallel::{self, item};
 use estimator::{EstimateReport, EstimateRequest, Estimator, ROUNDING, estimate_until};

@@ -1,7 +1,7 @@
 //! The plan among configurations that predictions cannot tell apart: the simplest one, not the nominally fastest.
 
 use super::explore::Explorer;
-use crate::keys::row;
+use crate::search::keys::row;
 use cost::Cluster;
 use estimator::EstimateReport;
 use ir::config_key::ConfigKey;

@@ -2,7 +2,7 @@
 
 use super::space::{Recomputable, Space};
 use super::{Level, SearchNode};
-use crate::keys::decided_by;
+use crate::search::keys::decided_by;
 use ir::config_key::ConfigKey;
 use ir::options::{ParallelConfig, Recompute};
 use scheduler::schedules::{self, SCHEDULES, ScheduleKind};

@@ -9,6 +9,7 @@ mod boundaries;
 mod branch;
 mod count;
 mod divisors;
+pub(crate) mod keys;
 mod region;
 mod space;
 

@@ -2,7 +2,7 @@
 
 use super::SearchNode;
 use super::space::Space;
-use crate::keys::row;
+use crate::search::keys::row;
 use ir::config_key::ConfigKey;
 use ir::options::{Offload, ParallelConfig, Recompute};
 

@@ -2,7 +2,7 @@
 
 use super::divisors::divisors;
 use super::{Level, Schedules, SearchNode};
-use crate::keys::{decided_by, row};
+use crate::search::keys::{decided_by, row};
 use compiler::parallel::Pins;
 use cost::{Degree, EnumSet, Named, Supports};
 use estimator::lacks;

@@ -1,6 +1,6 @@
 //! Schedule of a pipeline and its stages.
 
-use super::{Choice, Neighbours, PLAIN, Row};
+use super::{ChoiceGroup, Neighbours, PLAIN, Row};
 use crate::search::Level;
 use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;
@@ -12,7 +12,7 @@ pub(super) const SCHEDULE: Row = Row {
         true => node.schedules.iter().any(|name| space.common_schedules.contains(name)),
         false => space.common_schedules.contains(&node.parallel.schedule.as_str()),
     },
-    choice: Some(Choice::Pipeline),
+    choice: Some(ChoiceGroup::Pipeline),
     agrees: |centre, node| {
         let is_chosen = node.level >= Level::Schedule;
         node.schedules.contains(&centre.schedule.as_str()) && (!is_chosen || node.parallel.schedule == centre.schedule)
@@ -37,7 +37,7 @@ pub(super) const SCHEDULE: Row = Row {
 
 pub(super) const VP: Row = Row {
     level: Level::Pipeline,
-    choice: Some(Choice::Pipeline),
+    choice: Some(ChoiceGroup::Pipeline),
     agrees: |centre, node| node.parallel.vp == centre.vp,
     neighbours: |near| {
         let best = near.best;
@@ -64,7 +64,7 @@ pub(super) const VP: Row = Row {
 pub(super) const STAGES: Row = Row {
     level: Level::Stages,
     is_usual: |_, node| node.parallel.stages.is_empty(),
-    choice: Some(Choice::Pipeline),
+    choice: Some(ChoiceGroup::Pipeline),
     agrees: |centre, node| node.parallel.stages.is_empty() == centre.stages.is_empty(),
     neighbours: |near| {
         if !near.best.stages.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::sequences::{OVERLAPS, overlaps};
 use super::words::spent;
-use super::{Choice, PLAIN, Row};
+use super::{ChoiceGroup, PLAIN, Row};
 use crate::search::Level;
 use ir::config_key::ConfigKey;
 use ir::options::{Gather, ParallelConfig};
@@ -14,7 +14,7 @@ pub(super) const ZERO: Row = Row {
         (0..=most).map(|zero| ParallelConfig { zero, ..parallel.clone() }).collect()
     }),
     is_usual: |space, node| node.parallel.zero == space.usual_zero(&node.parallel),
-    choice: Some(Choice::Shards),
+    choice: Some(ChoiceGroup::Shards),
     agrees: |centre, node| node.parallel.zero == centre.zero,
     neighbours: |near| {
         let best = near.best;
@@ -56,7 +56,7 @@ pub(super) const SHARD: Row = Row {
         groups.filter(ParallelConfig::has_even_groups).collect()
     }),
     is_usual: |_, node| node.parallel.shard.is_none(),
-    choice: Some(Choice::Shards),
+    choice: Some(ChoiceGroup::Shards),
     agrees: |centre, node| node.parallel.shard == centre.shard,
     neighbours: |near| {
         if near.best.shard.is_some() {
@@ -84,7 +84,7 @@ pub(super) const GATHER: Row = Row {
         values.iter().map(|&gather| ParallelConfig { gather, ..parallel.clone() }).collect()
     }),
     is_usual: |_, node| node.parallel.gather == Gather::Use,
-    choice: Some(Choice::Shards),
+    choice: Some(ChoiceGroup::Shards),
     agrees: |centre, node| node.parallel.gather == centre.gather,
     neighbours: |near| match (near.best.zero, near.best.gather) {
         (3, Gather::Use) => near.more(ConfigKey::Gather, ParallelConfig { gather: Gather::Step, ..near.open_memory() }),
@@ -115,7 +115,7 @@ pub(super) const DP_OVERLAP: Row = Row {
         values.iter().map(|&dp_overlap| ParallelConfig { dp_overlap, ..parallel.clone() }).collect()
     }),
     is_usual: |_, node| node.parallel.dp_overlap.is_none(),
-    choice: Some(Choice::Shards),
+    choice: Some(ChoiceGroup::Shards),
     agrees: |centre, node| node.parallel.dp_overlap == centre.dp_overlap,
     neighbours: |near| {
         if near.best.dp_overlap.is_some() {

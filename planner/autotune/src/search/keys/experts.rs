@@ -1,14 +1,14 @@
 //! Degrees of experts.
 
 use super::words::spent;
-use super::{Choice, PLAIN, Row};
+use super::{ChoiceGroup, PLAIN, Row};
 use crate::search::Level;
 use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;
 
 pub(super) const EP: Row = Row {
     level: Level::Axes,
-    choice: Some(Choice::Ep),
+    choice: Some(ChoiceGroup::Ep),
     agrees: |centre, node| node.parallel.ep == centre.ep,
     neighbours: |near| {
         let ep = near.best.ep;
@@ -34,7 +34,7 @@ pub(super) const EP: Row = Row {
 pub(super) const ETP: Row = Row {
     level: Level::Axes,
     is_usual: |_, node| node.parallel.etp == 1,
-    choice: Some(Choice::Etp),
+    choice: Some(ChoiceGroup::Etp),
     agrees: |centre, node| node.parallel.etp == centre.etp,
     neighbours: |near| {
         let etp = near.best.etp;

@@ -20,7 +20,7 @@ use estimator::{EstimateReport, Predicted};
 use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;
 
-/// What the search and the explanations need to know of a key.
+/// Behaviour of a key in the search and the explanations.
 pub(crate) struct Row {
     /// Level of the search that decides the key.
     pub(crate) level: Level,
@@ -29,8 +29,8 @@ pub(crate) struct Row {
     pub(crate) open: Option<fn(&Space, &ParallelConfig) -> Vec<ParallelConfig>>,
     /// Returns whether a node that has decided the key has a value that most runs use.
     pub(crate) is_usual: fn(&Space, &SearchNode) -> bool,
-    /// Choice that a difference in the key counts to; `None` of keys that follow from others or from the memory budget.
-    pub(crate) choice: Option<Choice>,
+    /// ChoiceGroup that a difference in the key counts to; `None` of keys that follow from others or from the memory budget.
+    pub(crate) choice: Option<ChoiceGroup>,
     /// Returns whether a node that has decided the key agrees with a configuration.
     pub(crate) agrees: fn(&ParallelConfig, &SearchNode) -> bool,
     /// Adds the neighbours of a configuration that change the key.
@@ -58,10 +58,10 @@ pub(crate) struct Row {
     pub(crate) compiled: fn(&mut ParallelConfig),
 }
 
-/// A choice that a user makes; several keys may belong to one.
+/// A choice that a user makes, of one or several keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum Choice {
+pub(crate) enum ChoiceGroup {
     Tp,
     Cp,
     Ep,
@@ -71,7 +71,7 @@ pub(crate) enum Choice {
     Shards,
 }
 
-/// What a repair depends on, in addition to the configuration.
+/// Facts that a repair depends on, in addition to the configuration.
 pub(crate) struct Repair<'a> {
     /// The configuration that a neighbour was made of.
     pub(crate) best: &'a ParallelConfig,

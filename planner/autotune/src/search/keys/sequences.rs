@@ -2,7 +2,7 @@
 
 use super::experts::common_divisor;
 use super::words::number_of;
-use super::{Choice, PLAIN, Row};
+use super::{ChoiceGroup, PLAIN, Row};
 use crate::search::Level;
 use ir::config_key::ConfigKey;
 use ir::options::{CpKind, ParallelConfig};
@@ -13,7 +13,7 @@ pub(super) const SP: Row = Row {
         let values = if parallel.tp > 1 { &[false, true][..] } else { &[false] };
         values.iter().map(|&sp| ParallelConfig { sp, ..parallel.clone() }).collect()
     }),
-    choice: Some(Choice::Tp),
+    choice: Some(ChoiceGroup::Tp),
     agrees: |centre, node| node.parallel.sp == centre.sp,
     neighbours: |near| {
         let parallel = ParallelConfig { sp: !near.best.sp, ..near.open_memory() };
@@ -44,7 +44,7 @@ pub(super) const CP_KIND: Row = Row {
         let kinds = CP_KINDS.into_iter().filter(|kind| by_heads || *kind != CpKind::Ulysses);
         kinds.map(|cp_kind| ParallelConfig { cp_kind, ..parallel.clone() }).collect()
     }),
-    choice: Some(Choice::Cp),
+    choice: Some(ChoiceGroup::Cp),
     agrees: |centre, node| node.parallel.cp_kind == centre.cp_kind,
     neighbours: |near| {
         let own = near.best.cp_kind;
@@ -76,7 +76,7 @@ pub(super) const TP_OVERLAP: Row = Row {
         values.iter().map(|&tp_overlap| ParallelConfig { tp_overlap, ..parallel.clone() }).collect()
     }),
     is_usual: |_, node| node.parallel.tp_overlap.is_none(),
-    choice: Some(Choice::Tp),
+    choice: Some(ChoiceGroup::Tp),
     agrees: |centre, node| node.parallel.tp_overlap == centre.tp_overlap,
     neighbours: |near| {
         if near.best.tp_overlap.is_some() {
@@ -103,7 +103,7 @@ pub(super) fn overlaps(hides: bool) -> &'static [Option<bool>] {
 pub(super) const MBS: Row = Row {
     level: Level::Batch,
     is_usual: |space, node| node.parallel.mbs == space.batch.unwrap_or(1),
-    choice: Some(Choice::Batch),
+    choice: Some(ChoiceGroup::Batch),
     agrees: |centre, node| node.parallel.mbs == centre.mbs,
     neighbours: |near| {
         let mbs = near.best.mbs;

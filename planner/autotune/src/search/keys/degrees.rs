@@ -1,7 +1,7 @@
 //! Degrees of data, tensor, context and pipeline parallelism, and the order of their ranks.
 
 use super::words::{number_of, spent};
-use super::{Choice, Neighbours, PLAIN, Row};
+use super::{ChoiceGroup, Neighbours, PLAIN, Row};
 use crate::search::Level;
 use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;
@@ -21,7 +21,7 @@ pub(super) const DP: Row = Row {
 pub(super) const TP: Row = Row {
     level: Level::Degrees,
     is_usual: |space, node| node.parallel.tp <= space.node,
-    choice: Some(Choice::Tp),
+    choice: Some(ChoiceGroup::Tp),
     agrees: |centre, node| node.parallel.tp == centre.tp,
     neighbours: |near| exchanges(near, ConfigKey::Tp),
     is_used: |parallel| parallel.tp > 1,
@@ -40,7 +40,7 @@ pub(super) const TP: Row = Row {
 pub(super) const CP: Row = Row {
     level: Level::Degrees,
     is_usual: |_, node| node.parallel.cp == 1,
-    choice: Some(Choice::Cp),
+    choice: Some(ChoiceGroup::Cp),
     agrees: |centre, node| node.parallel.cp == centre.cp,
     neighbours: |near| exchanges(near, ConfigKey::Cp),
     is_used: |parallel| parallel.cp > 1,
@@ -58,7 +58,7 @@ pub(super) const CP: Row = Row {
 
 pub(super) const PP: Row = Row {
     level: Level::Degrees,
-    choice: Some(Choice::Pipeline),
+    choice: Some(ChoiceGroup::Pipeline),
     agrees: |centre, node| node.parallel.pp == centre.pp,
     neighbours: |near| exchanges(near, ConfigKey::Pp),
     is_used: |parallel| parallel.pp > 1,
