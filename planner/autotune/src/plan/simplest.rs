@@ -102,7 +102,7 @@ fn simpler(parallel: &ParallelConfig, usual_zero: u8) -> Vec<String> {
 fn unset(parallel: &ParallelConfig) -> Vec<ParallelConfig> {
     let without = |key: ConfigKey| {
         let mut less = parallel.clone();
-        (row(key).unset)(&mut less);
+        (row(key).copy)(&mut less, &ParallelConfig::default());
         less
     };
     let settings = ConfigKey::ALL.into_iter().filter(|key| row(*key).is_setting);

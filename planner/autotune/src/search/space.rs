@@ -380,12 +380,15 @@ impl Space {
         options.map(|parallel| node.part(parallel, Level::Shards)).collect()
     }
 
-    /// Configurations with each value of the keys of a level, if the stack supports them with these degrees. Pinned keys have their
-    /// values already.
+    /// Configurations with each value of the keys of a level, if the stack supports them with these degrees.
     fn options(&self, parallel: &ParallelConfig, level: Level) -> Vec<ParallelConfig> {
         let mut options = vec![parallel.clone()];
-        for key in ConfigKey::ALL.into_iter().filter(|&key| row(key).level == level && !self.pin.has(key)) {
+        for key in ConfigKey::ALL.into_iter().filter(|&key| row(key).level == level) {
             let Some(open) = row(key).open else { continue };
+            if self.pin.has(key) {
+                options.iter_mut().for_each(|parallel| (row(key).copy)(parallel, &self.pin.parallel));
+                continue;
+            }
             options = options.iter().flat_map(|parallel| open(self, parallel)).collect();
             options.retain(|parallel| lacks(key, parallel, &self.supports).is_none());
             options.retain(|parallel| self.pin.allows(&[key], parallel));

@@ -84,7 +84,7 @@ pub(super) const RANK_ORDER: Row = Row {
     },
     meaning: |_| "which ranks are next to each other".into(),
     is_setting: true,
-    unset: |parallel| parallel.rank_order = ParallelConfig::default().rank_order,
+    copy: |parallel, other| parallel.rank_order.clone_from(&other.rank_order),
     ..PLAIN
 };
 

@@ -23,7 +23,7 @@ pub(super) const RECOMPUTE: Row = Row {
         let spent = spent(best.predicted.time_s.recompute, "which takes", &best.predicted);
         format!("recomputed in the backward{spent}")
     },
-    unset: |parallel| parallel.recompute = Recompute::None,
+    copy: |parallel, other| parallel.recompute.clone_from(&other.recompute),
     compiled: |parallel| parallel.recompute = Recompute::None,
     ..PLAIN
 };
@@ -43,7 +43,7 @@ pub(super) const OFFLOAD: Row = Row {
         _ => "activations are offloaded to host memory".into(),
     },
     is_pinned_in_searches: false,
-    unset: |parallel| parallel.offload = Offload::None,
+    copy: |parallel, other| parallel.offload = other.offload,
     compiled: |parallel| parallel.offload = Offload::None,
     ..PLAIN
 };
@@ -58,7 +58,7 @@ pub(super) const OFFLOAD_OPTIMIZER: Row = Row {
     },
     meaning: |_| "host memory holds the optimizer states between updates".into(),
     is_pinned_in_searches: false,
-    unset: |parallel| parallel.offload_optimizer = false,
+    copy: |parallel, other| parallel.offload_optimizer = other.offload_optimizer,
     compiled: |parallel| parallel.offload_optimizer = false,
     ..PLAIN
 };

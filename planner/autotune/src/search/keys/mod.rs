@@ -52,8 +52,8 @@ pub(crate) struct Row {
     pub(crate) is_pinned_in_searches: bool,
     /// True if most runs leave it to the framework.
     pub(crate) is_setting: bool,
-    /// Gives the key its default value.
-    pub(crate) unset: fn(&mut ParallelConfig),
+    /// Gives the key the value that it has in another configuration.
+    pub(crate) copy: fn(&mut ParallelConfig, &ParallelConfig),
     /// Gives the key a value that `compile` supports.
     pub(crate) compiled: fn(&mut ParallelConfig),
 }
@@ -159,6 +159,6 @@ const PLAIN: Row = Row {
     is_kind: false,
     is_pinned_in_searches: true,
     is_setting: false,
-    unset: |_| (),
+    copy: |_, _| (),
     compiled: |_| (),
 };

@@ -81,7 +81,7 @@ pub(super) const STAGES: Row = Row {
     context: Some(ConfigKey::Pp),
     is_pinned_in_searches: false,
     is_setting: true,
-    unset: |parallel| parallel.stages = Vec::new(),
+    copy: |parallel, other| parallel.stages.clone_from(&other.stages),
     ..PLAIN
 };
 
@@ -95,7 +95,7 @@ pub(super) const GROUP: Row = Row {
     spends: |predicted| predicted.exposed_comm_s.pp,
     meaning: |_| "micro-batches that go through one chunk of a rank before its next chunk".into(),
     is_setting: true,
-    unset: |parallel| parallel.group = None,
+    copy: |parallel, other| parallel.group = other.group,
     ..PLAIN
 };
 
@@ -109,7 +109,7 @@ pub(super) const SLICES: Row = Row {
     spends: |predicted| predicted.exposed_comm_s.pp,
     meaning: |_| "slices of each sequence, which pass through the pipeline one by one".into(),
     is_setting: true,
-    unset: |parallel| parallel.slices = None,
+    copy: |parallel, other| parallel.slices = other.slices,
     ..PLAIN
 };
 

@@ -31,6 +31,7 @@ pub(super) const SP: Row = Row {
         false => "between matmuls, activations are replicated over tp".into(),
     },
     context: Some(ConfigKey::Tp),
+    copy: |parallel, other| parallel.sp = other.sp,
     ..PLAIN
 };
 
@@ -61,7 +62,7 @@ pub(super) const CP_KIND: Row = Row {
     spends: |predicted| predicted.exposed_comm_s.cp,
     meaning: |_| "how cp ranks exchange keys and values".into(),
     context: Some(ConfigKey::Cp),
-    unset: |parallel| parallel.cp_kind = CpKind::default(),
+    copy: |parallel, other| parallel.cp_kind = other.cp_kind,
     compiled: |parallel| parallel.cp_kind = CpKind::default(),
     ..PLAIN
 };
@@ -87,7 +88,7 @@ pub(super) const TP_OVERLAP: Row = Row {
     meaning: |_| OVERLAPS.into(),
     context: Some(ConfigKey::Tp),
     is_setting: true,
-    unset: |parallel| parallel.tp_overlap = None,
+    copy: |parallel, other| parallel.tp_overlap = other.tp_overlap,
     compiled: |parallel| parallel.tp_overlap = None,
     ..PLAIN
 };

@@ -41,6 +41,7 @@ pub(super) const ZERO: Row = Row {
         format!("{}{spent}", sharded(best.parallel.zero))
     },
     is_kind: true,
+    copy: |parallel, other| parallel.zero = other.zero,
     compiled: |parallel| parallel.zero = parallel.zero.min(1),
     ..PLAIN
 };
@@ -72,7 +73,7 @@ pub(super) const SHARD: Row = Row {
     meaning: |_| "parameters and states are sharded within groups of data-parallel ranks".into(),
     context: Some(ConfigKey::Zero),
     is_setting: true,
-    unset: |parallel| parallel.shard = None,
+    copy: |parallel, other| parallel.shard = other.shard,
     compiled: |parallel| parallel.shard = None,
     ..PLAIN
 };
@@ -103,7 +104,7 @@ pub(super) const GATHER: Row = Row {
     },
     context: Some(ConfigKey::Zero),
     is_setting: true,
-    unset: |parallel| parallel.gather = Gather::Use,
+    copy: |parallel, other| parallel.gather = other.gather,
     compiled: |parallel| parallel.gather = Gather::Use,
     ..PLAIN
 };
@@ -125,7 +126,7 @@ pub(super) const DP_OVERLAP: Row = Row {
     spends: |predicted| predicted.exposed_comm_s.dp,
     meaning: |_| OVERLAPS.into(),
     is_setting: true,
-    unset: |parallel| parallel.dp_overlap = None,
+    copy: |parallel, other| parallel.dp_overlap = other.dp_overlap,
     compiled: |parallel| parallel.dp_overlap = None,
     ..PLAIN
 };
