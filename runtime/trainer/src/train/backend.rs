@@ -36,6 +36,7 @@ impl Place {
     }
 
     /// Shares of a GPU with this much free memory, in words; `near` as for threads.
+    #[cfg(feature = "cuda")]
     pub(super) fn gpu(gpu: Gpu, text: String, near: Option<u64>, free: u64) -> Place {
         Place { text, near, free: Some(free), gpu: Some(gpu) }
     }
