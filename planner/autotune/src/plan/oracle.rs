@@ -194,7 +194,7 @@ impl<'a> Costs<'a> {
         }
         let offload = if node.level < Level::Offload { space.offload_options() } else { vec![parallel.offload] };
         let some = || (1..space.longest(parallel) as u32).chain([u32::MAX]).collect();
-        let (selective, full) = match (&space.pin.parallel.recompute, space.recomputable()) {
+        let (selective, full) = match (&space.pin.parallel.recompute, space.recomputable) {
             _ if node.level == Level::Layers => (false, some()),
             (Recompute::Full(layers), _) if space.pin.has(ConfigKey::Recompute) => {
                 (false, vec![layers.unwrap_or(u32::MAX)])

@@ -3,7 +3,7 @@
 use super::request::PlanRequest;
 use super::stack_rules::supported;
 use crate::error::Error;
-use crate::search::{Hides, Order, Orders, Pin, Schedules, Space};
+use crate::search::{Hides, Order, Orders, Pin, Recomputable, Schedules, Space};
 use compiler::deadline::Deadline;
 use compiler::parallel::Pins;
 use cost::{Hidden, Supports};
@@ -89,6 +89,7 @@ pub(super) fn space(
         },
         common_schedules: SCHEDULES.iter().filter(|kind| kind.is_common).map(|kind| kind.name).collect(),
         odd,
+        recomputable: Recomputable::of(&supports),
         supported: supported(supports.clone(), job),
         supports,
         global_batch: request.global_batch,

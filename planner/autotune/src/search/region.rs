@@ -58,7 +58,7 @@ fn is_near(centre: &ParallelConfig, node: &SearchNode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::{Hides, Level, Order, Pin};
+    use crate::search::{Hides, Level, Order, Pin, Recomputable};
     use cost::Supports;
     use ir::heads::Heads;
 
@@ -89,6 +89,7 @@ mod tests {
             }),
             common_schedules: vec!["1f1b", "zb-h1", "interleaved-1f1b", "interleaved-zb"],
             supports: Supports::default(),
+            recomputable: Recomputable::of(&Supports::default()),
             odd: true,
             supported: Box::new(|_, _| true),
             pin: Pin::default(),

@@ -2,7 +2,7 @@
 
 use super::divisors::divisors;
 use super::{Level, Schedules, SearchNode};
-use crate::search::keys::{decided_by, row};
+use crate::search::keys::{decided_by, decided_up_to, row};
 use compiler::parallel::Pins;
 use cost::{Degree, EnumSet, Named, Supports};
 use estimator::lacks;
@@ -112,6 +112,8 @@ pub struct Space {
     pub common_schedules: Vec<&'static str>,
     /// Options that the stack supports, for those that are not pinned.
     pub supports: Supports,
+    /// Recomputation that it supports.
+    pub recomputable: Recomputable,
     /// True if degrees of tp, cp and etp, and micro-batches, may have an odd factor.
     pub odd: bool,
     /// Rules on combinations of options.
@@ -120,6 +122,17 @@ pub struct Space {
     pub pin: Pin,
     /// Stop condition, checked while nodes are listed, counted and searched; a stopped listing is incomplete.
     pub stop: Stop,
+}
+
+impl Recomputable {
+    /// Recomputation that a stack supports.
+    pub fn of(supports: &Supports) -> Recomputable {
+        Recomputable {
+            parts: supports.recomputes_parts(),
+            whole: supports.recomputes("full"),
+            some: supports.recomputes("full:n"),
+        }
+    }
 }
 
 impl Pin {
@@ -268,15 +281,6 @@ impl Space {
         usual_zero(&self.supports, parallel)
     }
 
-    /// Recomputation that the stack supports.
-    pub fn recomputable(&self) -> Recomputable {
-        Recomputable {
-            parts: self.supports.recomputes_parts(),
-            whole: self.supports.recomputes("full"),
-            some: self.supports.recomputes("full:n"),
-        }
-    }
-
     /// Configuration with only the pins decided.
     fn start(&self) -> ParallelConfig {
         let mut parallel = self.pin.parallel.clone();
@@ -323,7 +327,7 @@ impl Space {
 
     /// Returns whether a node's decided options can be supported.
     pub(super) fn supports(&self, node: &SearchNode) -> bool {
-        (self.supported)(decided_by(&Level::ALL[..=node.level as usize]), &node.parallel)
+        (self.supported)(decided_up_to(node.level), &node.parallel)
     }
 
     fn all_parts(&self, node: &SearchNode) -> Vec<SearchNode> {
@@ -486,7 +490,7 @@ impl Space {
             // `recompute=auto` follows from the memory budget: the oracle costs the fastest set of values that fits, or
             // none. The set includes all values that module recomputation would select.
             (false, _) | (true, Recompute::Auto) => {
-                let Recomputable { parts, whole, some } = self.recomputable();
+                let Recomputable { parts, whole, some } = self.recomputable;
                 let mut nodes = vec![with(Recompute::None, Level::Complete)];
                 nodes.extend(parts.then(|| with(Recompute::Auto, Level::Complete)));
                 nodes.extend(match (whole, some) {

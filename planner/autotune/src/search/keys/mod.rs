@@ -19,6 +19,7 @@ use cost::EnumSet;
 use estimator::{EstimateReport, Predicted};
 use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;
+use std::sync::LazyLock;
 
 /// Behaviour of a key in the search and the explanations.
 pub(crate) struct Row {
@@ -134,6 +135,13 @@ pub(crate) const NOTED: [ConfigKey; 19] = [
 /// The keys that some levels decide.
 pub(crate) fn decided_by(levels: &[Level]) -> EnumSet<ConfigKey> {
     ConfigKey::ALL.into_iter().filter(|&key| levels.contains(&row(key).level)).collect()
+}
+
+/// The keys that a level and all before it decide. They are computed once: the search asks for each node.
+pub(crate) fn decided_up_to(level: Level) -> EnumSet<ConfigKey> {
+    static DECIDED: LazyLock<Vec<EnumSet<ConfigKey>>> =
+        LazyLock::new(|| (0..Level::ALL.len()).map(|last| decided_by(&Level::ALL[..=last])).collect());
+    DECIDED[level as usize]
 }
 
 /// The configuration with each key as [`Row::compiled`] leaves it.
