@@ -13,7 +13,7 @@
 //!
 //! A `Pass` names the levels that it reads and writes, and has a checker. The `PassManager` runs the passes of planner,
 //! scheduler and a caller over a file of any level: it checks, reports and stops in one loop. A level that a file states
-//! already is checked and not made again. `within` repeats the search for shardings until the arenas fit. `plan_blocks`
+//! already is checked and kept. `within` repeats the search for shardings until the arenas fit. `plan_blocks`
 //! runs the planner alone, for estimates.
 //!
 //! ```
