@@ -3,8 +3,8 @@
 //!
 //! A message that is under way counts as an awake thread of the parking lot, from its submission until it has landed, so that threads
 //! which wait for other processes are no deadlock. The courier also carries news of failures: the first failure of this process goes to
-//! all others, and one that it hears of aborts all ranks here. Each process sends a beat to the next one; a process that is silent for
-//! too long has failed.
+//! all others, and one that it hears of aborts all ranks here and goes on to all others. Each process sends a beat to the next one; a
+//! process that is silent for too long has failed.
 //!
 //! A process all of whose threads wait for others, and to which nothing comes, reports so to the first process. When all report so, and
 //! nothing has moved anywhere for as long as a silence may last, they wait for each other, and the first process says who for whom.
@@ -423,9 +423,11 @@ impl<'a> Rounds<'a> {
                     let (rank, why) = text.split_at(4);
                     let rank = rank.try_into().map_or(0, u32::from_le_bytes) as usize;
                     let (is_stuck, why) = (kind == STUCK, String::from_utf8_lossy(why));
+                    let heard = RankFailure { rank, why: why.into_owned(), is_stuck };
                     let waits = if is_stuck { lot.who_waits_for(rank) } else { String::new() };
-                    self.has_told = true;
-                    lot.abort(RankFailure { rank, why: format!("{why}{waits}"), is_stuck });
+                    // The notice of the first process may be late: it arrives from this one before the end of this one does.
+                    self.tell(&heard);
+                    lot.abort(RankFailure { why: format!("{}{waits}", heard.why), ..heard });
                     return Ok(true);
                 }
                 Some((&BYE, _)) => {
@@ -504,7 +506,7 @@ impl<'a> Rounds<'a> {
         });
     }
 
-    /// Tells all other processes of the first failure, once.
+    /// Tells all other processes of the first failure, here or elsewhere, once.
     fn tell(&mut self, failure: &RankFailure) {
         if !std::mem::replace(&mut self.has_told, true) {
             let mut notice = vec![if failure.is_stuck { STUCK } else { FAILED }];

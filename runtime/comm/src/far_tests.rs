@@ -95,6 +95,32 @@ fn a_process_that_is_cut_off_ends_and_so_do_the_others() {
 }
 
 #[test]
+fn a_failure_goes_on_from_each_process_that_hears_of_it() {
+    let fault = Fault { process: 1, after: 0, kind: FaultKind::HeardBy(0) };
+    let failures = on_processes(patient(5, Some(fault)), |number, rank| {
+        let next = rank.end.channel_to((number + 1) % 4, 0).unwrap();
+        let before = rank.end.channel_from((number + 3) % 4, 0).unwrap();
+        rank.ready();
+        let (sent, came) = (rank.room(3), rank.room(3));
+        rank.end.start_message(&next, sent);
+        let message = rank.end.start_message(&before, came).number;
+        // Another rank may fail first.
+        if let Err(failure) = rank.land(&before, message) {
+            return failure;
+        }
+        if number == 1 {
+            rank.end.fail("it has no memory".to_string());
+        }
+        // Nobody sends a second time.
+        let message = rank.end.start_message(&before, came).number;
+        rank.land(&before, message).unwrap_err()
+    });
+    let is_named =
+        |failure: &RankFailure| failure.rank == 1 && failure.why == "it has no memory (step 0, process 1 on looped-1)";
+    assert!(failures.iter().all(is_named), "{failures:#?}");
+}
+
+#[test]
 fn processes_that_wait_for_each_other_are_told_so() {
     let failures = on_processes(processes(4, None), |number, rank| {
         let sum = (number < 2).then(|| rank.fit(&[DType::F32], &|rank| Exchange::sum(vec![0, 1], rank, 3)));

@@ -30,6 +30,8 @@ pub enum FaultKind {
     Silence,
     /// Its wire reports an error.
     Cut,
+    /// Its notices arrive at this process alone.
+    HeardBy(usize),
     /// Each of its messages is late by a time.
     Slow(Duration),
 }
@@ -286,7 +288,12 @@ impl Wire for Looped {
     fn notify(&mut self, to: usize, notice: &[u8]) -> Result<(), WireError> {
         let mut hub = locked(&self.hub);
         hub.check(self.me)?;
-        if !hub.is_silent(self.me) {
+        let is_lost = match hub.fault(self.me) {
+            Some(FaultKind::Silence) => true,
+            Some(FaultKind::HeardBy(process)) => process != to,
+            _ => false,
+        };
+        if !is_lost {
             hub.notices[to].push_back((self.me, notice.to_vec()));
         }
         Ok(())
