@@ -166,7 +166,6 @@ from_errors![
 from_errors![
     compiler::error::Error::of:
     codegen::CodegenError,
-    pt2::Error,
     scheduler::check::Violation,
     scheduler::costs::CostsError,
     scheduler::partition::PartitionError,
@@ -188,6 +187,9 @@ from_errors![
     exec::Error,
     weights::Error,
 ];
+
+#[cfg(feature = "pt2")]
+from_errors![compiler::error::Error::of: pt2::Error];
 
 #[cfg(feature = "tokenize")]
 from_errors![compiler::error::Error::of: tokenize::Error];

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use exec::{Input, Inputs};
-use ir::models::Batch;
+use ir::models::{Batch, ImportedModel};
 use ir::types::DType;
 use pt2::{Export, Template};
 use serde::Serialize;

@@ -36,13 +36,13 @@
 //! [`Error`] has a [`Code`] of the catalogue, a message and a fix. The crates below are re-exported whole, [`ir`] first, so that
 //! a program needs no other dependency. [`cli`] is the command line.
 //!
-//! Features: `train` (on by default) runs programs on processors, `cuda` on GPUs, `tokenize` makes tokens of text, and `full` has all
-//! of them. Without any, the library plans, estimates, compiles and exports.
+//! Features: `train` (on by default) runs programs on processors, `cuda` on GPUs, `tokenize` makes tokens of text,
+//! `pt2` reads models that `torch.export` recorded, and `full` has all of them. Without any, the library plans, estimates, compiles and exports.
 
 mod builders;
 pub mod cli;
 pub mod error;
-#[cfg(feature = "train")]
+#[cfg(all(feature = "train", feature = "pt2"))]
 pub mod exported;
 #[cfg(feature = "train")]
 mod hub;

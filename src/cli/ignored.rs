@@ -15,7 +15,7 @@ pub(super) fn say_ignored(model: &str) -> Result<(), Error> {
         Ok(ModelSource::Config { from, unknown, .. }) if !unknown.is_empty() => {
             format!("{from}: keys that are ignored: {}", unknown.join(", "))
         }
-        #[cfg(feature = "train")]
+        #[cfg(all(feature = "train", feature = "pt2"))]
         Ok(ModelSource::Exported { from, .. }) if is_uncompared(&from)? => {
             format!(
                 "{from}: the import is not compared with its graph; meshwright models --check {} does",
@@ -33,7 +33,7 @@ pub(super) fn say_ignored(model: &str) -> Result<(), Error> {
 ///
 /// # Errors
 /// The import computes something else.
-#[cfg(feature = "train")]
+#[cfg(all(feature = "train", feature = "pt2"))]
 fn is_uncompared(from: &str) -> Result<bool, Error> {
     Ok(crate::exported::compare_small(std::path::Path::new(from))?.is_none())
 }

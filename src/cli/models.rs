@@ -3,7 +3,7 @@
 use super::TableFormat;
 use super::keys;
 use crate::error::Error;
-#[cfg(feature = "train")]
+#[cfg(all(feature = "train", feature = "pt2"))]
 use crate::exported::compare;
 use clap::Args;
 use ir::models::{Batch, Preset, presets};
@@ -62,16 +62,16 @@ impl Models {
     }
 }
 
-/// This build runs no model.
-#[cfg(not(feature = "train"))]
+/// This build runs no exported model.
+#[cfg(not(all(feature = "train", feature = "pt2")))]
 fn checked(_: &Path, _: TableFormat) -> Result<String, Error> {
     Err(Error::Usage(
-        "`models --check` is not in this build: build it with cargo build --release --features train".into(),
+        "`models --check` is not in this build: build it with cargo build --release --features train,pt2".into(),
     ))
 }
 
 /// The figures of a comparison.
-#[cfg(feature = "train")]
+#[cfg(all(feature = "train", feature = "pt2"))]
 fn checked(path: &Path, format: TableFormat) -> Result<String, Error> {
     let found = &compare(path)?;
     if let TableFormat::Json = format {

@@ -28,7 +28,7 @@ mod template;
 
 pub use error::{Error, NodePlace};
 pub use stored::StoredTensor;
-pub use template::{Template, TensorSource};
+pub use template::Template;
 
 use archive::Archive;
 use eval::{ElementKind, Item, Tensor};

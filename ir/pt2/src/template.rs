@@ -10,7 +10,7 @@ use crate::steps::{NamedBlock, NamedStep, steps};
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Model, ParamIndex, ParamRef, ResultKind};
 use ir::ids::BlockId;
-use ir::models::{self, Batch, Body, ConfigError, Draft, DraftError};
+use ir::models::{self, Batch, Body, ConfigError, Draft, DraftError, ImportedModel, TensorSource};
 use ir::ops::{CrossEntropy, Dispatch, Op};
 use ir::types::DimName;
 use ir::verify::verify_sizes;
@@ -19,21 +19,6 @@ use transforms::recognise::recognise;
 
 /// The standard deviation of the first numbers of matrices, as in GPT-2. Exports do not state it.
 const DEVIATION: f64 = 0.02;
-
-/// The place of a parameter's elements in the archive.
-#[derive(Clone, PartialEq, Debug)]
-pub struct TensorSource {
-    /// The name of the tensor.
-    pub tensor: String,
-    /// The sizes of the tensor.
-    pub shape: Vec<u64>,
-    /// The first element.
-    pub first: u64,
-    /// Size of each dim, and the distance of its neighbours in elements.
-    pub dims: Vec<(u64, u64)>,
-    /// The number that is added to each element.
-    pub shift: f64,
-}
 
 /// An imported model of any batch.
 #[derive(Clone, PartialEq, Debug)]
@@ -112,11 +97,6 @@ impl Template {
         Ok(Template { dims, vocabulary, positions, embed: embed_block, kinds, order, head: head_block, sources })
     }
 
-    /// The places of all parameters in the archive, by instance name.
-    pub fn sources(&self) -> &BTreeMap<String, TensorSource> {
-        &self.sources
-    }
-
     /// The tokens of the vocabulary.
     pub fn vocabulary(&self) -> u64 {
         self.vocabulary
@@ -130,29 +110,6 @@ impl Template {
     /// The longest sequence, where a table of positions bounds it.
     pub fn longest(&self) -> Option<u64> {
         self.positions
-    }
-
-    /// The model for a batch: forward blocks, no mesh. Its loss is the cross-entropy of the logits and the labels `%lab`.
-    ///
-    /// # Errors
-    /// A batch without tokens, longer than the table of positions, or of integers; sizes beyond [`ir::limits`].
-    pub fn build(&self, batch: &Batch) -> Result<Model, ConfigError> {
-        for (size, count) in [("batch", batch.batch), ("seq", batch.seq)] {
-            if count == 0 {
-                return Err(ConfigError::NoBatch { size });
-            }
-        }
-        if let Some(positions) = self.positions.filter(|&positions| batch.seq > positions) {
-            return Err(ConfigError::TooLong { seq: batch.seq, positions });
-        }
-        let mut model = self
-            .blocks(Draft::new("exported", batch, self.dims(batch.seq)))
-            .map_err(|error| ConfigError::Contradiction(error.to_string()))?;
-        recognise(&mut model);
-        match verify_sizes(&model) {
-            Ok(()) => Ok(model),
-            Err(found) => Err(ConfigError::TooLarge(found.0.first().map_or_else(String::new, |d| d.message.clone()))),
-        }
     }
 
     /// The dims of a model with sequences of `seq` tokens. A sequence is one routing group, and no expert drops a token of it: the builders'
@@ -224,6 +181,32 @@ impl Template {
             (at, number) = (at + count, number + 1);
         }
         format!("x{number}")
+    }
+}
+
+impl ImportedModel for Template {
+    /// The model for a batch. Its loss is the cross-entropy of the logits and the labels `%lab`.
+    fn build(&self, batch: &Batch) -> Result<Model, ConfigError> {
+        for (size, count) in [("batch", batch.batch), ("seq", batch.seq)] {
+            if count == 0 {
+                return Err(ConfigError::NoBatch { size });
+            }
+        }
+        if let Some(positions) = self.positions.filter(|&positions| batch.seq > positions) {
+            return Err(ConfigError::TooLong { seq: batch.seq, positions });
+        }
+        let mut model = self
+            .blocks(Draft::new("exported", batch, self.dims(batch.seq)))
+            .map_err(|error| ConfigError::Contradiction(error.to_string()))?;
+        recognise(&mut model);
+        match verify_sizes(&model) {
+            Ok(()) => Ok(model),
+            Err(found) => Err(ConfigError::TooLarge(found.0.first().map_or_else(String::new, |d| d.message.clone()))),
+        }
+    }
+
+    fn sources(&self) -> &BTreeMap<String, TensorSource> {
+        &self.sources
     }
 }
 

@@ -18,6 +18,7 @@ mod feed_forward;
 mod fields;
 mod file;
 mod gpt2;
+mod imported;
 mod keys;
 mod layer_set;
 mod llama;
@@ -37,6 +38,7 @@ pub use families::{Composite, FAMILIES, Family, Preset, Tied, family, preset, pr
 pub use feed_forward::Activation;
 pub use file::{from_config, read_config};
 pub use gpt2::Gpt2Config;
+pub use imported::{ImportedModel, TensorSource};
 pub use keys::{Done, Key, Keys, ROPE};
 pub use layer_set::{LayerSet, Window};
 pub use llama::{Latent, LlamaConfig, Mtp, Norms, QkNorm, Temperature};

@@ -38,6 +38,7 @@ pub mod compile_error;
 pub mod compile_target;
 pub mod deadline;
 pub mod error;
+mod exported;
 pub mod machine_source;
 pub mod model_source;
 pub mod parallel;

@@ -1,14 +1,14 @@
 //! Forms of MODEL on the command line: a preset, a `config.json` or its folder, a `.pt2` archive, or a `.ir` file.
 
 use crate::error::Error;
+use crate::exported::open_exported;
 use crate::request_error::RequestError;
 use crate::text_files::{read_settings, read_text};
 use ir::graph::{Model, Section, SectionKind};
-use ir::models::{Batch, ModelConfig, preset, read_config};
+use ir::models::{Batch, ImportedModel, ModelConfig, preset, read_config};
 use ir::text;
 use ir::types::DType;
 use ir::verify::verify_stated;
-use pt2::{Export, Template};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use transforms::adapt::{Lora, adapt};
@@ -35,7 +35,7 @@ pub enum ModelSource {
         /// Its path.
         from: String,
         /// Its blocks.
-        template: Arc<Template>,
+        graph: Arc<dyn ImportedModel>,
     },
     /// A model with low-rank adapters: `NAME+lora=16`.
     Adapted {
@@ -84,8 +84,7 @@ impl ModelSource {
             return ModelSource::read(&from, &read_text(&path)?);
         }
         if path.extension().is_some_and(|extension| extension == "pt2") {
-            let template = Export::open(&path).and_then(|export| export.template()).map_err(Error::of)?;
-            return Ok(ModelSource::Exported { from, template: Arc::new(template) });
+            return Ok(ModelSource::Exported { from, graph: open_exported(&path)? });
         }
         let text = read_settings(&path)?;
         ModelSource::of_config(from.clone(), &text).map_err(|why| why.within(&from))
@@ -221,9 +220,7 @@ impl ModelSource {
             ModelSource::Config { from, config, .. } => {
                 config.build(batch).map_err(|why| Error::from(why).within(from))
             }
-            ModelSource::Exported { from, template } => {
-                template.build(batch).map_err(|why| Error::from(why).within(from))
-            }
+            ModelSource::Exported { from, graph } => graph.build(batch).map_err(|why| Error::from(why).within(from)),
             ModelSource::Adapted { from, base, lora } => {
                 adapt(base.model(batch)?, lora).map_err(|why| Error::of(why).within(from))
             }

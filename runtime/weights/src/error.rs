@@ -171,6 +171,7 @@ pub enum Error {
         source: io::Error,
     },
     /// An exported archive cannot be read.
+    #[cfg(feature = "pt2")]
     #[error(transparent)]
     Export(#[from] pt2::Error),
     /// A checkpoint cannot be read.
@@ -229,6 +230,7 @@ impl Coded for Error {
             Error::NotExportable { .. } => Code::NotExportable,
             Error::Overflow { .. } | Error::Exists { .. } => Code::BadOption,
             Error::File { .. } => Code::FileUnreadable,
+            #[cfg(feature = "pt2")]
             Error::Export(error) => return error.code(),
             Error::Checkpoint(error) => return error.code(),
             Error::Executor(error) => return error.code(),
@@ -272,6 +274,7 @@ impl Coded for Error {
             Error::Overflow { .. } => "export as --dtype bf16 or f32".into(),
             Error::Exists { .. } => "choose another --out, or remove it".into(),
             Error::File { .. } => "check the path and its permissions, and that the disk has space".into(),
+            #[cfg(feature = "pt2")]
             Error::Export(error) => return error.help(),
             Error::Checkpoint(error) => return error.help(),
             Error::Executor(error) => return error.help(),

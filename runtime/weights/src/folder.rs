@@ -3,7 +3,6 @@
 use crate::error::Error;
 use crate::header::Header;
 use ir::types::DType;
-use pt2::{Export, StoredTensor};
 use safetensors::Dtype;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -34,7 +33,7 @@ pub(crate) struct FileTensor {
     pub(crate) format: Dtype,
     pub(crate) shape: Vec<u64>,
     /// Its bytes in the file.
-    bytes: Range<usize>,
+    pub(crate) bytes: Range<usize>,
 }
 
 impl FileTensor {
@@ -47,7 +46,7 @@ impl FileTensor {
 /// The tensors of a folder.
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
-    files: Vec<(PathBuf, PositionedFile)>,
+    pub(crate) files: Vec<(PathBuf, PositionedFile)>,
     pub(crate) tensors: BTreeMap<String, FileTensor>,
 }
 
@@ -83,28 +82,6 @@ impl Folder {
             return Err(none(path));
         }
         Ok(folder)
-    }
-
-    /// Opens an exported archive and compares it with its checksums. Tensors that are no floats in row-major order are left out.
-    ///
-    /// # Errors
-    /// The archive cannot be read, or is damaged.
-    pub(crate) fn open_export(path: &Path) -> Result<Folder, Error> {
-        let export = Export::open(path)?;
-        export.check_sums()?;
-        let file = PositionedFile::open(path).map_err(|why| Error::file("read", path, why))?;
-        let place = |(name, tensor): (&String, &StoredTensor)| {
-            let format = match tensor.dtype {
-                6 => Dtype::F16,
-                7 => Dtype::F32,
-                13 => Dtype::BF16,
-                _ => return None,
-            };
-            let place = FileTensor { file: 0, format, shape: tensor.sizes.clone(), bytes: tensor.bytes.clone() };
-            tensor.is_contiguous.then(|| (name.clone(), place))
-        };
-        let tensors = export.tensors().iter().filter_map(place).collect();
-        Ok(Folder { path: path.to_path_buf(), files: vec![(path.to_path_buf(), file)], tensors })
     }
 
     /// Adds the files that the index names.

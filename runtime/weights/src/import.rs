@@ -1,6 +1,8 @@
 //! Reading: all names and shapes are compared with the model before anything is loaded; then every rank reads the boxes of
 //! the tensors that are its own.
 
+#[cfg(feature = "pt2")]
+use crate::archive::open_archive;
 use crate::check::{check, check_needed, find};
 use crate::description::{Description, differences};
 use crate::error::Error;
@@ -11,11 +13,10 @@ use checkpoint::Shard;
 use exec::state::Role;
 use exec::{Executor, Platform, RankState};
 use ir::graph::{is_factor, is_record};
-use ir::models::ModelConfig;
+use ir::models::{ImportedModel, ModelConfig};
 use ir::types::DType;
 use kernels::cpu::Par;
 use kernels::cpu::narrow::{Narrow, widen};
-use pt2::Template;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,10 +76,13 @@ impl Weights {
     ///
     /// # Errors
     /// The archive or folder cannot be read, or lacks a tensor of the model.
-    pub fn open_exported(path: &Path, template: &Template) -> Result<Weights, Error> {
-        let is_export = path.extension().is_some_and(|extension| extension == "pt2");
-        let folder = if is_export { Folder::open_export(path)? } else { Folder::open(&snapshot(path))? };
-        let names = Names::exported(template);
+    pub fn open_exported(path: &Path, graph: &dyn ImportedModel) -> Result<Weights, Error> {
+        let folder = match path.extension() {
+            #[cfg(feature = "pt2")]
+            Some(extension) if extension == "pt2" => open_archive(path)?,
+            _ => Folder::open(&snapshot(path))?,
+        };
+        let names = Names::exported(graph.sources());
         check_needed(&folder, &names)?;
         Ok(Weights::compared(folder, names, Vec::new()))
     }

@@ -2,6 +2,7 @@
 //! Transposed matrices, matrices that are joined, and experts that are stored one by one all have this form.
 
 use checkpoint::Shard;
+use ir::models::TensorSource;
 use std::ops::Range;
 
 /// Side of the squares in which elements are copied, so that both sides stay in the cache.
@@ -52,6 +53,18 @@ pub(crate) struct PieceBox<'a> {
 }
 
 impl Source {
+    /// Gives the place of a parameter of an exported model.
+    pub(crate) fn exported(from: &TensorSource) -> Source {
+        let piece = Piece {
+            tensor: from.tensor.clone(),
+            shape: from.shape.clone(),
+            first: from.first as usize,
+            dims: from.dims.iter().map(|&(size, step)| (size, Stride::Even(step as usize))).collect(),
+        };
+        let sizes = from.dims.iter().map(|&(size, _)| size).collect();
+        Source { sizes, pieces: vec![piece], is_split: false, shift: from.shift as f32 }
+    }
+
     /// The elements of the parameter, from those of its tensors. Nothing is added to them.
     pub fn collect<'a>(&self, tensor: impl Fn(&str) -> &'a [f32]) -> Vec<f32> {
         let whole = Shard { offset: vec![0; self.sizes.len()], shape: self.sizes.clone() };

@@ -18,6 +18,8 @@
 //! # Ok::<(), ir::models::ConfigError>(())
 //! ```
 
+#[cfg(feature = "pt2")]
+mod archive;
 mod check;
 mod described;
 mod description;

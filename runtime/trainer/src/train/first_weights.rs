@@ -42,7 +42,7 @@ pub(super) fn open(request: &TrainRequest, source: &ModelSource) -> Result<Optio
     let Some(folder) = request.init_from.as_ref().filter(|_| request.resume.is_none()) else { return Ok(None) };
     let weights = match source.base() {
         ModelSource::Config { config, .. } => Weights::open(folder, config, request.seq)?,
-        ModelSource::Exported { template, .. } => Weights::open_exported(folder, template)?,
+        ModelSource::Exported { graph, .. } => Weights::open_exported(folder, &**graph)?,
         ModelSource::Text { file, .. } => Weights::open_named(folder, parameters(&file.model))?,
         ModelSource::Adapted { from, .. } => {
             return Err(Error::fault("weights", format!("{from} has adapters on adapters")));

@@ -3,11 +3,10 @@
 mod form;
 
 use crate::description::Description;
-use crate::layout::{Piece, Source, Stride};
+use crate::layout::{Piece, Source};
 use ir::graph::Param;
-use ir::models::{Batch, ConfigError, HubTensor, Weights, When};
+use ir::models::{Batch, ConfigError, HubTensor, TensorSource, Weights, When};
 use ir::types::DType;
-use pt2::Template;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -120,18 +119,9 @@ impl Names {
     }
 
     /// The names of an exported model: those of its modules.
-    pub(crate) fn exported(template: &Template) -> Names {
-        let source = |(name, from): (&String, &pt2::TensorSource)| {
-            let sizes: Vec<u64> = from.dims.iter().map(|&(size, _)| size).collect();
-            let piece = Piece {
-                tensor: from.tensor.clone(),
-                shape: from.shape.clone(),
-                first: from.first as usize,
-                dims: from.dims.iter().map(|&(size, step)| (size, Stride::Even(step as usize))).collect(),
-            };
-            (name.clone(), Source { sizes, pieces: vec![piece], is_split: false, shift: from.shift as f32 })
-        };
-        Names { sources: template.sources().iter().map(source).collect(), family: None }
+    pub(crate) fn exported(sources: &BTreeMap<String, TensorSource>) -> Names {
+        let sources = sources.iter().map(|(name, from)| (name.clone(), Source::exported(from)));
+        Names { sources: sources.collect(), family: None }
     }
 
     /// The names of the matrix of a tied head, which files may lack, and of the embedding that it is.
