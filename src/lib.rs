@@ -49,6 +49,7 @@ mod hub;
 mod json;
 #[cfg(feature = "train")]
 pub mod placements;
+pub mod prelude;
 #[cfg(feature = "train")]
 pub mod runtime;
 
@@ -78,6 +79,8 @@ pub use compiler::model_source::ModelSource;
 pub use compiler::pass::{Pass, PassInfo};
 pub use compiler::pipeline::passes;
 pub use cost::{Cluster, Stack};
+#[cfg(feature = "train")]
+pub use data::source::{TokenSource, TokenStream};
 pub use error::Error;
 pub use estimator::{EstimateReport, EstimateRequest, Estimator};
 pub use ir::catalogue::Code;

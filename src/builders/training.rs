@@ -2,11 +2,12 @@
 
 use super::values::{ConfigText, ModelInput, OptimizerText, PrecisionText};
 use crate::error::Error;
-use crate::train::{self, EvalRecord, Progress, RunHeader, StepRecord, TrainReport, TrainRequest};
+use crate::train::{self, EvalRecord, Given, OwnTokens, Progress, RunHeader, StepRecord, TrainReport, TrainRequest};
 use compiler::cancel::CancelToken;
-use compiler::model_source::ModelSource;
 use compiler::parallel;
+use data::source::TokenSource;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Starts a training run of a model: a name, a path, or a [`Model`](ir::graph::Model), [`File`](ir::text::File) or
 /// [`ModelConfig`](ir::models::ModelConfig).
@@ -26,20 +27,21 @@ use std::path::PathBuf;
 /// ```
 pub fn train<'a>(model: impl Into<ModelInput>) -> TrainBuilder<'a> {
     let (model, source) = model.into().named();
-    TrainBuilder { source, ..TrainBuilder::from(TrainRequest { model, ..TrainRequest::default() }) }
+    let given = Given { model: source.map(|source| *source), tokens: None };
+    TrainBuilder { given, ..TrainBuilder::from(TrainRequest { model, ..TrainRequest::default() }) }
 }
 
 /// Request of a training run with typed setters; [`train`](fn@train) starts one. The defaults are those of `meshwright train`.
 #[must_use = "a builder does nothing until `run`"]
 pub struct TrainBuilder<'a> {
     request: TrainRequest,
-    source: Option<Box<ModelSource>>,
+    given: Given,
     observer: Observer<'a>,
 }
 
 impl From<TrainRequest> for TrainBuilder<'_> {
     fn from(request: TrainRequest) -> Self {
-        TrainBuilder { request, source: None, observer: Observer::default() }
+        TrainBuilder { request, given: Given::default(), observer: Observer::default() }
     }
 }
 
@@ -47,6 +49,26 @@ impl<'a> TrainBuilder<'a> {
     /// Sets the text: a file, or a folder of text files; default: the current folder.
     pub fn data(mut self, path: impl Into<PathBuf>) -> Self {
         self.request.data = path.into();
+        self
+    }
+
+    /// Sets tokens of the program's own, in place of text: a source to train on, such as a
+    /// [`TokenStream`](data::source::TokenStream) of an iterator, and documents for the validation.
+    ///
+    /// ```
+    /// use meshwright::TokenStream;
+    ///
+    /// # let folder = std::env::temp_dir().join(format!("meshwright-tokens-{}", std::process::id()));
+    /// let digits = |from: u32| (from..from + 40).map(|x| x % 10).collect::<Vec<u32>>();
+    /// let train = TokenStream::documents((0..).map(digits));
+    /// let run = meshwright::train("tiny-llama").tokens(train, vec![digits(3), digits(7)]).batch(4, 32).steps(2);
+    /// let report = run.out(folder.join("out")).run()?;
+    /// assert_eq!(report.run.valid_tokens, 64);
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn tokens(mut self, train: impl TokenSource + 'static, held_out: impl Into<Vec<Vec<u32>>>) -> Self {
+        self.given.tokens = Some(OwnTokens { train: Arc::new(train), valid: held_out.into().into() });
         self
     }
 
@@ -147,12 +169,8 @@ impl<'a> TrainBuilder<'a> {
     /// The request is invalid or not supported, a rank failed, the loss is not finite, a file cannot be read or written, or the
     /// token is cancelled.
     pub fn run(self) -> Result<TrainReport, Error> {
-        let TrainBuilder { request, source, mut observer } = self;
-        let report = match source {
-            Some(source) => train::train_source(*source, &request, &mut observer)?,
-            None => train::train(&request, &mut observer)?,
-        };
-        Ok(report)
+        let TrainBuilder { request, given, mut observer } = self;
+        Ok(train::train_given(given, &request, &mut observer)?)
     }
 }
 

@@ -13,6 +13,7 @@ impl Coded for DataError {
             DataError::TooLarge { .. } => Code::TooLittleMemory,
             DataError::Damaged { .. } | DataError::CutShort { .. } => Code::TokensDamaged,
             DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => Code::TokenOutOfRange,
+            DataError::Source { .. } => Code::TokensDamaged,
             DataError::EmptySequence | DataError::Fraction { .. } => Code::BadOption,
         })
     }
@@ -34,6 +35,7 @@ impl Coded for DataError {
             DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => {
                 "train the model whose tokenizer wrote the data"
             }
+            DataError::Source { .. } => "give ids below the vocabulary, and as many samples as the run takes",
             DataError::EmptySequence => "ask for a sequence length of at least 1",
             DataError::Fraction { .. } => "0.1 holds out a tenth of the text",
         };

@@ -1,4 +1,5 @@
 //! Training text: files to tokens ([`text`]), tokens to batches ([`sampler`], of several sets [`blend`]), and a baseline for the loss ([`bigram`]).
+//! A program may give tokens of its own instead ([`source`]).
 //!
 //! ```text
 //! files -> documents -> chunks -> { training part, held-out part } -> windows of seq + 1 tokens -> batches
@@ -8,12 +9,15 @@ pub mod bigram;
 pub mod blend;
 mod codes;
 pub mod sampler;
+pub mod samples;
+pub mod source;
 pub mod text;
 pub mod tokens;
 mod zig_zag;
 
 pub use zig_zag::zig_zag;
 
+use source::SourceError;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -227,6 +231,14 @@ pub enum DataError {
         largest: u32,
         /// The vocabulary of the model.
         vocabulary: u64,
+    },
+    /// A program's own source gives no sample, or one that the model cannot take.
+    #[error("sample {sample} of the program's tokens: {why}")]
+    Source {
+        /// The number of the sample in the run.
+        sample: u64,
+        /// The cause.
+        why: SourceError,
     },
     /// A part is shorter than one sequence and its last label.
     #[error(

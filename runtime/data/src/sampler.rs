@@ -46,6 +46,16 @@ impl Batch {
             .collect()
     }
 
+    /// Adds the first `inputs` tokens of a segment. The label of each is the token behind it, if there is one.
+    pub(super) fn push(&mut self, segment: i32, ids: &[u32], inputs: usize) {
+        for position in 0..inputs {
+            self.tokens.push(ids[position] as i32);
+            self.labels.push(ids.get(position + 1).map_or(-1, |&id| id as i32));
+            self.positions.push(position as i32);
+            self.segments.push(segment);
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.tokens.clear();
         self.labels.clear();
@@ -216,12 +226,7 @@ impl<'a> Sampler<'a> {
             let places = at - start..(at - start + inputs + 1).min(tokens);
             self.part.read(segment, places, &mut ids)?;
             ids.iter().try_for_each(|&id| self.check(segment, id))?;
-            for position in 0..inputs {
-                batch.tokens.push(ids[position] as i32);
-                batch.labels.push(ids.get(position + 1).map_or(-1, |&id| id as i32));
-                batch.positions.push(position as i32);
-                batch.segments.push(number);
-            }
+            batch.push(number, &ids, inputs);
             at += inputs;
             if at == end {
                 break;

@@ -1,17 +1,20 @@
-//! Data of a run: sets of text, whose tokens are bytes, or sets of tokenised files.
+//! Data of a run: sets of text, whose tokens are bytes, sets of tokenised files, or tokens of a program's own.
 
 use super::report::SetShare;
 use super::request::TrainRequest;
 use super::sources::{NamedSet, sources};
 use crate::error::Error;
-use data::DataError;
 use data::bigram::bigram_entropy;
 use data::blend::Blend;
 use data::sampler::{Sampler, Stream};
+use data::samples::Samples;
+use data::source::{HeldOut, SourceSamples, TokenSource};
 use data::text::TextData;
 use data::tokens::{Extent, Layout, TokenData, TokenPart};
+use data::{DataError, VOCAB};
 use ir::catalogue::Code;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Data of a run.
 pub(super) struct Data {
@@ -27,19 +30,66 @@ enum Kind {
     Text(Vec<TextData>),
     /// Ids.
     Tokens(Vec<TokenData>),
+    /// Ids that a program makes.
+    Own { train: Arc<dyn TokenSource>, valid: HeldOut },
+}
+
+/// Tokens of a program's own, which a run reads in place of files.
+#[derive(Clone)]
+pub struct OwnTokens {
+    /// The tokens to train on.
+    pub train: Arc<dyn TokenSource>,
+    /// The documents of the validation.
+    pub valid: Arc<[Vec<u32>]>,
+}
+
+/// Data that is opened before the model is compiled; text is read later.
+#[derive(Default)]
+pub(super) enum OpenedData {
+    #[default]
+    Text,
+    Tokens(Vec<TokenData>),
+    Own(OwnTokens),
+}
+
+impl OpenedData {
+    /// Opens the files that the request names, unless the program has tokens of its own.
+    ///
+    /// # Errors
+    /// As [`open_tokens`].
+    pub(super) fn of(request: &TrainRequest, own: Option<OwnTokens>) -> Result<OpenedData, Error> {
+        match own {
+            Some(own) => Ok(OpenedData::Own(own)),
+            None => Ok(open_tokens(request)?.map_or(OpenedData::Text, OpenedData::Tokens)),
+        }
+    }
+
+    /// The least vocabulary of the model.
+    pub(super) fn least_vocabulary(&self) -> u64 {
+        if let OpenedData::Text = self { VOCAB as u64 } else { 0 }
+    }
+
+    /// Checks that the model knows the tokens of files, as far as their records say.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(super) fn check_vocabulary(&self, vocabulary: u64) -> Result<(), DataError> {
+        let sets = if let OpenedData::Tokens(sets) = self { sets.as_slice() } else { &[] };
+        sets.iter().try_for_each(|set| set.check_vocabulary(vocabulary))
+    }
 }
 
 /// Samples of the training and of the held-out data.
-pub(super) struct Samples<'a> {
-    pub(super) train: Blend<'a>,
-    pub(super) valid: Blend<'a>,
+pub(super) struct Sides<'a> {
+    pub(super) train: Samples<'a>,
+    pub(super) valid: Samples<'a>,
 }
 
 /// Opens the sets of tokenised data, if the request names such.
 ///
 /// # Errors
 /// A file is damaged, sets are of different tokens, or an option is for tokenised data and there is none.
-pub(super) fn open_tokens(request: &TrainRequest) -> Result<Option<Vec<TokenData>>, Error> {
+fn open_tokens(request: &TrainRequest) -> Result<Option<Vec<TokenData>>, Error> {
     let layout = match request.data_format.as_deref() {
         None => None,
         Some("raw-u16") => Some(Layout::Raw16),
@@ -105,12 +155,15 @@ impl Data {
     /// The data of a request: what has been opened, or text.
     ///
     /// # Errors
-    /// The text cannot be read.
-    pub(super) fn load(request: &TrainRequest, tokens: Option<Vec<TokenData>>, free: u64) -> Result<Data, Error> {
-        let sources = sources(request)?;
-        let kind = match tokens {
-            Some(tokens) => Kind::Tokens(tokens),
-            None => {
+    /// The text cannot be read, or the program's held-out documents have no sample of the request's tokens.
+    pub(super) fn load(request: &TrainRequest, opened: OpenedData, free: u64) -> Result<Data, Error> {
+        let sources = if let OpenedData::Own(_) = opened { Vec::new() } else { sources(request)? };
+        let kind = match opened {
+            OpenedData::Tokens(tokens) => Kind::Tokens(tokens),
+            OpenedData::Own(OwnTokens { train, valid }) => {
+                Kind::Own { train, valid: HeldOut::cut(&valid, request.seq as usize)? }
+            }
+            OpenedData::Text => {
                 let (mut sets, mut free) = (Vec::new(), free);
                 for source in &sources {
                     let set = TextData::load(&source.path, request.valid_fraction, free)?;
@@ -127,7 +180,12 @@ impl Data {
     ///
     /// # Errors
     /// A set is too small for one.
-    pub(super) fn samples(&self, (seq, vocabulary): (usize, u64), seed: u64) -> Result<Samples<'_>, Error> {
+    pub(super) fn samples(&self, (seq, vocabulary): (usize, u64), seed: u64) -> Result<Sides<'_>, Error> {
+        if let Kind::Own { train, valid } = &self.kind {
+            let train = SourceSamples { source: &**train, seq, vocabulary, windows: None };
+            let valid = SourceSamples { source: valid, seq, vocabulary, windows: Some(valid.samples()) };
+            return Ok(Sides { train: Samples::Source(train), valid: Samples::Source(valid) });
+        }
         let (mut train, mut valid) = (Vec::new(), Vec::new());
         for (number, set) in (0..).zip(self.train()) {
             train.push(Sampler::new(set, seq, seed.wrapping_add(number))?.within(vocabulary));
@@ -135,11 +193,13 @@ impl Data {
         for set in self.valid() {
             valid.push(Sampler::in_order(set, seq)?.within(vocabulary));
         }
-        Ok(Samples { train: Blend::by_turns(train, &self.shares()), valid: Blend::in_order(valid) })
+        let (train, valid) = (Blend::by_turns(train, &self.shares()), Blend::in_order(valid));
+        Ok(Sides { train: Samples::Files(train), valid: Samples::Files(valid) })
     }
 
     fn train(&self) -> Vec<Stream<'_>> {
         match &self.kind {
+            Kind::Own { .. } => Vec::new(),
             Kind::Text(sets) => sets.iter().map(|set| (&set.train).into()).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| (&set.train).into()).collect(),
         }
@@ -147,6 +207,7 @@ impl Data {
 
     fn valid(&self) -> Vec<Stream<'_>> {
         let mut sets: Vec<Stream<'_>> = match &self.kind {
+            Kind::Own { .. } => Vec::new(),
             Kind::Text(sets) => sets.iter().map(|set| (&set.valid).into()).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| (&set.valid).into()).collect(),
         };
@@ -159,13 +220,16 @@ impl Data {
         if self.is_apart { 1 } else { usize::MAX }
     }
 
-    /// The number of training tokens.
+    /// The number of training tokens; 0 if it is not known.
     pub(super) fn train_tokens(&self) -> u64 {
         self.train().into_iter().map(|set| set.tokens() as u64).sum()
     }
 
     /// The number of held-out tokens.
     pub(super) fn valid_tokens(&self) -> u64 {
+        if let Kind::Own { valid, .. } = &self.kind {
+            return valid.tokens();
+        }
         self.valid().into_iter().map(|set| set.tokens() as u64).sum()
     }
 
@@ -191,9 +255,10 @@ impl Data {
         self.sources.first().map(|source| source.path.clone()).unwrap_or_default()
     }
 
-    /// Files of text, or documents of both sides.
+    /// Files of text, or documents of both sides as far as they are known.
     pub(super) fn documents(&self) -> u64 {
         match &self.kind {
+            Kind::Own { .. } => 0,
             Kind::Text(sets) => sets.iter().map(|set| set.documents as u64).sum(),
             Kind::Tokens(sets) => {
                 let train: usize = sets.iter().map(|set| set.train.documents()).sum();
@@ -206,6 +271,7 @@ impl Data {
     /// Bytes of memory. Ids stay in their files, and only the places of documents take some.
     pub(super) fn bytes(&self) -> u64 {
         match &self.kind {
+            Kind::Own { valid, .. } => 4 * valid.tokens(),
             Kind::Text(sets) => sets.iter().map(TextData::bytes).sum(),
             Kind::Tokens(sets) => sets.iter().map(TokenData::bytes).sum(),
         }
@@ -220,6 +286,7 @@ impl Data {
     /// the mean of these if only some are held out.
     pub(super) fn bytes_per_token(&self) -> Option<f64> {
         let bytes: Option<f64> = match &self.kind {
+            Kind::Own { .. } => None,
             Kind::Text(sets) => {
                 let segments = sets.iter().flat_map(|set| set.valid.segments());
                 Some(segments.map(|segment| segment.bytes.len() as f64).sum())
@@ -241,6 +308,7 @@ impl Data {
     /// A file cannot be read.
     pub(super) fn checksum(&self) -> Result<String, DataError> {
         let sums: Vec<u32> = match &self.kind {
+            Kind::Own { .. } => Vec::new(),
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
             Kind::Tokens(sets) => sets.iter().map(TokenData::checksum).collect::<Result<_, _>>()?,
         };
@@ -253,6 +321,7 @@ impl Data {
     /// A file cannot be read.
     pub(super) fn fingerprint(&self, extent: Extent) -> Result<String, DataError> {
         let sums: Vec<u32> = match &self.kind {
+            Kind::Own { .. } => Vec::new(),
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| set.fingerprint(extent)).collect::<Result<_, _>>()?,
         };

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use compiler::parallel::slices;
 use compiler::precision::Precision;
-use data::blend::Blend;
 use data::sampler::Batch;
+use data::samples::Samples;
 use data::{DataError, VOCAB, zig_zag};
 use exec::{Input, Inputs, StepInput};
 use ir::catalogue::Code;
@@ -117,7 +117,7 @@ impl Feed {
     /// The data has a token that the model does not know.
     pub(super) fn step(
         &self,
-        samples: &Blend<'_>,
+        samples: &Samples<'_>,
         first: u64,
         microbatches: u32,
         end: u64,

@@ -3,7 +3,7 @@
 
 use super::comm::kernel_threads;
 use super::feed::Feed;
-use super::prepare::{Prepared, prepare};
+use super::prepare::{Given, Prepared, prepare};
 use super::request::TrainRequest;
 use super::run::executor_error;
 use crate::error::Error;
@@ -110,7 +110,7 @@ impl Job {
 
     fn of(request: TrainRequest) -> Result<Job, Error> {
         let steps = request.steps;
-        Ok(Job { prepared: prepare(&request, None)?, steps })
+        Ok(Job { prepared: prepare(&request, Given::default())?, steps })
     }
 
     fn devices(&self) -> usize {

@@ -33,8 +33,9 @@ impl Loaded {
     /// There is too little memory, the data or the checkpoint cannot be read, or another run is in the folder.
     pub(super) fn read(prepared: &mut Prepared, place: &Place, world: Option<&World>) -> Result<Loaded, Error> {
         let memory = check_memory(&prepared.compiled, place)?;
-        let (tokens, request) = (prepared.tokens.take(), &prepared.request);
-        let data = Data::load(request, tokens, memory.left)?;
+        let opened = std::mem::take(&mut prepared.data);
+        let request = &prepared.request;
+        let data = Data::load(request, opened, memory.left)?;
         // Data that is too little for a sample is found before the processes compare what they have.
         data.samples((prepared.feed.seq as usize, prepared.feed.vocabulary), request.seed)?;
         let fixed = fixed(request, &prepared.source, &data)?;

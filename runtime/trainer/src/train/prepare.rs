@@ -1,7 +1,7 @@
 //! From a request to a compiled model, before any data is read.
 
 use super::backend::check_device;
-use super::data::open_tokens;
+use super::data::{OpenedData, OwnTokens};
 use super::feed::Feed;
 use super::first_weights::{open as open_weights, without_absent_layers};
 use super::request::TrainRequest;
@@ -12,8 +12,6 @@ use compiler::model_source::ModelSource;
 use compiler::pipeline::PipelineOptions;
 use compiler::precision::precision;
 use cost::PROGRAM;
-use data::VOCAB;
-use data::tokens::TokenData;
 use inspect::predicting::{self, StepPrediction};
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
@@ -31,30 +29,39 @@ pub(super) struct Prepared {
     pub(super) compiled: File,
     pub(super) feed: Feed,
     pub(super) microbatches: u32,
-    /// The sets of tokenised data, if the run reads such.
-    pub(super) tokens: Option<Vec<TokenData>>,
+    pub(super) data: OpenedData,
     /// The weights that the run begins from, if it does not draw them.
     pub(super) weights: Option<Arc<Weights>>,
     /// A note about the model.
     pub(super) note: Option<String>,
 }
 
-/// Resolves the request and compiles its model: `source`, or the one that the request names.
+/// Model and tokens of a run that a program has in memory, in place of those that a request names.
+#[derive(Clone, Default)]
+pub struct Given {
+    /// The model.
+    pub model: Option<ModelSource>,
+    /// The tokens.
+    pub tokens: Option<OwnTokens>,
+}
+
+/// Resolves the request and compiles its model: the given one, or the one that the request names.
 ///
 /// # Errors
 /// The request is invalid, or this version cannot run it.
-pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Result<Prepared, Error> {
+pub(super) fn prepare(request: &TrainRequest, given: Given) -> Result<Prepared, Error> {
     let mut request = request.resolved()?;
     check_device(&request)?;
     let parallel = request.parallel()?;
+    let Given { model: source, tokens } = given;
     let note = if source.is_none() { without_absent_layers(&mut request)? } else { None };
     let source = source.map_or_else(|| ModelSource::open(&request.model), Ok)?;
-    let tokens = open_tokens(&request)?;
+    let data = OpenedData::of(&request, tokens)?;
     let precision = precision(&request.precision)?;
     let file = open(&source, &parallel, request.seq, precision.dtype)?;
     precision.check(&file.model, &request.precision)?;
-    let feed = Feed::of(&file.model, &parallel, &precision, if tokens.is_some() { 0 } else { VOCAB as u64 })?;
-    tokens.iter().flatten().try_for_each(|set| set.check_vocabulary(feed.vocabulary))?;
+    let feed = Feed::of(&file.model, &parallel, &precision, data.least_vocabulary())?;
+    data.check_vocabulary(feed.vocabulary)?;
     request.seq = feed.seq;
     let weights = open_weights(&request, &source)?;
     let microbatches = microbatches(request.global_batch, feed.sequences)?;
@@ -67,7 +74,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
         stop_after: None,
     };
     let compiled = compile(&source, file, &order, &mut |_, _| {})?;
-    Ok(Prepared { request, source, parallel, compiled, feed, microbatches, tokens, weights, note })
+    Ok(Prepared { request, source, parallel, compiled, feed, microbatches, data, weights, note })
 }
 
 /// Checks that a run can be, as far as can be known before its data is read.
@@ -75,7 +82,7 @@ pub(super) fn prepare(request: &TrainRequest, source: Option<ModelSource>) -> Re
 /// # Errors
 /// The request is invalid, or this version cannot run it.
 pub(crate) fn check_request(request: &TrainRequest) -> Result<(), Error> {
-    prepare(request, None).map(drop)
+    prepare(request, Given::default()).map(drop)
 }
 
 /// Predicts a step of a training run, without data and without running it. Returns the prediction and the trace of the
@@ -84,5 +91,5 @@ pub(crate) fn check_request(request: &TrainRequest) -> Result<(), Error> {
 /// # Errors
 /// The request is invalid, or this version cannot run it.
 pub fn predict(request: &TrainRequest) -> Result<(StepPrediction, Trace), Error> {
-    Ok(predicting::predict(&prepare(request, None)?.compiled, &PROGRAM)?)
+    Ok(predicting::predict(&prepare(request, Given::default())?.compiled, &PROGRAM)?)
 }

@@ -1,7 +1,7 @@
 //! The place of each rank of a run: its process, its host, and the axes whose groups cross hosts.
 
 use super::comm::{Comm, decline};
-use super::prepare::{Prepared, prepare};
+use super::prepare::{Given, Prepared, prepare};
 use super::report::Quiet;
 use super::request::TrainRequest;
 use super::run::executor_error;
@@ -66,7 +66,7 @@ pub struct AxisSpread {
 /// The request is invalid, or the processes cannot be joined.
 pub fn ranks(request: &TrainRequest) -> Result<RankReport, Error> {
     let Prepared { request, compiled, .. } =
-        prepare(request, None).inspect_err(|why| decline(request, &why.message()))?;
+        prepare(request, Given::default()).inspect_err(|why| decline(request, &why.message()))?;
     let mesh = &compiled.model.mesh;
     let comm = Comm::parse(&request.comm)?;
     comm.check(mesh.devices(), &request).inspect_err(|why| decline(&request, &why.message()))?;

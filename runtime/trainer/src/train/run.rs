@@ -4,7 +4,7 @@ use super::agreement::agree;
 use super::backend::Place;
 use super::checkpoint::{is_in, refused};
 use super::comm::{Comm, decline, kernel_threads, sums};
-use super::data::Samples;
+use super::data::Sides;
 use super::endings::{cancelled, ended, no_valid_loss, not_finite, without_data, without_data_elsewhere};
 use super::faults::recorded;
 use super::feed::Feed;
@@ -16,7 +16,7 @@ use super::loaded::Loaded;
 use super::lock::{Fence, Lock};
 use super::measure::Measure;
 use super::outputs::{metrics_path, outputs, unwritable};
-use super::prepare::{Prepared, prepare};
+use super::prepare::{Given, Prepared, prepare};
 use super::replicas::ReplicaCheck;
 use super::report::{Progress, Routed, RunHeader, Signal, TrainReport};
 use super::request::TrainRequest;
@@ -29,7 +29,6 @@ use checkpoint::{Before, Origin, Position, Save};
 use codegen::buffers::assign_buffers;
 use codegen::lower_forward;
 use comm::Limits;
-use compiler::model_source::ModelSource;
 use compiler::precision::precision;
 use cost::PROGRAM;
 use data::DataError;
@@ -59,20 +58,16 @@ const SCHEMA: &str = "meshwright.train/1";
 /// The request is invalid or not supported, a rank failed, the loss is not finite, or a checkpoint cannot be read or
 /// written.
 pub fn train(request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
-    let prepared = prepare(request, None).inspect_err(|why| decline(request, &why.message()))?;
+    let prepared = prepare(request, Given::default()).inspect_err(|why| decline(request, &why.message()))?;
     run(prepared, progress)
 }
 
-/// Trains a model in memory, which the request's field `model` only names.
+/// Trains on what a program has in memory: its fields in the request only name it.
 ///
 /// # Errors
 /// As [`train`].
-pub fn train_source(
-    source: ModelSource,
-    request: &TrainRequest,
-    progress: &mut dyn Progress,
-) -> Result<TrainReport, Error> {
-    let prepared = prepare(request, Some(source)).inspect_err(|why| decline(request, &why.message()))?;
+pub fn train_given(given: Given, request: &TrainRequest, progress: &mut dyn Progress) -> Result<TrainReport, Error> {
+    let prepared = prepare(request, given).inspect_err(|why| decline(request, &why.message()))?;
     run(prepared, progress)
 }
 
@@ -190,7 +185,7 @@ fn noted<T>(platform: &impl Platform, result: Result<T, Error>) -> Result<T, Err
 struct TrainingRun<'a, P: Platform> {
     request: TrainRequest,
     feed: Feed,
-    data: Samples<'a>,
+    data: Sides<'a>,
     executor: Executor<P>,
     measure: Option<Measure>,
     /// None but in the first process.
@@ -393,7 +388,7 @@ impl<P: Platform> TrainingRun<'_, P> {
             skipped: self.skipped,
             loss_scale: self.loss_scale,
             consumed_samples: self.samples,
-            epoch: self.samples / self.data.train.windows(),
+            epoch: self.data.train.windows().map_or(0, |windows| self.samples / windows),
             shuffle_seed: seed,
             rng_key: seed,
         };
@@ -463,7 +458,7 @@ impl<P: Platform> TrainingRun<'_, P> {
     /// The request sets the number of batches, between steps and after the last one; they are spread over the part.
     fn evaluate(&mut self, step: u64, progress: &mut dyn Progress) -> Result<(EvalRecord, f64), Error> {
         let batch = u64::from(self.microbatches) * self.feed.sequences;
-        let windows = self.data.valid.windows();
+        let windows = self.data.valid.windows().unwrap_or(0);
         let all = windows.div_ceil(batch);
         let most = match step == self.request.steps {
             true => match self.request.final_eval_batches {
