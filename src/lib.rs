@@ -40,6 +40,7 @@
 //! `pt2` reads models that `torch.export` recorded, and `full` has all of them. Without any, the library plans, estimates, compiles and exports.
 
 mod builders;
+#[cfg(not(target_family = "wasm"))]
 pub mod cli;
 pub mod error;
 #[cfg(all(feature = "train", feature = "pt2"))]

@@ -8,6 +8,7 @@
 //! - [`positioned`]: files that are read by place.
 //! - [`query`]: computations that are cached by their keys.
 //! - [`shell`]: words of suggested commands.
+//! - [`stopwatch`]: time that passes.
 //! - [`quantities`] and [`units`]: numbers as people write and read them. [`table`]: aligned columns.
 //!
 //! ```
@@ -32,5 +33,6 @@ pub mod positioned;
 pub mod quantities;
 pub mod query;
 pub mod shell;
+pub mod stopwatch;
 pub mod table;
 pub mod units;

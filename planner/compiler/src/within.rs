@@ -10,7 +10,8 @@ use cost::Platform;
 use ir::options::{PlanOptions, Sharding};
 use ir::text::File;
 use planner::PlanError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use support::stopwatch::Stopwatch;
 use tracing::debug;
 
 /// How often the search gets less memory.
@@ -101,7 +102,7 @@ fn arena(file: &File) -> u64 {
 struct Rounds {
     memory: u64,
     deadline: Option<Duration>,
-    began: Instant,
+    began: Stopwatch,
 }
 
 impl Rounds {
@@ -110,7 +111,7 @@ impl Rounds {
             Sharding::Auto { deadline, .. } => deadline,
             Sharding::Rules => None,
         };
-        Rounds { memory: limit, deadline, began: Instant::now() }
+        Rounds { memory: limit, deadline, began: Stopwatch::start() }
     }
 
     fn request(&self, request: &PipelineOptions) -> PipelineOptions {

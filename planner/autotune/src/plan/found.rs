@@ -13,8 +13,8 @@ use compiler::parallel::{self, Pins};
 use estimator::{BudgetSizes, EstimateReport, EstimateRequest, Estimator, Evaluator, ModelWork, StepCost, check_sizes};
 use ir::config_key::ConfigKey;
 use ir::limits;
-use std::time::Instant;
 use support::parallel::each;
+use support::stopwatch::Stopwatch;
 use tracing::{debug, debug_span};
 
 /// Result of the searches of a request.
@@ -79,7 +79,7 @@ fn found_by(
 ) -> Result<Found, Error> {
     check(request)?;
     let _span = debug_span!("plan_search", model = request.model, gpus = request.gpus).entered();
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let until = deadline.share(SEARCH);
     let evaluator = Evaluator::new(estimator, request.under(String::new()), request.devices())?;
     evaluator.check_devices()?;
@@ -115,7 +115,7 @@ struct Scope<'a> {
     request: &'a PlanRequest,
     evaluator: &'a Evaluator,
     work: ModelWork,
-    began: Instant,
+    began: Stopwatch,
     deadline: Deadline,
     until: Deadline,
     progress: &'a Progress<'a>,
