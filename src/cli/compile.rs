@@ -3,8 +3,8 @@
 use super::dump::Dump;
 use super::ignored::say_ignored;
 use super::memory::memory_table;
-use super::parallel::ParallelFlags;
-use super::request::asked;
+use super::options::parallel::ParallelFlags;
+use super::options::request::asked;
 use super::search_watch::SearchWatch;
 use super::{TableFormat, prediction};
 use crate::collectives::collectives;

@@ -1,7 +1,7 @@
 //! `meshwright diff A B`: two configurations, or two plan files, side by side.
 
-use super::job::{JobFlags, asked_job};
-use super::sizes::ModelSizes;
+use super::options::job::{JobFlags, asked_job};
+use super::options::sizes::ModelSizes;
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
 use autotune::explain::{diff, read_plan};

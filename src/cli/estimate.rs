@@ -1,10 +1,10 @@
 //! `meshwright estimate`: predicted step time of a model on a cluster, without the cluster.
 
 use super::ignored::say_ignored;
-use super::job::{ConfigFlags, asked_job, missing};
-use super::present::{PresentFlags, told};
+use super::options::job::{ConfigFlags, asked_job, missing};
+use super::options::present::{PresentFlags, told};
+use super::options::sizes::ModelSizes;
 use super::search_watch::SearchWatch;
-use super::sizes::ModelSizes;
 use super::status;
 use super::{Answer, TableFormat, json};
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! `meshwright explain PLAN.json`: explains why a plan was chosen, and why another was not.
 
+use super::options::request::asked;
 use super::plan::{PlanFormat, compared, printed, text_width};
-use super::request::asked;
 use super::{Answer, json};
 use crate::error::Error;
 use crate::groups::groups;

@@ -1,7 +1,7 @@
 //! `meshwright export`: a configuration in the language of another training framework.
 
-use super::job::{ConfigFlags, asked_job};
-use super::sizes::ModelSizes;
+use super::options::job::{ConfigFlags, asked_job};
+use super::options::sizes::ModelSizes;
 use super::{Answer, TableFormat, json};
 use crate::error::Error;
 use crate::exporting::export;

@@ -1,66 +1,29 @@
 //! The command line: a thin layer over the library. Each subcommand is a file; it returns its answer as text, or an error
 //! with the exit status of the process.
 
-#[cfg(feature = "train")]
-mod auto;
-#[cfg(feature = "train")]
-mod calibrate;
-mod cluster_figures;
-mod clusters;
 mod compile;
-mod completions;
 mod diff;
 mod drawing;
 mod dump;
-mod error_code;
 mod estimate;
 mod explain;
 mod export;
-#[cfg(feature = "train")]
-mod export_weights;
 mod file_limit;
-#[cfg(feature = "train")]
-mod generate;
-#[cfg(feature = "cuda")]
-mod gpu_check;
 mod ignored;
-mod job;
-mod keys;
-#[cfg(feature = "train")]
-mod launch;
 mod log;
-#[cfg(feature = "train")]
-mod measuring;
-#[cfg(feature = "cuda")]
-mod measuring_gpu;
 mod memory;
-mod models;
-mod parallel;
-mod passes;
+mod options;
 mod plan;
 mod prediction;
-mod present;
-#[cfg(feature = "train")]
-mod progress;
-mod request;
 mod reshard;
+#[cfg(feature = "train")]
+mod running;
 mod schedule;
-mod schedules;
-mod schema;
 mod search_watch;
-#[cfg(feature = "train")]
-mod signals;
-mod sizes;
-mod stacks;
 mod status;
+mod tables;
 mod terminal;
-#[cfg(feature = "tokenize")]
-mod token_watch;
-#[cfg(feature = "tokenize")]
-mod tokenize;
 mod toml_text;
-#[cfg(feature = "train")]
-mod train;
 
 use crate::error::Error;
 use crate::json;
@@ -153,29 +116,29 @@ subcommands! {
     Reshard(reshard::Reshard),
     Compile(compile::Compile),
     #[cfg(feature = "train")]
-    Train(Box<train::Train>),
+    Train(Box<running::train::Train>),
     #[cfg(feature = "tokenize")]
-    Tokenize(tokenize::Tokenize),
+    Tokenize(running::tokenize::Tokenize),
     #[cfg(feature = "train")]
-    Generate(generate::Generate),
+    Generate(running::generate::Generate),
     #[cfg(feature = "train")]
-    Launch(launch::Launch),
+    Launch(running::launch::Launch),
     Export(Box<export::Export>),
     #[cfg(feature = "train")]
-    ExportWeights(export_weights::ExportWeights),
+    ExportWeights(running::export_weights::ExportWeights),
     #[cfg(feature = "train")]
-    Calibrate(calibrate::Calibrate),
+    Calibrate(running::calibrate::Calibrate),
     #[cfg(feature = "cuda")]
-    GpuCheck(gpu_check::GpuCheck),
-    Schedules(schedules::Schedules),
-    Models(models::Models),
-    Clusters(clusters::Clusters),
-    Stacks(stacks::Stacks),
-    Passes(passes::Passes),
-    Schema(schema::Schema),
-    Error(error_code::ErrorCode),
-    Completions(completions::Completions),
-    Man(completions::Manual),
+    GpuCheck(running::gpu_check::GpuCheck),
+    Schedules(tables::schedules::Schedules),
+    Models(tables::models::Models),
+    Clusters(tables::clusters::Clusters),
+    Stacks(tables::stacks::Stacks),
+    Passes(tables::passes::Passes),
+    Schema(tables::schema::Schema),
+    Error(tables::error_code::ErrorCode),
+    Completions(tables::completions::Completions),
+    Man(tables::completions::Manual),
 }
 
 /// How a table is printed.
@@ -253,7 +216,7 @@ fn print(words: impl IntoIterator<Item = OsString>) -> Result<u8, Error> {
         Err(told) if told.use_stderr() && told.kind() != MISSING => {
             let refused = Error::Usage(usage(&told));
             #[cfg(feature = "train")]
-            train::decline_usage(&words, &refused);
+            running::train::decline_usage(&words, &refused);
             return Err(refused);
         }
         // Help and version are answers. Clap prints them in color where the terminal has it.

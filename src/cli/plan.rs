@@ -1,10 +1,10 @@
 //! `meshwright plan`: finds the best configuration of a model on a cluster.
 
 use super::ignored::say_ignored;
-use super::job::{AFTER_STACK, JobFlags, asked_job, missing};
-use super::parallel::{help, long_help};
+use super::options::job::{AFTER_STACK, JobFlags, asked_job, missing};
+use super::options::parallel::{help, long_help};
+use super::options::sizes::ModelSizes;
 use super::search_watch::SearchWatch;
-use super::sizes::ModelSizes;
 use super::status;
 use super::{Answer, NOTHING_FITS, json, terminal};
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! `meshwright schedule`: one pipeline schedule, timed and drawn.
 
 use super::drawing::{self, Compared, Drawn};
-use super::request::{Fields, from_json, resolve};
+use super::options::request::{Fields, from_json, resolve};
 use super::{Answer, NOTHING_FITS};
 use crate::error::Error;
 use clap::{Args, ValueEnum};

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Files of other frameworks that a configuration is taken from.
 #[derive(Args)]
 #[group(multiple = false)]
-pub(super) struct PresentFlags {
+pub(in crate::cli) struct PresentFlags {
     /// Take the configuration from flags of Megatron-LM, or from a script that has them
     #[arg(long, value_name = "FLAGS|FILE", conflicts_with_all = ["parallel", "configs"], allow_hyphen_values = true)]
     from_megatron: Option<String>,
@@ -28,7 +28,7 @@ impl PresentFlags {
     ///
     /// # Errors
     /// The file cannot be read, or has a value that the framework refuses.
-    pub(super) fn read(&self, gpus: Option<u64>) -> Result<Option<Present>, Error> {
+    pub(in crate::cli) fn read(&self, gpus: Option<u64>) -> Result<Option<Present>, Error> {
         let (place, present) = if let Some(given) = &self.from_megatron {
             // Flags begin with two hyphens; a name without them is a file's.
             let path = Some(Path::new(given)).filter(|path| path.is_file() || !given.contains("--"));
@@ -61,7 +61,7 @@ fn form_of(given: &str) -> (&str, Form<'_>) {
 }
 
 /// The configuration that was read, and the keys of a layout that were not.
-pub(super) fn told(present: &Present) -> Vec<String> {
+pub(in crate::cli) fn told(present: &Present) -> Vec<String> {
     let unread = present.unread.iter().map(|key| format!("not read: {key} changes no prediction"));
     std::iter::once(format!("configuration: {}", present.parallel)).chain(unread).collect()
 }

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 #[command(after_help = "\
 Examples:
   meshwright schema plan > plan.schema.json")]
-pub(super) struct Schema {
+pub(in crate::cli) struct Schema {
     /// Kind of file
     #[arg(value_enum)]
     kind: FileKind,
@@ -22,7 +22,7 @@ enum FileKind {
 }
 
 impl Schema {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         match self.kind {
             FileKind::Plan => Ok(plan_schema()),
         }

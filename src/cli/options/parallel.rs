@@ -7,9 +7,9 @@ use serde::Serialize;
 
 /// The configuration, whole or by parts.
 #[derive(Args, Serialize)]
-pub(super) struct ParallelFlags {
+pub(in crate::cli) struct ParallelFlags {
     #[arg(long, value_name = "CONFIG", help = help("Parallel configuration", "one device"), long_help = long_help("Parallel configuration", "one device"))]
-    pub(super) parallel: Option<String>,
+    pub(in crate::cli) parallel: Option<String>,
     /// Sequences per micro-batch and data-parallel rank [default: 1; `train` takes up to 8]
     #[arg(long, value_name = "N")]
     mbs: Option<u64>,
@@ -25,12 +25,12 @@ pub(super) struct ParallelFlags {
 }
 
 /// One line of help for an option that takes a configuration.
-pub(super) fn help(what: &str, default: &str) -> String {
+pub(in crate::cli) fn help(what: &str, default: &str) -> String {
     format!("{what}: any of {} [default: {default}]", names())
 }
 
 /// The same with a line for each key.
-pub(super) fn long_help(what: &str, default: &str) -> String {
+pub(in crate::cli) fn long_help(what: &str, default: &str) -> String {
     let width = ConfigKey::ALL.iter().map(|key| key.name().len()).max().unwrap_or(0) + 2;
     let keys = ConfigKey::ALL.map(|key| entry(key.name(), key_text(key).about, width));
     format!("{what}, such as dp=2,tp=4,zero=1 [default: {default}]. Keys:\n{}", keys.join("\n"))

@@ -2,7 +2,7 @@
 
 mod rows;
 
-use super::Answer;
+use crate::cli::Answer;
 use crate::error::Error;
 use crate::launch::program;
 use crate::train::{check_training, no_gpu};
@@ -29,7 +29,7 @@ Examples:
   meshwright gpu-check --from 120
   # the rates of all tiles of attention
   meshwright gpu-check --variants --only 'warps, steps'")]
-pub(super) struct GpuCheck {
+pub(in crate::cli) struct GpuCheck {
     /// Index of the GPU
     #[arg(long, value_name = "N", default_value_t = 0)]
     device: usize,
@@ -63,7 +63,7 @@ enum Format {
 }
 
 impl GpuCheck {
-    pub(super) fn run(self) -> Result<Answer, Error> {
+    pub(in crate::cli) fn run(self) -> Result<Answer, Error> {
         let (clock, unusable) = (Instant::now(), |why| no_gpu(&why));
         let device = Device::open(self.device).map_err(unusable)?;
         let mut checks = Checks::new(&device, self.quick, self.variants).map_err(unusable)?;
@@ -96,7 +96,7 @@ impl GpuCheck {
         let report = Report::new(&device, found, clock.elapsed().as_secs_f64());
         let text = match self.format {
             Format::Table => summary(&report),
-            Format::Json => super::json(&report)?,
+            Format::Json => crate::cli::json(&report)?,
             Format::Lines => String::new(),
         };
         Ok(Answer::ended(text, if report.is_right() { 0 } else { 3 }, None))

@@ -1,6 +1,6 @@
 //! `meshwright models --keys`: the treatment of each key of a `config.json`.
 
-use super::TableFormat;
+use crate::cli::TableFormat;
 use crate::error::Error;
 use ir::models::{Done, FAMILIES, Key, Keys, ROPE};
 use serde_json::{Map, Value, json};
@@ -14,13 +14,13 @@ struct Treatment {
 }
 
 /// Prints one line per key and treatment, or all keys by family as JSON.
-pub(super) fn print(format: TableFormat) -> Result<String, Error> {
+pub(in crate::cli) fn print(format: TableFormat) -> Result<String, Error> {
     match format {
         TableFormat::Table => {
             let rows: Vec<_> = treatments().iter().map(line).collect();
             Ok(table(["KEY", "FAMILIES", "DEFAULT", "EFFECT"], &rows))
         }
-        TableFormat::Json => super::json(&by_family()),
+        TableFormat::Json => crate::cli::json(&by_family()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `meshwright completions` and `meshwright man`: what a shell and `man` need to know of the command line.
 
-use super::Cli;
+use crate::cli::Cli;
 use crate::error::Error;
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
@@ -12,7 +12,7 @@ use clap_mangen::Man;
 Examples:
   meshwright completions bash > completions.bash
   meshwright completions zsh > _meshwright")]
-pub(super) struct Completions {
+pub(in crate::cli) struct Completions {
     /// Shell
     shell: Shell,
 }
@@ -23,13 +23,13 @@ pub(super) struct Completions {
 Examples:
   meshwright man > meshwright.1
   meshwright man plan > meshwright-plan.1")]
-pub(super) struct Manual {
+pub(in crate::cli) struct Manual {
     /// Subcommand
     subcommand: Option<String>,
 }
 
 impl Completions {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "meshwright", &mut script);
         String::from_utf8(script).map_err(|why| Error::fault("completions", why))
@@ -37,7 +37,7 @@ impl Completions {
 }
 
 impl Manual {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         let mut page = Vec::new();
         Man::new(self.command()?).render(&mut page).map_err(|why| Error::fault("man", why))?;
         String::from_utf8(page).map_err(|why| Error::fault("man", why))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// State of the signal watch.
-pub(super) struct Signals {
+pub(in crate::cli) struct Signals {
     /// Number of the first signal, or 0 if there was none.
     seen: Arc<AtomicUsize>,
 }
@@ -13,7 +13,7 @@ pub(super) struct Signals {
 impl Signals {
     /// Starts the watch, which reports a signal on standard error, with what happens `then`. A signal that the process was started
     /// to ignore, as `nohup` does, stays ignored. A signal that cannot be watched ends the process at once.
-    pub(super) fn watch(then: &'static str) -> Signals {
+    pub(in crate::cli) fn watch(then: &'static str) -> Signals {
         let seen = Arc::new(AtomicUsize::new(0));
         #[cfg(unix)]
         unix::watch(&seen, then);
@@ -21,21 +21,21 @@ impl Signals {
     }
 
     /// Returns the first signal since the watch began.
-    pub(super) fn seen(&self) -> Option<Signal> {
+    pub(in crate::cli) fn seen(&self) -> Option<Signal> {
         let number = self.seen.load(Ordering::Relaxed);
         Signal::ALL.into_iter().find(|signal| usize::from(signal.number()) == number)
     }
 }
 
 /// The signals that end a run as they come, for a process that passes them on.
-pub(super) struct PassedOn {
+pub(in crate::cli) struct PassedOn {
     #[cfg(unix)]
     signals: Option<signal_hook::iterator::Signals>,
 }
 
 impl PassedOn {
     /// Starts the watch. A signal that the process was started to ignore stays ignored.
-    pub(super) fn watch() -> PassedOn {
+    pub(in crate::cli) fn watch() -> PassedOn {
         PassedOn {
             #[cfg(unix)]
             signals: signal_hook::iterator::Signals::new(unix::heeded()).ok(),
@@ -43,7 +43,7 @@ impl PassedOn {
     }
 
     /// Returns the next signal that has come.
-    pub(super) fn next(&mut self) -> Option<Signal> {
+    pub(in crate::cli) fn next(&mut self) -> Option<Signal> {
         #[cfg(unix)]
         if let Some(number) = self.signals.as_mut().and_then(|signals| signals.pending().next()) {
             return Signal::ALL.into_iter().find(|signal| i32::from(signal.number()) == number);
@@ -59,7 +59,7 @@ mod unix {
     use signal_hook::iterator::Signals;
     use std::io::{self, Write};
 
-    pub(super) fn watch(seen: &Arc<AtomicUsize>, then: &'static str) {
+    pub(in crate::cli) fn watch(seen: &Arc<AtomicUsize>, then: &'static str) {
         let numbers = heeded();
         let armed = Arc::new(AtomicBool::new(false));
         // Handlers of a signal run in this order. The first signal only arms the handler that the second signal
@@ -83,7 +83,7 @@ mod unix {
     }
 
     /// The numbers of the signals that end a run, but for those that the process was started to ignore.
-    pub(super) fn heeded() -> Vec<i32> {
+    pub(in crate::cli) fn heeded() -> Vec<i32> {
         let ignored = ignored();
         let numbers = Signal::ALL.map(Signal::number).into_iter().filter(|number| ignored >> (number - 1) & 1 == 0);
         numbers.map(i32::from).collect()

@@ -1,7 +1,7 @@
 //! `meshwright generate`: text that the model of a checkpoint continues.
 
-use super::TableFormat;
 use super::progress::bar;
+use crate::cli::TableFormat;
 use crate::error::Error;
 use crate::generate::{GenerateRequest, generate};
 use clap::Args;
@@ -25,7 +25,7 @@ Examples:
   meshwright generate runs/generated --prompt 'one plus ' --tokens 16
   meshwright generate runs/generated --prompt 'one plus ' --tokens 16 --temperature 0"
 )]
-pub(super) struct Generate {
+pub(in crate::cli) struct Generate {
     /// A checkpoint, or the folder of a run for its newest one
     checkpoint: PathBuf,
     /// Text to continue
@@ -58,7 +58,7 @@ pub(super) struct Generate {
 }
 
 impl Generate {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         let Generate { checkpoint, prompt, tokenizer, eos, tokens, temperature, top_p, seed, model, format } = self;
         let refused = |what: String| {
             Err(Error::input(Code::BadOption, what).help("--temperature 1 --top-p 1 draws from all tokens"))
@@ -76,7 +76,7 @@ impl Generate {
         bar.iter().for_each(ProgressBar::finish_and_clear);
         let generated = generated?;
         match format {
-            TableFormat::Json => super::json(&generated),
+            TableFormat::Json => crate::cli::json(&generated),
             TableFormat::Table => Ok(format!("{}{}\n", generated.prompt, generated.text)),
         }
     }

@@ -11,10 +11,10 @@ use support::units::{count, plural, seconds, share};
 use trainer::metrics::{EvalRecord, StepRecord};
 
 /// Shortest time between two lines if there is no progress bar.
-pub(super) const LINE_EVERY: Duration = Duration::from_secs(5);
+pub(in crate::cli) const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Progress display of a training run.
-pub(super) struct Watch {
+pub(in crate::cli) struct Watch {
     out: Box<dyn Write>,
     bar: Option<ProgressBar>,
     is_silent: bool,
@@ -40,14 +40,14 @@ struct Validation {
 }
 
 /// Progress bar on standard error, if that is a terminal.
-pub(super) fn bar(length: u64, template: &str) -> Option<ProgressBar> {
+pub(in crate::cli) fn bar(length: u64, template: &str) -> Option<ProgressBar> {
     let style = ProgressStyle::with_template(template).ok().filter(|_| std::io::stderr().is_terminal());
     style.map(|style| ProgressBar::new(length).with_style(style))
 }
 
 impl Watch {
     /// Displays the run on standard output, or with `quiet_stdout` on standard error.
-    pub(super) fn new(quiet_stdout: bool) -> Watch {
+    pub(in crate::cli) fn new(quiet_stdout: bool) -> Watch {
         let out: Box<dyn Write> = if quiet_stdout { Box::new(std::io::stderr()) } else { Box::new(std::io::stdout()) };
         Watch {
             out,
@@ -65,7 +65,7 @@ impl Watch {
     }
 
     /// Displays nothing, but watches for signals.
-    pub(super) fn silent() -> Watch {
+    pub(in crate::cli) fn silent() -> Watch {
         Watch { out: Box::new(std::io::sink()), is_silent: true, ..Watch::new(true) }
     }
 

@@ -16,10 +16,10 @@ use support::quantities::{count_of, finite};
 
 /// Position of the devices in the help: after the second flag of a job. `plan` and `estimate` describe them
 /// differently.
-pub(super) const AFTER_STACK: usize = 2;
+pub(in crate::cli) const AFTER_STACK: usize = 2;
 
 /// Message of a command that lacks a model: everything that it lacks, named at once.
-pub(super) fn missing(command: &str, job: &JobFlags, gpus: Option<&Option<u64>>) -> Option<String> {
+pub(in crate::cli) fn missing(command: &str, job: &JobFlags, gpus: Option<&Option<u64>>) -> Option<String> {
     let all = [
         ("a MODEL", job.model.is_none()),
         ("--gpus", gpus.is_some_and(Option::is_none)),
@@ -36,9 +36,9 @@ pub(super) fn missing(command: &str, job: &JobFlags, gpus: Option<&Option<u64>>)
 
 /// Flags that `plan` and `estimate` have alike.
 #[derive(Args, Serialize)]
-pub(super) struct JobFlags {
+pub(in crate::cli) struct JobFlags {
     /// A preset (see `meshwright models`), a config.json or its folder, a .pt2 file of torch.export, or a .ir file. `+lora=16` behind it freezes it and gives the products of its layers adapters of rank 16; `+lora=16,alpha=32,q,v` has another scale, and those of q and v alone
-    pub(super) model: Option<String>,
+    pub(in crate::cli) model: Option<String>,
     /// Cluster: a name (see `meshwright clusters`) or a TOML file [default: h100]
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
@@ -87,7 +87,7 @@ const ALL_IN_DP: &str = "all devices in dp";
 
 /// The request of a subcommand with [`JobFlags`], as [`asked`](super::request::asked) reads others. If it names a cluster without a stack,
 /// it gets one that runs there.
-pub(super) fn asked_job<R: DeserializeOwned>(
+pub(in crate::cli) fn asked_job<R: DeserializeOwned>(
     file: Option<&Path>,
     missing: Option<&str>,
     flags: &impl Serialize,
@@ -112,20 +112,20 @@ fn usual_stack(cluster: &str) -> Option<&'static str> {
 
 /// Flags of one configuration of a job.
 #[derive(Args, Serialize)]
-pub(super) struct ConfigFlags {
+pub(in crate::cli) struct ConfigFlags {
     #[command(flatten)]
     #[serde(flatten)]
-    pub(super) job: JobFlags,
+    pub(in crate::cli) job: JobFlags,
     /// Number of devices; dp follows from it if left out [default: those of the configuration]
     #[arg(long, value_name = "N", display_order = AFTER_STACK, value_parser = count_of)]
-    pub(super) gpus: Option<u64>,
+    pub(in crate::cli) gpus: Option<u64>,
     #[arg(long, value_name = "CONFIG", help = help("Parallel configuration", ALL_IN_DP), long_help = long_help("Parallel configuration", ALL_IN_DP))]
-    pub(super) parallel: Option<String>,
+    pub(in crate::cli) parallel: Option<String>,
 }
 
 impl JobFlags {
     /// Takes what another framework's file says of a job, where no flag of this program does.
-    pub(super) fn fill(&mut self, present: &Present) {
+    pub(in crate::cli) fn fill(&mut self, present: &Present) {
         self.seq = self.seq.or(present.seq);
         self.global_batch = self.global_batch.or(present.global_batch);
         self.precision.get_or_insert_with(|| present.precision.clone());
@@ -138,7 +138,7 @@ impl JobFlags {
     ///
     /// # Errors
     /// A size is missing, or there is a MODEL too.
-    pub(super) fn in_numbers(&mut self, sizes: &ModelSizes) -> Result<(), Error> {
+    pub(in crate::cli) fn in_numbers(&mut self, sizes: &ModelSizes) -> Result<(), Error> {
         if let Some(config) = sizes.config(self.model.as_deref())? {
             self.model = Some(config);
         }

@@ -1,11 +1,11 @@
 //! `meshwright train`: trains a model on text or on files of tokens.
 
 use super::auto::AutoFlags;
-use super::ignored::say_ignored;
-use super::parallel::ParallelFlags;
 use super::progress::Watch;
-use super::request::{Fields, from_json, from_toml, resolve};
-use super::{TableFormat, prediction};
+use crate::cli::ignored::say_ignored;
+use crate::cli::options::parallel::ParallelFlags;
+use crate::cli::options::request::{Fields, from_json, from_toml, resolve};
+use crate::cli::{TableFormat, prediction};
 use crate::error::Error;
 use crate::predicting::write_trace;
 use crate::train::{SETTINGS, TrainRequest, decline, predict, process_number, ranks, train};
@@ -48,7 +48,7 @@ Examples:
   meshwright train tiny-llama --data . --devices 8 --auto
   meshwright train --resume runs/3 --parallel dp=2,tp=2 --steps 800"
 )]
-pub(super) struct Train {
+pub(in crate::cli) struct Train {
     #[command(flatten)]
     flags: Flags,
     /// Read the options from a run.toml, with `_` for `-`; flags override it
@@ -266,7 +266,7 @@ const LATEST: usize = 3;
 
 impl Train {
     /// The run that flags and files ask for.
-    pub(super) fn request(&self) -> Result<TrainRequest, Error> {
+    pub(in crate::cli) fn request(&self) -> Result<TrainRequest, Error> {
         let mut fields = match (&self.config, &self.request) {
             (Some(path), _) => from_toml::<TrainRequest>(path)?,
             (None, Some(path)) => from_json::<TrainRequest>(path)?,
@@ -300,7 +300,7 @@ impl Train {
         }
     }
 
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         let request = self.request().inspect_err(|why| self.decline(why))?;
         if self.simulate {
             let (step, trace) = predict(&request)?;
@@ -323,18 +323,18 @@ impl Train {
         }
         if self.print_ranks {
             let report = ranks(&request)?;
-            return if json { super::json(&report) } else { Ok(report.to_string()) };
+            return if json { crate::cli::json(&report) } else { Ok(report.to_string()) };
         }
         if request.model.ends_with(".pt2") {
             say_ignored(&request.model)?;
         }
         let report = train(&request, &mut Watch::new(json))?;
-        if json { super::json(&report) } else { Ok(format!("\n{report}")) }
+        if json { crate::cli::json(&report) } else { Ok(format!("\n{report}")) }
     }
 }
 
 /// Says to the other processes of a run, if the words are those of one, that they are not understood.
-pub(super) fn decline_usage(words: &[OsString], why: &Error) {
+pub(in crate::cli) fn decline_usage(words: &[OsString], why: &Error) {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     let comm = words.iter().position(|word| word == "--comm").and_then(|at| words.get(at + 1));
     let comm = comm.map(|word| word.as_ref()).or_else(|| words.iter().find_map(|word| word.strip_prefix("--comm=")));

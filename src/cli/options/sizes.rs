@@ -10,7 +10,7 @@ const HEADING: &str = "A model in numbers, instead of MODEL";
 
 /// Sizes of a model of Llama's kind: SwiGLU, RMSNorm, rotary positions, no biases.
 #[derive(Args)]
-pub(super) struct ModelSizes {
+pub(in crate::cli) struct ModelSizes {
     /// Number of layers
     #[arg(long, help_heading = HEADING, value_name = "N", value_parser = count_of)]
     layers: Option<u64>,
@@ -45,7 +45,7 @@ pub(super) struct ModelSizes {
 
 impl ModelSizes {
     /// Returns whether there is any size.
-    pub(super) fn is_given(&self) -> bool {
+    pub(in crate::cli) fn is_given(&self) -> bool {
         let sizes = [self.layers, self.hidden, self.heads, self.kv_heads, self.head_dim, self.ffn, self.vocab];
         let others = [self.experts, self.experts_per_token, self.window];
         sizes.iter().chain(&others).any(Option::is_some)
@@ -55,7 +55,7 @@ impl ModelSizes {
     ///
     /// # Errors
     /// A size is missing, or there is a MODEL too.
-    pub(super) fn config(&self, model: Option<&str>) -> Result<Option<String>, Error> {
+    pub(in crate::cli) fn config(&self, model: Option<&str>) -> Result<Option<String>, Error> {
         let needed = [
             ("layers", "num_hidden_layers", self.layers),
             ("hidden", "hidden_size", self.hidden),

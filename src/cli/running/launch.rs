@@ -1,7 +1,8 @@
 //! `meshwright launch`: starts the processes of a run on this host.
 
+use super::auto;
 use super::signals::PassedOn;
-use super::{Answer, Cli, Command, auto};
+use crate::cli::{Answer, Cli, Command};
 use crate::error::Error;
 use crate::launch::{LaunchRequest, Observer, launch};
 use crate::train::{Signal, TrainRequest};
@@ -33,7 +34,7 @@ Examples:
       --steps 20 --save-every 5 --out runs/5
   # on several hosts, whatever starts the processes sets these variables, as torchrun does:
   # RANK=0 WORLD_SIZE=2 MASTER_ADDR=host1 MASTER_PORT=29500 meshwright train .. --comm tcp")]
-pub(super) struct Launch {
+pub(in crate::cli) struct Launch {
     /// Number of processes, which divides the number of devices
     #[arg(short = 'n', long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=4096))]
     processes: usize,
@@ -52,10 +53,10 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    pub(super) fn run(self) -> Result<Answer, Error> {
+    pub(in crate::cli) fn run(self) -> Result<Answer, Error> {
         let Launch { processes, max_restarts, min_devices, processes_from, args } = self;
         let line = std::iter::once("meshwright".into()).chain(args.iter().cloned());
-        let parsed = Cli::try_parse_from(line).map_err(|told| Error::Usage(super::usage(&told)))?;
+        let parsed = Cli::try_parse_from(line).map_err(|told| Error::Usage(crate::cli::usage(&told)))?;
         let Command::Train(train) = parsed.command else {
             let message = format!("`launch` starts `{}`", args[0].to_string_lossy());
             let help = "it starts processes of train: meshwright launch -n 2 -- train ..";

@@ -17,7 +17,7 @@ use trainer::measure::{AttentionTime, MeasureError, Measured, Sum, measure};
 const MEMORY: u64 = 4 << 30;
 
 /// Measures this machine, writes the cluster file if requested, and prints the figures.
-pub(super) fn run(output: Option<&Path>) -> Result<String, Error> {
+pub(in crate::cli) fn run(output: Option<&Path>) -> Result<String, Error> {
     output.map_or(Ok(()), check_writable)?;
     let measured = measure(&mut tell).map_err(|why| unmeasured(&why))?;
     let cluster = cluster(&measured, free_memory().map_or(MEMORY, |bytes| bytes / measured.cores));
@@ -36,12 +36,12 @@ fn unmeasured(why: &MeasureError) -> Error {
 }
 
 /// Reports what is measured.
-pub(super) fn tell(what: &str) {
+pub(in crate::cli) fn tell(what: &str) {
     let _ = writeln!(std::io::stderr().lock(), "measuring {what}");
 }
 
 /// Writes the cluster file with its first line if requested, and returns the tables with what to do next.
-pub(super) fn write(
+pub(in crate::cli) fn write(
     cluster: &Cluster,
     head: &str,
     options: &str,
@@ -58,12 +58,12 @@ pub(super) fn write(
 }
 
 /// A row of a table: an operation, its seconds, and the amount per second in a unit.
-pub(super) fn row(what: String, seconds: f64, amount: f64, unit: &str) -> [String; 3] {
+pub(in crate::cli) fn row(what: String, seconds: f64, amount: f64, unit: &str) -> [String; 3] {
     [what, short(seconds), with_unit(amount / seconds, unit)]
 }
 
 /// Rows of attention on operands of a type.
-pub(super) fn of_attention(times: &[AttentionTime], dtype: &str) -> Vec<[String; 3]> {
+pub(in crate::cli) fn of_attention(times: &[AttentionTime], dtype: &str) -> Vec<[String; 3]> {
     let of = |one: &AttentionTime| {
         let pairs = (one.heads * one.length) as f64 * (one.length as f64 + 1.0) / 2.0;
         let ways = [("forward", one.forward_s, 4.0), ("backward", one.backward_s, 10.0)];
@@ -76,7 +76,7 @@ pub(super) fn of_attention(times: &[AttentionTime], dtype: &str) -> Vec<[String;
 }
 
 /// Rows of sums over ranks and of messages.
-pub(super) fn of_communication(sums: &[Sum], messages: &[(u64, f64)]) -> Vec<[String; 3]> {
+pub(in crate::cli) fn of_communication(sums: &[Sum], messages: &[(u64, f64)]) -> Vec<[String; 3]> {
     let sum = |one: &Sum| {
         let what = format!("sum over {} ranks, {}", one.ranks, with_unit(one.bytes as f64, "B"));
         row(what, one.seconds, one.bytes as f64, "B/s")

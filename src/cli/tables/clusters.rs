@@ -1,7 +1,8 @@
 //! `meshwright clusters`: the table of presets, and the file of one.
 
-use super::TableFormat;
-use super::{cluster_figures, toml_text};
+use super::cluster_figures;
+use crate::cli::TableFormat;
+use crate::cli::toml_text;
 use crate::error::Error;
 use clap::Args;
 use compiler::machine_source;
@@ -14,7 +15,7 @@ use support::units::{bytes, with_unit};
 ///
 /// Other clusters are TOML files of the same form.
 #[derive(Args)]
-pub(super) struct Clusters {
+pub(in crate::cli) struct Clusters {
     /// Preset to print, or file to check and print with all its figures
     name: Option<String>,
     /// Print by how much each figure of another preset or file differs
@@ -26,7 +27,7 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         if let Some(name) = &self.name {
             let cluster = machine_source::cluster(name)?;
             if let Some(other) = &self.compare {
@@ -36,7 +37,7 @@ impl Clusters {
             return match (self.format, file) {
                 (TableFormat::Table, Some(preset)) => Ok(preset.text.to_string()),
                 (TableFormat::Table, None) => toml_text::text("clusters", &cluster),
-                (TableFormat::Json, _) => super::json(&cluster),
+                (TableFormat::Json, _) => crate::cli::json(&cluster),
             };
         }
         let all = CLUSTERS.iter().map(|preset| Cluster::parse(preset.text)).collect::<Result<Vec<_>, _>>()?;
@@ -45,7 +46,7 @@ impl Clusters {
                 let head = ["CLUSTER", "ALIASES", "BF16", "MEMORY", "NODE", "DESCRIPTION"];
                 Ok(table(head, &all.iter().map(row).collect::<Vec<_>>()))
             }
-            TableFormat::Json => super::json(&all.iter().map(summary).collect::<Vec<_>>()),
+            TableFormat::Json => crate::cli::json(&all.iter().map(summary).collect::<Vec<_>>()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `meshwright tokenize`: text to files of tokens.
 
-use super::TableFormat;
 use super::token_watch::TokenWatch;
+use crate::cli::TableFormat;
 use crate::error::Error;
 use clap::Args;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ Examples:
   meshwright tokenize notes/ --tokenizer path/to/tokenizer.json --out notes-tokens
   meshwright tokenize a.jsonl book.txt --tokenizer path/to/tokenizer.json --append-eos 0 \\
       --out both-tokens")]
-pub(super) struct Tokenize {
+pub(in crate::cli) struct Tokenize {
     /// Text files, folders of text files, or files of JSON lines
     #[arg(required = true, value_name = "IN")]
     inputs: Vec<PathBuf>,
@@ -42,7 +42,7 @@ pub(super) struct Tokenize {
 }
 
 impl Tokenize {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         let Tokenize { inputs, tokenizer, out, append_eos, text_key, format } = &self;
         let request = Request { inputs, tokenizer, out, append_eos: append_eos.as_deref(), text_key };
         let mut watch = TokenWatch::new();
@@ -50,7 +50,7 @@ impl Tokenize {
         watch.over();
         let tokenized = tokenized.map_err(|error| watch.ended().unwrap_or_else(|| error.into()))?;
         match format {
-            TableFormat::Json => super::json(&tokenized),
+            TableFormat::Json => crate::cli::json(&tokenized),
             TableFormat::Table => Ok(text(&tokenized)),
         }
     }

@@ -1,6 +1,6 @@
 //! `meshwright export-weights`: writes the parameters of a checkpoint in the form of the hub.
 
-use super::TableFormat;
+use crate::cli::TableFormat;
 use crate::error::Error;
 use crate::hub::config_keys;
 use clap::{Args, ValueEnum};
@@ -28,7 +28,7 @@ Examples:
   meshwright export-weights runs/exported/step-00000002 --out exported-bf16 --dtype bf16 \\
       --max-shard 4MB
   meshwright export-weights runs/exported --out exported-shards --shards 8")]
-pub(super) struct ExportWeights {
+pub(in crate::cli) struct ExportWeights {
     /// A checkpoint, or the folder of a run for its newest one
     checkpoint: PathBuf,
     /// Folder to make
@@ -60,7 +60,7 @@ enum Dtype {
 }
 
 impl ExportWeights {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         let format = self.dtype.map(|dtype| match dtype {
             Dtype::Bf16 => OutFormat::Bf16,
             Dtype::F16 => OutFormat::F16,
@@ -70,7 +70,7 @@ impl ExportWeights {
         let (checkpoint, out, max_shard, shards) = (&self.checkpoint, &self.out, self.max_shard, self.shards);
         let exported = export(&Export { checkpoint, out, format, max_shard, shards, model })?;
         match self.format {
-            TableFormat::Json => super::json(&exported),
+            TableFormat::Json => crate::cli::json(&exported),
             TableFormat::Table => Ok(text(&exported)),
         }
     }

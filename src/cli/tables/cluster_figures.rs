@@ -1,6 +1,6 @@
 //! The figures of two clusters side by side.
 
-use super::TableFormat;
+use crate::cli::TableFormat;
 use crate::error::Error;
 use cost::Cluster;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use support::table::table;
 
 /// The figures of two clusters, with the second relative to the first. Figures that only one of them states are left out.
-pub(super) fn compared(one: &Cluster, other: &Cluster, format: TableFormat) -> Result<String, Error> {
+pub(in crate::cli) fn compared(one: &Cluster, other: &Cluster, format: TableFormat) -> Result<String, Error> {
     let (ours, theirs) = (figures(one)?, figures(other)?);
     let both = ours.iter().filter_map(|(name, own)| Some((name, *own, *theirs.get(name)?)));
     match format {
@@ -21,7 +21,7 @@ pub(super) fn compared(one: &Cluster, other: &Cluster, format: TableFormat) -> R
         }
         TableFormat::Json => {
             let row = |(name, own, other)| json!({"figure": name, "first": own, "second": other});
-            super::json(&both.map(row).collect::<Vec<Value>>())
+            crate::cli::json(&both.map(row).collect::<Vec<Value>>())
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `meshwright models`: the table of presets, and exported models next to their graphs.
 
-use super::TableFormat;
 use super::keys;
+use crate::cli::TableFormat;
 use crate::error::Error;
 #[cfg(all(feature = "train", feature = "pt2"))]
 use crate::exported::compare;
@@ -17,7 +17,7 @@ use support::units::count;
 ///
 /// Other models of the same families are given by their config.json, and models of PyTorch by a .pt2 archive of torch.export.
 #[derive(Args)]
-pub(super) struct Models {
+pub(in crate::cli) struct Models {
     /// Show how each key of a config.json is handled instead
     #[arg(long)]
     keys: bool,
@@ -32,7 +32,7 @@ pub(super) struct Models {
 }
 
 impl Models {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         if self.keys {
             return keys::print(self.format);
         }
@@ -56,7 +56,7 @@ impl Models {
                     json!({"name": p.name, "family": p.config.family(), "parameters": n, "context": p.context,
                            "about": p.about})
                 });
-                super::json(&rows.collect::<Vec<_>>())
+                crate::cli::json(&rows.collect::<Vec<_>>())
             }
         }
     }
@@ -75,7 +75,7 @@ fn checked(_: &Path, _: TableFormat) -> Result<String, Error> {
 fn checked(path: &Path, format: TableFormat) -> Result<String, Error> {
     let found = &compare(path)?;
     if let TableFormat::Json = format {
-        return super::json(found);
+        return crate::cli::json(found);
     }
     let [sequences, tokens] = found.batch;
     let rows = [

@@ -1,6 +1,6 @@
 //! `meshwright schedules`: the table of pipeline schedules.
 
-use super::TableFormat;
+use crate::cli::TableFormat;
 use crate::error::Error;
 use clap::Args;
 use scheduler::schedules::SCHEDULES;
@@ -13,14 +13,14 @@ use support::table::table;
 /// the times of F, I, W and an overlapped F and B of one stage and slice. Memory is in forward activations of one stage and
 /// slice.
 #[derive(Args)]
-pub(super) struct Schedules {
+pub(in crate::cli) struct Schedules {
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
 }
 
 impl Schedules {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         match self.format {
             TableFormat::Table => {
                 let rows: Vec<_> = SCHEDULES
@@ -34,7 +34,7 @@ impl Schedules {
                     json!({"name": k.name, "does": k.does, "bubble": k.bubble, "memory": k.memory,
                            "constraint": k.constraint, "placement": k.placement})
                 });
-                super::json(&rows.collect::<Vec<_>>())
+                crate::cli::json(&rows.collect::<Vec<_>>())
             }
         }
     }

@@ -14,7 +14,7 @@ use support::table::table;
 use support::units::{short, with_unit};
 
 /// Measures a GPU, writes the cluster file if requested, and prints the figures.
-pub(super) fn run(device: usize, quick: bool, output: Option<&Path>) -> Result<String, Error> {
+pub(in crate::cli) fn run(device: usize, quick: bool, output: Option<&Path>) -> Result<String, Error> {
     output.map_or(Ok(()), check_writable)?;
     let device = Device::open(device).map_err(|why| no_gpu(&why))?;
     let measured = measure_gpu(&device, quick, &mut tell).map_err(|why| {

@@ -11,7 +11,7 @@ use support::units::{bytes, count, seconds, share};
 use tokenize::Done;
 
 /// The display, which also watches for signals.
-pub(super) struct TokenWatch {
+pub(in crate::cli) struct TokenWatch {
     bar: Option<ProgressBar>,
     began: Instant,
     last_line: Instant,
@@ -20,14 +20,14 @@ pub(super) struct TokenWatch {
 
 impl TokenWatch {
     /// Begins the display.
-    pub(super) fn new() -> TokenWatch {
+    pub(in crate::cli) fn new() -> TokenWatch {
         let now = Instant::now();
         let signals = Signals::watch("nothing is written; a second signal ends the process at once");
         TokenWatch { bar: bar(0, "{bar:24} {msg}"), began: now, last_line: now, signals }
     }
 
     /// Shows progress. Returns false after a signal.
-    pub(super) fn shows(&mut self, done: Done) -> bool {
+    pub(in crate::cli) fn shows(&mut self, done: Done) -> bool {
         let took = self.began.elapsed().as_secs_f64();
         let part = done.bytes as f64 / done.all_bytes.max(1) as f64;
         let left = seconds(took / part.max(1e-9) * (1.0 - part).max(0.0));
@@ -51,12 +51,12 @@ impl TokenWatch {
     }
 
     /// Ends the display.
-    pub(super) fn over(&self) {
+    pub(in crate::cli) fn over(&self) {
         self.bar.iter().for_each(ProgressBar::finish_and_clear);
     }
 
     /// The error after a signal.
-    pub(super) fn ended(&self) -> Option<Error> {
+    pub(in crate::cli) fn ended(&self) -> Option<Error> {
         self.signals.seen().map(|signal| Error::Ended {
             code: Code::RunEnded,
             signal: signal.number(),

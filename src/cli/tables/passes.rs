@@ -1,6 +1,6 @@
 //! `meshwright passes`: the table of passes.
 
-use super::TableFormat;
+use crate::cli::TableFormat;
 use crate::error::Error;
 use clap::Args;
 use compiler::pipeline;
@@ -9,14 +9,14 @@ use support::table::table;
 
 /// List the passes from a model to its program, in order
 #[derive(Args)]
-pub(super) struct Passes {
+pub(in crate::cli) struct Passes {
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
 }
 
 impl Passes {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         let passes = pipeline::passes();
         match self.format {
             TableFormat::Table => {
@@ -25,7 +25,7 @@ impl Passes {
             }
             TableFormat::Json => {
                 let rows = passes.iter().map(|p| json!({"name": p.name, "does": p.does, "why_here": p.why_here}));
-                super::json(&rows.collect::<Vec<_>>())
+                crate::cli::json(&rows.collect::<Vec<_>>())
             }
         }
     }

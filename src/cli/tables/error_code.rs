@@ -1,6 +1,6 @@
 //! `meshwright error MW0123`: an entry of the error index, or the list of all codes.
 
-use super::TableFormat;
+use crate::cli::TableFormat;
 use crate::error::Error;
 use clap::Args;
 use ir::catalogue::{CATALOGUE, Code, Entry};
@@ -14,7 +14,7 @@ use support::table::table;
 Examples:
   meshwright error
   meshwright error MW0204")]
-pub(super) struct ErrorCode {
+pub(in crate::cli) struct ErrorCode {
     /// A code, such as MW0204 [default: list all]
     code: Option<String>,
     /// Output format
@@ -23,12 +23,12 @@ pub(super) struct ErrorCode {
 }
 
 impl ErrorCode {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         let Some(name) = self.code else { return list(self.format) };
         let code = Code::from_text(&name).ok_or_else(|| unknown(&name))?;
         match self.format {
             TableFormat::Table => Ok(code.entry().to_string()),
-            TableFormat::Json => super::json(&row(code.entry())),
+            TableFormat::Json => crate::cli::json(&row(code.entry())),
         }
     }
 }
@@ -40,7 +40,7 @@ fn list(format: TableFormat) -> Result<String, Error> {
             let rows: Vec<_> = CATALOGUE.iter().map(|entry| [entry.code.to_string(), entry.title.into()]).collect();
             Ok(table(["CODE", "TITLE"], &rows))
         }
-        TableFormat::Json => super::json(&CATALOGUE.iter().map(row).collect::<Vec<_>>()),
+        TableFormat::Json => crate::cli::json(&CATALOGUE.iter().map(row).collect::<Vec<_>>()),
     }
 }
 

@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 use std::path::Path;
 
 /// Fields by name.
-pub(super) type Fields = Map<String, Value>;
+pub(in crate::cli) type Fields = Map<String, Value>;
 
 /// Reads the fields of a JSON request (`-`: standard input), which must be fields of `R`.
-pub(super) fn from_json<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
+pub(in crate::cli) fn from_json<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
     let text = read_settings(path)?;
     let malformed = |why: serde_json::Error| malformed(path, &why.to_string());
     serde_json::from_str::<R>(&text).map_err(malformed)?;
@@ -21,7 +21,7 @@ pub(super) fn from_json<R: DeserializeOwned>(path: &Path) -> Result<Fields, Erro
 
 /// Reads the fields of a `run.toml`, which must be fields of `R`.
 #[cfg(feature = "train")]
-pub(super) fn from_toml<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
+pub(in crate::cli) fn from_toml<R: DeserializeOwned>(path: &Path) -> Result<Fields, Error> {
     let text = read_settings(path)?;
     let malformed = |why: toml::de::Error| malformed(path, &why.to_string());
     toml::from_str::<R>(&text).map_err(malformed)?;
@@ -46,7 +46,7 @@ fn renamed(mut fields: Fields) -> Fields {
 
 /// The request of a subcommand: the flags over the fields of a JSON file. Without a file, what is `missing` among the flags is
 /// what the subcommand cannot do without.
-pub(super) fn asked<R: DeserializeOwned>(
+pub(in crate::cli) fn asked<R: DeserializeOwned>(
     file: Option<&Path>,
     missing: Option<&str>,
     flags: &impl Serialize,
@@ -55,7 +55,7 @@ pub(super) fn asked<R: DeserializeOwned>(
 }
 
 /// The fields of [`asked`].
-pub(super) fn asked_fields<R: DeserializeOwned>(
+pub(in crate::cli) fn asked_fields<R: DeserializeOwned>(
     file: Option<&Path>,
     missing: Option<&str>,
     flags: &impl Serialize,
@@ -69,7 +69,7 @@ pub(super) fn asked_fields<R: DeserializeOwned>(
 }
 
 /// Overrides fields by flags and reads the request.
-pub(super) fn resolve<R: DeserializeOwned>(fields: Fields, flags: &impl Serialize) -> Result<R, Error> {
+pub(in crate::cli) fn resolve<R: DeserializeOwned>(fields: Fields, flags: &impl Serialize) -> Result<R, Error> {
     read(overridden(fields, flags)?)
 }
 
@@ -86,7 +86,7 @@ fn overridden(mut fields: Fields, flags: &impl Serialize) -> Result<Fields, Erro
 }
 
 /// Reads a request from its fields.
-pub(super) fn read<R: DeserializeOwned>(fields: Fields) -> Result<R, Error> {
+pub(in crate::cli) fn read<R: DeserializeOwned>(fields: Fields) -> Result<R, Error> {
     serde_json::from_value(Value::Object(fields))
         .map_err(|why| malformed(Path::new("the command line"), &why.to_string()))
 }

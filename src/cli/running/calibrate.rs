@@ -1,10 +1,11 @@
 //! `meshwright calibrate`: constants fitted to measurements of this machine, or to training runs.
 
+use super::measuring;
 #[cfg(feature = "cuda")]
 use super::measuring_gpu;
-use super::{Answer, measuring};
 use crate::accuracy::{self, FewFit, Fit, RUNS_EACH, Run, Scored, Summary};
 use crate::calibrate;
+use crate::cli::Answer;
 use crate::error::Error;
 use clap::{Args, ValueEnum};
 use compiler::error::Error as RequestError;
@@ -42,7 +43,7 @@ Examples:
   meshwright calibrate --from runs.jsonl                     prediction error of the presets
   meshwright calibrate --from runs.jsonl -o stack.toml       fit the stack of the runs
   meshwright calibrate --from runs.jsonl --report accuracy.md")]
-pub(super) struct Calibrate {
+pub(in crate::cli) struct Calibrate {
     /// File of measured runs, one JSON object per line
     #[arg(long, value_name = "FILE.jsonl")]
     from: Option<PathBuf>,
@@ -93,7 +94,7 @@ enum Script {
 }
 
 impl Calibrate {
-    pub(super) fn run(self) -> Result<Answer, Error> {
+    pub(in crate::cli) fn run(self) -> Result<Answer, Error> {
         match self.script {
             Some(Script::Torch) => Answer::done(calibrate::TORCH_SCRIPT.to_string()).put(self.output.as_deref()),
             None => self.answer().map(Answer::done),

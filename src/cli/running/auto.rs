@@ -1,7 +1,7 @@
 //! `meshwright train --auto`: the configuration comes from a search for this machine.
 
-use super::plan::planned;
-use super::request::{Fields, resolve};
+use crate::cli::options::request::{Fields, resolve};
+use crate::cli::plan::planned;
 use crate::error::Error;
 use crate::train::TrainRequest;
 use autotune::explain::{Planned, brief};
@@ -16,10 +16,10 @@ use support::units::time;
 
 /// Flags of a search before training.
 #[derive(Args)]
-pub(super) struct AutoFlags {
+pub(in crate::cli) struct AutoFlags {
     /// Plan the configuration of --devices for this machine, and train in it
     #[arg(long, requires = "devices", conflicts_with_all = ["config", "request", "plan", "resume", "parallel"])]
-    pub(super) auto: bool,
+    pub(in crate::cli) auto: bool,
     /// Devices that --auto plans for
     #[arg(long, value_name = "N", requires = "auto")]
     devices: Option<u64>,
@@ -33,7 +33,7 @@ pub(super) struct AutoFlags {
 
 impl AutoFlags {
     /// Fields of the run with the planned configuration, which is printed on standard error.
-    pub(super) fn fields(&self, flags: &impl Serialize) -> Result<Fields, Error> {
+    pub(in crate::cli) fn fields(&self, flags: &impl Serialize) -> Result<Fields, Error> {
         let run: TrainRequest = resolve(Fields::new(), flags)?;
         let is_gpu = run.backend == "cuda";
         let Some(cluster) = self.cluster.clone().or_else(|| (!is_gpu).then(|| "cpu".to_string())) else {
@@ -55,7 +55,7 @@ impl AutoFlags {
 }
 
 /// The best configuration of a number of devices for a run; none if none fits.
-pub(super) fn search(
+pub(in crate::cli) fn search(
     run: &TrainRequest,
     devices: u64,
     cluster: &str,

@@ -1,7 +1,7 @@
 //! `meshwright stacks`: the table of presets, and the file of one.
 
-use super::TableFormat;
-use super::toml_text;
+use crate::cli::TableFormat;
+use crate::cli::toml_text;
 use crate::error::Error;
 use clap::Args;
 use compiler::machine_source;
@@ -15,7 +15,7 @@ use support::table::table;
 /// same form. A file may extend another, a preset or a path relative to its own folder (from = "fsdp-compile"); it then gives
 /// only its name, its description, and what differs.
 #[derive(Args)]
-pub(super) struct Stacks {
+pub(in crate::cli) struct Stacks {
     /// Preset to print, or file to check and print with all its figures
     name: Option<String>,
     /// Output format
@@ -24,14 +24,14 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    pub(super) fn run(self) -> Result<String, Error> {
+    pub(in crate::cli) fn run(self) -> Result<String, Error> {
         if let Some(name) = &self.name {
             let stack = machine_source::stack(name)?;
             let file = STACKS.iter().find(|preset| preset.name == *name);
             return match (self.format, file) {
                 (TableFormat::Table, Some(preset)) => Ok(preset.text.to_string()),
                 (TableFormat::Table, None) => toml_text::text("stacks", &stack),
-                (TableFormat::Json, _) => super::json(&stack),
+                (TableFormat::Json, _) => crate::cli::json(&stack),
             };
         }
         let all = STACKS.iter().map(|preset| Stack::parse(preset.text)).collect::<Result<Vec<_>, _>>()?;
@@ -42,7 +42,7 @@ impl Stacks {
             }
             TableFormat::Json => {
                 let rows = all.into_iter().map(|stack| json!({"name": stack.name, "about": stack.about}));
-                super::json(&rows.collect::<Vec<_>>())
+                crate::cli::json(&rows.collect::<Vec<_>>())
             }
         }
     }
