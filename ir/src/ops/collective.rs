@@ -6,7 +6,7 @@
 //! their sharding, since its ranges split the local tensor. Several operands form a bucket: one transfer, in which each
 //! tensor stays separate.
 
-use super::ragged::Ragged;
+use super::experts::ragged::Ragged;
 use super::{Attr, Attrs};
 use crate::mesh::{Axes, Mesh};
 use crate::types::{Dim, PartialKind, Type};

@@ -6,8 +6,8 @@
 //! `einsum(%x, %w, %n, eq="q e c h, e h m -> q e c m", rows=2, mean=8)` is that of chunks of rows, `c`, of which `%n` says how many are
 //! filled. The others are zeros, and no kernel need compute with them.
 
-use super::blocks::{Along, between};
-use super::equation::print_labels;
+use super::definition::blocks::{Along, between};
+use super::definition::equation::print_labels;
 use super::{
     Attr, Attrs, Builder, Contraction, Cotangents, Equation, Extras, Linear, Op, OpClass, OpDef, OpFacts, Ragged, Rows,
     Shapes, Work, operands,

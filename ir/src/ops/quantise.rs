@@ -1,8 +1,8 @@
 //! Quantisation to 8 bits: `absmax` measures blocks of a tensor, `scale_for` makes scales of the maxima, and `quantise` divides by them.
 //! A contraction of quantised operands multiplies by their scales ([`Einsum`](super::Einsum)).
 
-use super::blocks::{Along, between};
-use super::equation::print_labels;
+use super::definition::blocks::{Along, between};
+use super::definition::equation::print_labels;
 use super::{Attr, Attrs, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::{DType, Dim, Type};
 

@@ -1,8 +1,8 @@
 //! `permute` and `reshape`: the same elements under other dims.
 
 use super::regroup::{DimGroup, groups};
-use super::{Attr, Attrs, Builder, Cotangents, Equation, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
+use crate::ops::{Attr, Attrs, Builder, Cotangents, Equation, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::{Dim, Type};
 
 /// Another order of the dims: `permute(%x, eq="b s h -> s b h")`.
@@ -29,7 +29,7 @@ impl Permute {
         Ok(Permute { equation })
     }
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Permute, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Permute, String> {
         Permute::new(&attrs.string("eq")?)
     }
 }
@@ -80,7 +80,7 @@ impl Reshape {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["reshape"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, shapes: &Shapes<'_>) -> Result<Reshape, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, shapes: &Shapes<'_>) -> Result<Reshape, String> {
         let result = shapes.results.first().ok_or("has no result")?;
         Ok(Reshape { dims: result.logical().dims })
     }

@@ -4,7 +4,7 @@
 //! `%n` says how many are filled, from the first one on. `%m` says so of the result: it is `%n` after the same all-to-all. Rows that are not
 //! filled do not move, and are zeros in the result; their places follow from the types alone. On average 8 are filled.
 
-use super::{Attr, Attrs, Collective};
+use crate::ops::{Attr, Attrs, Collective};
 use crate::types::{DType, Type};
 
 /// The rows of a ragged all-to-all, whose last two operands are the numbers of filled rows before and after.
@@ -20,7 +20,7 @@ impl Ragged {
     /// The operands that count rows.
     pub const COUNTS: usize = 2;
 
-    pub(super) fn parse(attrs: &mut Attrs) -> Result<Option<Ragged>, String> {
+    pub(in crate::ops) fn parse(attrs: &mut Attrs) -> Result<Option<Ragged>, String> {
         match (attrs.optional_int("rows")?, attrs.optional_int("mean")?) {
             (None, None) => Ok(None),
             (Some(rows), Some(mean)) => Ok(Some(Ragged { rows: rows as usize, mean })),
@@ -28,7 +28,7 @@ impl Ragged {
         }
     }
 
-    pub(super) fn attrs(&self) -> [(&'static str, Attr); 2] {
+    pub(in crate::ops) fn attrs(&self) -> [(&'static str, Attr); 2] {
         [("rows", Attr::int(self.rows as u64)), ("mean", Attr::int(self.mean))]
     }
 

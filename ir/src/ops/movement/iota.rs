@@ -1,7 +1,7 @@
 //! `%i: i32[s, t] = iota(dim=1)`: the index along a dim.
 
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, Work};
 use crate::ids::Value;
+use crate::ops::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, Work};
 use crate::types::{DType, Dim, Type};
 
 /// `() -> [*m]`: each element is its index along a dim. The stated result type gives sizes and element type.
@@ -19,7 +19,7 @@ impl Iota {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["iota"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<Iota, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<Iota, String> {
         let result = shapes.results.first().ok_or("has no result")?;
         let dim = attrs.int("dim")? as usize;
         if dim >= result.rank() {

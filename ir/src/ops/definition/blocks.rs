@@ -5,7 +5,7 @@ use crate::types::{Dim, Type};
 
 /// How the scales of a tensor lie along one of its dims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Along {
+pub(in crate::ops) enum Along {
     /// A scale for every index.
     Each,
     /// A scale for every block of this many indices.
@@ -16,7 +16,7 @@ pub(super) enum Along {
 
 impl Along {
     /// The factors of the tensor's dim in a rule. Factors within a block get the mark `inner`, others `outer`.
-    pub(super) fn of_tensor(self, label: &str, outer: &str, inner: &str) -> String {
+    pub(in crate::ops) fn of_tensor(self, label: &str, outer: &str, inner: &str) -> String {
         match self {
             Along::Each => format!("{label}{outer}"),
             Along::Blocks(size) => format!("({label}{outer} {label}'{inner}={size})"),
@@ -25,7 +25,7 @@ impl Along {
     }
 
     /// The factor of the scales' dim in a rule.
-    pub(super) fn of_scales(self, label: &str) -> String {
+    pub(in crate::ops) fn of_scales(self, label: &str) -> String {
         if self == Along::Whole { "1".to_string() } else { label.to_string() }
     }
 }
@@ -34,7 +34,7 @@ impl Along {
 ///
 /// # Errors
 /// The ranks differ, or the number of scales along a dim does not divide it.
-pub(super) fn between(name: &str, tensor: &Type, scales: &Type) -> Result<Vec<Along>, String> {
+pub(in crate::ops) fn between(name: &str, tensor: &Type, scales: &Type) -> Result<Vec<Along>, String> {
     if tensor.rank() != scales.rank() {
         return Err(format!("`{name}` has rank {}, its scales {}", tensor.rank(), scales.rank()));
     }

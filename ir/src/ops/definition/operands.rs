@@ -3,17 +3,17 @@
 use crate::types::{DType, Dim, Type};
 
 /// The operands as an array, if their number is that of `names`.
-pub(super) fn take<'a, const N: usize>(operands: &[&'a Type], names: &str) -> Result<[&'a Type; N], String> {
+pub(in crate::ops) fn take<'a, const N: usize>(operands: &[&'a Type], names: &str) -> Result<[&'a Type; N], String> {
     operands.try_into().map_err(|_| format!("takes {N} operands ({names}), not {}", operands.len()))
 }
 
 /// The element type of an operand that must be a float.
-pub(super) fn float(name: &str, ty: &Type) -> Result<DType, String> {
+pub(in crate::ops) fn float(name: &str, ty: &Type) -> Result<DType, String> {
     if ty.dtype.is_float() { Ok(ty.dtype) } else { Err(format!("`{name}` must be a float, not {}", ty.dtype.name())) }
 }
 
 /// Refuses an operand of another element type or other sizes.
-pub(super) fn expect(name: &str, ty: &Type, dtype: DType, dims: &[Dim]) -> Result<(), String> {
+pub(in crate::ops) fn expect(name: &str, ty: &Type, dtype: DType, dims: &[Dim]) -> Result<(), String> {
     let wanted: Vec<u64> = dims.iter().map(|dim| dim.size).collect();
     if ty.dtype == dtype && ty.sizes() == wanted {
         return Ok(());
@@ -22,13 +22,13 @@ pub(super) fn expect(name: &str, ty: &Type, dtype: DType, dims: &[Dim]) -> Resul
 }
 
 /// The last dim and those before it.
-pub(super) fn rows_and_last<'a>(name: &str, ty: &'a Type) -> Result<(&'a [Dim], &'a Dim), String> {
+pub(in crate::ops) fn rows_and_last<'a>(name: &str, ty: &'a Type) -> Result<(&'a [Dim], &'a Dim), String> {
     ty.dims.split_last().map(|(last, rows)| (rows, last)).ok_or_else(|| format!("`{name}` is a scalar; it needs a dim"))
 }
 
 /// Checks what the gradients of a norm read: x, gamma if it is read, the statistics of the rows, dy. The element type
 /// and the last dim of x.
-pub(super) fn norm_gradient(
+pub(in crate::ops) fn norm_gradient(
     x: &Type,
     gamma: Option<&Type>,
     statistics: &[(&str, &Type)],
@@ -44,12 +44,12 @@ pub(super) fn norm_gradient(
 }
 
 /// The dims of an operand that must have `N` of them.
-pub(super) fn dims<'a, const N: usize>(name: &str, ty: &'a Type, labels: &str) -> Result<&'a [Dim; N], String> {
+pub(in crate::ops) fn dims<'a, const N: usize>(name: &str, ty: &'a Type, labels: &str) -> Result<&'a [Dim; N], String> {
     let dims: Result<&[Dim; N], _> = ty.dims.as_slice().try_into();
     dims.map_err(|_| format!("`{name}` must be [{labels}], its rank is {}", ty.rank()))
 }
 
 /// Refuses the cotangent of a result that only the op's own gradient should read.
-pub(super) fn no_cotangent(name: &str, given: Option<crate::ids::Value>) -> Result<(), String> {
+pub(in crate::ops) fn no_cotangent(name: &str, given: Option<crate::ids::Value>) -> Result<(), String> {
     given.map_or(Ok(()), |_| Err(format!("the gradient through `{name}` is not defined")))
 }

@@ -1,10 +1,10 @@
 //! `cross_entropy(%logits, %labels)` over the last dim, and its gradient. Labels below 0 are ignored.
 
-use super::{
-    Attrs, Binary, BinaryKind, Builder, Cotangents, OpDef, OpFacts, Pick, Rows, Shapes, SumExp, TokenLoss, Unary,
-    UnaryKind, Work, operands, rowwise::Rowwise,
-};
 use crate::ids::Value;
+use crate::ops::{
+    Attrs, Binary, BinaryKind, Builder, Cotangents, OpDef, OpFacts, Pick, Rows, Shapes, SumExp, TokenLoss, Unary,
+    UnaryKind, Work, operands, rows::rowwise::Rowwise,
+};
 use crate::types::{DType, PartialKind, Type};
 
 /// `(logits [*m, v], labels i32[*m]) -> loss f32[], lse f32[*m]`: `lse` is the natural log of the sum of exponentials of a
@@ -16,7 +16,7 @@ impl CrossEntropy {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["cross_entropy"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<CrossEntropy, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<CrossEntropy, String> {
         Ok(CrossEntropy)
     }
 
@@ -80,7 +80,7 @@ impl CrossEntropyGrad {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["cross_entropy_grad"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<CrossEntropyGrad, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<CrossEntropyGrad, String> {
         Ok(CrossEntropyGrad)
     }
 }

@@ -1,10 +1,10 @@
 //! `rms_norm(%x, %gamma, eps=1e-5)` over the last dim (Zhang and Sennrich 2019), and its gradients. `rstd` is f32.
 
-use super::{
-    Attr, Attrs, BinaryKind, Builder, Cotangents, OpClass, OpDef, OpFacts, Rows, Shapes, UnaryKind, Work, operands,
-    rowwise::Rowwise,
-};
 use crate::ids::Value;
+use crate::ops::{
+    Attr, Attrs, BinaryKind, Builder, Cotangents, OpClass, OpDef, OpFacts, Rows, Shapes, UnaryKind, Work, operands,
+    rows::rowwise::Rowwise,
+};
 use crate::types::{DType, Type};
 
 /// `y = x rstd gamma`, `rstd = 1 / sqrt(mean(x^2) + eps)`: `(x [*m, h], gamma [h]) -> y [*m, h], rstd [*m]`.
@@ -18,7 +18,7 @@ impl RmsNorm {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["rms_norm"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<RmsNorm, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<RmsNorm, String> {
         Ok(RmsNorm { eps: attrs.float("eps")? })
     }
 
@@ -100,7 +100,7 @@ impl RmsNormDx {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["rms_norm_dx"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<RmsNormDx, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<RmsNormDx, String> {
         Ok(RmsNormDx)
     }
 
@@ -164,7 +164,7 @@ impl RmsNormDgamma {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["rms_norm_dgamma"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<RmsNormDgamma, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<RmsNormDgamma, String> {
         Ok(RmsNormDgamma)
     }
 }

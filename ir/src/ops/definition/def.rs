@@ -1,8 +1,8 @@
 //! The definition of an op: what each op states of itself, once.
 
-use super::{Attr, Extras, Op, OpFacts, Work};
 use crate::graph::{Block, Span, Stmt};
 use crate::ids::Value;
+use crate::ops::{Attr, Extras, Op, OpFacts, Work};
 use crate::types::Type;
 use smallvec::SmallVec;
 use std::fmt::Debug;

@@ -2,8 +2,8 @@
 //! `dynamic_pad`, which puts the range back among zeros. A start out of bounds is clamped to the nearest valid one.
 
 use super::slice::{factors, resized, sliced_dim};
-use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
+use crate::ops::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::{DType, Dim, Type};
 
 /// `(x [*m, n, *h], start i32[]) -> [*m, length, *h]`.
@@ -19,7 +19,7 @@ impl DynamicSlice {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["dynamic_slice"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<DynamicSlice, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<DynamicSlice, String> {
         Ok(DynamicSlice { dim: attrs.int("dim")? as usize, length: attrs.int("length")? })
     }
 }
@@ -85,7 +85,7 @@ impl DynamicPad {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["dynamic_pad"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<DynamicPad, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<DynamicPad, String> {
         let dim = attrs.int("dim")? as usize;
         let result = shapes.results.first().ok_or("has no result")?.logical();
         Ok(DynamicPad { dim, whole: sliced_dim(&result, dim)?.clone() })

@@ -1,17 +1,17 @@
 //! `slice`, `pad` and `concat`: parts of a tensor along one dim, which must be unsharded.
 
-use super::{Attr, Attrs, Builder, Cotangents, Linear, Op, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
+use crate::ops::{Attr, Attrs, Builder, Cotangents, Linear, Op, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::{Dim, Type};
 
 /// The factors of a tensor of this rank, with a `!` factor at `dim`: `m0 i0! m2`.
-pub(super) fn factors(rank: usize, dim: usize, cut: &str) -> String {
+pub(in crate::ops) fn factors(rank: usize, dim: usize, cut: &str) -> String {
     let factor = |place| if place == dim { format!("{cut}!") } else { format!("m{place}") };
     (0..rank).map(factor).collect::<Vec<_>>().join(" ")
 }
 
 /// The dim of an operand that is sliced or concatenated.
-pub(super) fn sliced_dim(x: &Type, dim: usize) -> Result<&Dim, String> {
+pub(in crate::ops) fn sliced_dim(x: &Type, dim: usize) -> Result<&Dim, String> {
     match x.dims.get(dim) {
         None => Err(format!("there is no dim {dim}; the rank is {}", x.rank())),
         Some(cut) if cut.count.is_some() => Err(format!("dim {dim} is dynamic")),
@@ -20,14 +20,14 @@ pub(super) fn sliced_dim(x: &Type, dim: usize) -> Result<&Dim, String> {
 }
 
 /// The operand's type with another size in one dim.
-pub(super) fn resized(x: &Type, dim: usize, size: u64) -> Type {
+pub(in crate::ops) fn resized(x: &Type, dim: usize, size: u64) -> Type {
     let mut ty = x.logical();
     ty.dims[dim] = Dim::sized(size);
     ty
 }
 
 /// Appends a statement whose result is a cotangent of `x`: it has the names of its dims.
-pub(super) fn cotangent(b: &mut Builder<'_>, op: impl Into<Op>, dy: Value, x: Value) -> Result<Value, String> {
+pub(in crate::ops) fn cotangent(b: &mut Builder<'_>, op: impl Into<Op>, dy: Value, x: Value) -> Result<Value, String> {
     let dims = b.ty(x).logical().dims;
     let dx = b.one(op, &[dy])?;
     b.block.values[dx].ty.dims = dims;
@@ -49,7 +49,7 @@ impl Slice {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["slice"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Slice, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Slice, String> {
         Ok(Slice { dim: attrs.int("dim")? as usize, start: attrs.int("start")?, length: attrs.int("length")? })
     }
 }
@@ -112,7 +112,7 @@ impl Pad {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["pad"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Pad, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Pad, String> {
         Ok(Pad { dim: attrs.int("dim")? as usize, before: attrs.int("before")?, after: attrs.int("after")? })
     }
 }
@@ -165,7 +165,7 @@ impl Concat {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["concat"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Concat, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Concat, String> {
         Ok(Concat { dim: attrs.int("dim")? as usize })
     }
 }

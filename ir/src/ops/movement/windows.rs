@@ -2,8 +2,8 @@
 //! einsum over the windows of a padded tensor, a pooling a reduction of them, and windows of one element are a strided slice.
 
 use super::slice::{cotangent, sliced_dim};
-use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
+use crate::ops::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::{Dim, Type};
 
 /// The windows of a dim.
@@ -72,7 +72,7 @@ impl Windows {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["windows"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Windows, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Windows, String> {
         Ok(Windows { frame: Frame::parse(attrs)? })
     }
 }
@@ -130,7 +130,7 @@ impl Fold {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["fold"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<Fold, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<Fold, String> {
         let frame = Frame::parse(attrs)?;
         let result = shapes.results.first().ok_or("has no result")?.logical();
         Ok(Fold { frame, whole: sliced_dim(&result, frame.dim)?.clone() })

@@ -1,7 +1,7 @@
 //! The abilities of a few ops, one trait each.
 
-use super::{Builder, Equation, Op, Piece, Ragged};
 use crate::ids::Value;
+use crate::ops::{Builder, Equation, Op, Piece, Ragged};
 use crate::types::DType;
 
 /// The abilities of an op; most ops have none.

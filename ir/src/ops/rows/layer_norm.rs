@@ -1,11 +1,11 @@
 //! `layer_norm(%x, %gamma, %beta, eps=1e-5)` over the last dim (Ba et al. 2016), and its gradients. `mean` and `rstd` are
 //! f32.
 
-use super::{
-    Attr, Attrs, BinaryKind, Builder, Cotangents, Equation, OpClass, OpDef, OpFacts, Reduce, Rows, Shapes, UnaryKind,
-    Work, operands, rowwise::Rowwise,
-};
 use crate::ids::Value;
+use crate::ops::{
+    Attr, Attrs, BinaryKind, Builder, Cotangents, Equation, OpClass, OpDef, OpFacts, Reduce, Rows, Shapes, UnaryKind,
+    Work, operands, rows::rowwise::Rowwise,
+};
 use crate::types::{DType, Type};
 
 /// `y = (x - mean) rstd gamma + beta`, `rstd = 1 / sqrt(variance + eps)`:
@@ -20,7 +20,7 @@ impl LayerNorm {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["layer_norm"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<LayerNorm, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<LayerNorm, String> {
         Ok(LayerNorm { eps: attrs.float("eps")? })
     }
 
@@ -121,7 +121,7 @@ impl LayerNormDx {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["layer_norm_dx"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<LayerNormDx, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<LayerNormDx, String> {
         Ok(LayerNormDx)
     }
 
@@ -188,7 +188,7 @@ impl LayerNormDgamma {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["layer_norm_dgamma"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<LayerNormDgamma, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<LayerNormDgamma, String> {
         Ok(LayerNormDgamma)
     }
 }

@@ -111,6 +111,6 @@ fn is_name(label: &str) -> bool {
 }
 
 /// The dims of a tensor as text.
-pub(super) fn print_labels(labels: &[String]) -> String {
+pub(in crate::ops) fn print_labels(labels: &[String]) -> String {
     if labels.is_empty() { "()".to_string() } else { labels.join(" ") }
 }

@@ -1,9 +1,10 @@
 //! `softmax(%x)` over the last dim, and its gradient.
 
-use super::{
-    Attrs, BinaryKind, Builder, Cotangents, OpDef, OpFacts, Rows, Shapes, UnaryKind, Work, operands, rowwise::Rowwise,
-};
 use crate::ids::Value;
+use crate::ops::{
+    Attrs, BinaryKind, Builder, Cotangents, OpDef, OpFacts, Rows, Shapes, UnaryKind, Work, operands,
+    rows::rowwise::Rowwise,
+};
 use crate::types::{DType, PartialKind, Type};
 
 /// `y = exp(x - max x) / sum exp(x - max x)` over the last dim.
@@ -14,7 +15,7 @@ impl Softmax {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["softmax"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<Softmax, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<Softmax, String> {
         Ok(Softmax)
     }
 
@@ -78,7 +79,7 @@ impl SoftmaxGrad {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["softmax_grad"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<SoftmaxGrad, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<SoftmaxGrad, String> {
         Ok(SoftmaxGrad)
     }
 

@@ -1,8 +1,8 @@
 //! `reverse(%x, dim=1)`: one dim from its end to its beginning.
 
 use super::slice::{factors, sliced_dim};
-use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
+use crate::ops::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::Type;
 
 /// Element i of the dim is the operand's element `n - 1 - i`.
@@ -16,7 +16,7 @@ impl Reverse {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["reverse"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Reverse, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Reverse, String> {
         Ok(Reverse { dim: attrs.int("dim")? as usize })
     }
 }

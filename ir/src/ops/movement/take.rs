@@ -1,7 +1,7 @@
 //! `take(%x, %index, dim=1)`: entries of one dim by index, and `scatter_add`, which adds them up at their indices.
 
-use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
+use crate::ops::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::{DType, Dim, Type};
 
 /// The dim that an index selects from, and how many leading dims the index shares with the tensor.
@@ -62,7 +62,7 @@ impl Take {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["take"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Take, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Take, String> {
         Ok(Take { at: Selected::parse(attrs)? })
     }
 }
@@ -121,7 +121,7 @@ impl ScatterAdd {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["scatter_add"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<ScatterAdd, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<ScatterAdd, String> {
         let at = Selected::parse(attrs)?;
         let result = shapes.results.first().ok_or("has no result")?.logical();
         let whole = result.dims.get(at.dim).ok_or_else(|| format!("there is no dim {} in the result", at.dim))?;

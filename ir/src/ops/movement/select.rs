@@ -1,7 +1,7 @@
 //! `less(%a, %b)` and its like, which give 1 or 0, and `select(%mask, %a, %b)`, which chooses element by element.
 
-use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Rows, Shapes, Work, operands};
 use crate::ids::Value;
+use crate::ops::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Rows, Shapes, Work, operands};
 use crate::types::{DType, Type};
 
 /// A comparison.
@@ -25,7 +25,7 @@ impl Compare {
 
     const KINDS: [CompareKind; 3] = [CompareKind::Less, CompareKind::LessEqual, CompareKind::Equal];
 
-    pub(super) fn parse(name: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<Compare, String> {
+    pub(in crate::ops) fn parse(name: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<Compare, String> {
         Ok(Compare(Compare::KINDS[Compare::NAMES.iter().position(|known| *known == name).unwrap_or(0)]))
     }
 }
@@ -62,7 +62,7 @@ impl Select {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["select"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Select, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Select, String> {
         Ok(Select { not: attrs.flag("not")? })
     }
 }

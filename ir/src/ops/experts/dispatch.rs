@@ -4,8 +4,8 @@
 //! takes at most c tokens of a group. Choices are assigned to experts in the order of tokens, then of choices; a choice of a
 //! full expert is dropped (Lepikhin et al. 2020, GShard, algorithm 1). Both ops use the same assignment.
 
-use super::{Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Routed, RoutedRows, Shapes, Work, operands};
 use crate::ids::Value;
+use crate::ops::{Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Routed, RoutedRows, Shapes, Work, operands};
 use crate::types::{DType, Dim, Type};
 
 /// `(x [*g, t, h], index i32[*g, t, k], weights [*g, t, k]) -> [*g, e, c, h], count i32[*g, e]`: the tokens of each expert,
@@ -23,7 +23,7 @@ impl Dispatch {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["dispatch"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, shapes: &Shapes<'_>) -> Result<Dispatch, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, shapes: &Shapes<'_>) -> Result<Dispatch, String> {
         Dispatch::to(&shapes.results.first().ok_or("has no result")?.logical())
     }
 
@@ -115,7 +115,7 @@ impl Combine {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["combine"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<Combine, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<Combine, String> {
         Ok(Combine)
     }
 }
@@ -184,7 +184,7 @@ impl CombineDw {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["combine_dw"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<CombineDw, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<CombineDw, String> {
         Ok(CombineDw)
     }
 }

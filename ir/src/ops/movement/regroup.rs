@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A minimal group of adjacent dims of two shapes that have the same elements.
-pub(super) struct DimGroup {
+pub(in crate::ops) struct DimGroup {
     /// The dims of the first shape.
-    pub(super) from: Range<usize>,
+    pub(in crate::ops) from: Range<usize>,
     /// The dims of the second shape.
-    pub(super) to: Range<usize>,
+    pub(in crate::ops) to: Range<usize>,
 }
 
 impl DimGroup {
     /// True if it is the same dim in both.
-    pub(super) fn is_one_dim(&self) -> bool {
+    pub(in crate::ops) fn is_one_dim(&self) -> bool {
         (self.from.len(), self.to.len()) == (1, 1)
     }
 }
 
 /// The groups of two shapes with equal numbers of elements, in order. A dim of size 1 that the other shape lacks is a group.
-pub(super) fn groups(from: &[u64], to: &[u64]) -> Vec<DimGroup> {
+pub(in crate::ops) fn groups(from: &[u64], to: &[u64]) -> Vec<DimGroup> {
     let (mut i, mut j, mut groups) = (0, 0, Vec::new());
     while i < from.len() || j < to.len() {
         let start = (i, j);
@@ -52,7 +52,7 @@ fn ends(from: &[u64], to: &[u64], (mut i, mut x): (usize, u128), (mut j, mut y):
 
 /// The sharding rule of a reshape: `m0 i0 i1 n0 -> m0 (i0 i1) n0`. Unchanged dims are m before the first change and n
 /// after it. A group whose sizes have no common factors needs replication.
-pub(super) fn rule(from: &[u64], to: &[u64]) -> String {
+pub(in crate::ops) fn rule(from: &[u64], to: &[u64]) -> String {
     let mut factors = FactorNames::default();
     let [mut left, mut right] = [Vec::new(), Vec::new()];
     for group in groups(from, to) {

@@ -1,6 +1,6 @@
 //! The facts that an op states about itself, for passes that know no op by name.
 
-use super::Ragged;
+use crate::ops::Ragged;
 
 /// The simple properties of an op. Each default is the conservative one.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

@@ -1,6 +1,6 @@
 //! A slice of a sequence, for ops that depend on the position of an element in the entire sequence.
 
-use super::{Attr, Attrs};
+use crate::ops::{Attr, Attrs};
 
 /// The rows of the operand as a range, from `origin` on, of a sequence of `whole` rows. The sequence is dim 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,19 +13,19 @@ pub struct Piece {
 
 impl Piece {
     /// `origin=64, whole=128`; empty if the operand is the entire sequence.
-    pub(super) fn attrs(piece: Option<Piece>) -> Vec<(&'static str, Attr)> {
+    pub(in crate::ops) fn attrs(piece: Option<Piece>) -> Vec<(&'static str, Attr)> {
         let attrs = |piece: Piece| [("origin", Attr::int(piece.origin)), ("whole", Attr::int(piece.whole))];
         piece.map_or_else(Vec::new, |piece| attrs(piece).to_vec())
     }
 
     /// Reads [`Piece::attrs`].
-    pub(super) fn parse(attrs: &mut Attrs) -> Result<Option<Piece>, String> {
+    pub(in crate::ops) fn parse(attrs: &mut Attrs) -> Result<Option<Piece>, String> {
         let Some(origin) = attrs.optional_int("origin")? else { return Ok(None) };
         Ok(Some(Piece { origin, whole: attrs.int("whole")? }))
     }
 
     /// Checks that the rows are within the sequence.
-    pub(super) fn check(piece: Option<Piece>, rows: u64) -> Result<(), String> {
+    pub(in crate::ops) fn check(piece: Option<Piece>, rows: u64) -> Result<(), String> {
         let Some(Piece { origin, whole }) = piece else { return Ok(()) };
         match origin.checked_add(rows) {
             Some(end) if end <= whole => Ok(()),

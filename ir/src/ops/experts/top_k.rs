@@ -1,7 +1,7 @@
 //! `top_k(%scores, %bias, k=8, groups=8, from=4, by=2)`: the experts that a token goes to, and its gradient.
 
-use super::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
+use crate::ops::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::{DType, Dim, Type};
 
 /// Group-limited routing: only some groups of consecutive experts are open to a token (DeepSeek-V2, section 2.2.2).
@@ -30,7 +30,7 @@ impl TopK {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["top_k"];
 
-    pub(super) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<TopK, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<TopK, String> {
         let k = attrs.int("k")?;
         let Some(groups) = attrs.optional_int("groups")? else { return Ok(TopK { k, limit: None }) };
         Ok(TopK { k, limit: Some(GroupLimit { groups, from: attrs.int("from")?, by: attrs.int("by")? }) })
@@ -111,7 +111,7 @@ impl TopKGrad {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["top_k_grad"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, shapes: &Shapes<'_>) -> Result<TopKGrad, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, shapes: &Shapes<'_>) -> Result<TopKGrad, String> {
         let scores = shapes.results.first().ok_or("has no result")?.logical();
         let (_, experts) = operands::rows_and_last("the result", &scores)?;
         Ok(TopKGrad { experts: experts.clone() })

@@ -1,6 +1,6 @@
 //! The ops that cross-entropy decomposes into if its vocabulary is sharded: `sum_exp`, `pick` and `token_loss`.
 
-use super::{Attrs, OpDef, Rows, Shapes, Work, operands};
+use crate::ops::{Attrs, OpDef, Rows, Shapes, Work, operands};
 use crate::types::{DType, Type};
 
 /// `sum_exp(%logits, %max)`: `(logits [*m, v], max f32[*m]) -> f32[*m]`, the sum of `exp(logits - max)` of each row.
@@ -11,7 +11,7 @@ impl SumExp {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["sum_exp"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<SumExp, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<SumExp, String> {
         Ok(SumExp)
     }
 }
@@ -52,7 +52,7 @@ impl Pick {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["pick"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<Pick, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<Pick, String> {
         Ok(Pick)
     }
 }
@@ -93,7 +93,7 @@ impl TokenLoss {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["token_loss"];
 
-    pub(super) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<TokenLoss, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<TokenLoss, String> {
         Ok(TokenLoss)
     }
 }

@@ -1,0 +1,5 @@
+//! Ops that send tokens to experts and back.
+
+pub(super) mod dispatch;
+pub(super) mod ragged;
+pub(super) mod top_k;
