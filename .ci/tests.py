@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 AT_ONCE = 2
 
 # These take minutes each. They begin first, so that none of them runs alone at the end.
-LONG = ["equal", "schedules", "gpu", "advice", "checkpoints", "meshwright_kernels"]
+LONG = ["training", "programs", "planning", "checkpoints", "command_line", "meshwright_kernels"]
 
 
 def built():

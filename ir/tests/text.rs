@@ -2,7 +2,7 @@
 
 extern crate meshwright_ir as ir;
 
-#[path = "../../tests/cases/driver.rs"]
+#[path = "../../tests/support/driver.rs"]
 mod driver;
 
 use ir::models::{Batch, presets};

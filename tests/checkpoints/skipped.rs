@@ -1,7 +1,7 @@
 //! A step whose gradient norm is not finite changes no parameter and no state on any rank, and the run goes on as if it had
 //! not been.
 
-use super::configs::{bits, executor_of, models};
+use super::configurations::{bits, executor_of, models};
 use super::runs::{Folder, data_files, text};
 use ir::optimizer::{Optimizer, OptimizerKind};
 use meshwright::runtime::exec::{Executor, StepInput};

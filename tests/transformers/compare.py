@@ -1,7 +1,7 @@
 """Compares losses, gradients and updates with those of transformers on PyTorch, family by family and layout by layout.
 
 Small models of the real classes get random weights and train twenty steps, in f32 and again in bf16 with f32 copies of the
-weights. The classes save them; tokens and results go next to them, and the test `tests/transformers.rs` reads the saved weights
+weights. The classes save them; tokens and results go next to them, and the test `tests/training/transformers.rs` reads the saved weights
 and runs the same on ten layouts each. It exports its weights before and after the steps, and the classes load these: they must be
 the same to the bit, and have the same losses. The table of keys is held against the real classes, too. Random configurations of every
 family follow. Nothing is downloaded.
@@ -109,7 +109,7 @@ def fixed(binary, only, keep):
                 write(folder, name, family, given)
         print(f"{len(os.listdir(folder))} cases written", flush=True)
         is_right = rust.run(folder).returncode == 0
-        return wrong + exports.check(folder) + ([] if is_right else ["tests/transformers.rs"])
+        return wrong + exports.check(folder) + ([] if is_right else ["tests/training/transformers.rs"])
 
 
 def main():

@@ -1,4 +1,4 @@
-"""Loads what `tests/transformers.rs` has exported with transformers, and compares it with what was imported and trained."""
+"""Loads what `tests/training/transformers.rs` has exported with transformers, and compares it with what was imported and trained."""
 
 import json
 import os

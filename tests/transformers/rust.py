@@ -1,10 +1,10 @@
-"""Runs the test `tests/transformers.rs` on a folder of cases."""
+"""Runs the test `tests/training/transformers.rs` on a folder of cases."""
 
 import os
 import subprocess
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-COMMAND = ["cargo", "test", "--locked", "--test", "transformers", "--", "--ignored", "--nocapture"]
+COMMAND = ["cargo", "test", "--locked", "--test", "training", "--", "transformers", "--ignored", "--nocapture"]
 
 
 def run(folder, **how):

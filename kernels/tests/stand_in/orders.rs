@@ -8,15 +8,15 @@ use std::process::Command;
 /// Variable with the file in which such a process leaves the bits of all results.
 const BITS: &str = "STAND_IN_BITS";
 
-/// Runs the ignored test `on_the_stand_in` under three orders. Each must pass and leave the same bits. The stand-in's sources are given by
+/// Runs the ignored test of a name under three orders. Each must pass and leave the same bits. The stand-in's sources are given by
 /// their folder, and it is built in a folder of the target folder that no other test has.
-pub(crate) fn in_all_orders(sources: &Path, folder: &str) {
+pub(crate) fn in_all_orders(sources: &Path, folder: &str, test: &str) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
     build(sources, &folder);
     let run = |order: &str| {
         let bits = folder.join(format!("bits-{order}"));
         let mut other = Command::new(std::env::current_exe().unwrap());
-        other.args(["on_the_stand_in", "--exact", "--ignored", "--nocapture"]);
+        other.args([test, "--exact", "--ignored", "--nocapture"]);
         other.env("LD_LIBRARY_PATH", &folder).env("STAND_IN_FOLDER", &folder);
         let ran = other.env("STAND_IN_ORDER", order).env(BITS, &bits).output().unwrap();
         let told = [ran.stdout, ran.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();

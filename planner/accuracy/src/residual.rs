@@ -10,8 +10,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 /// First line of the part of a stack's file that states its residual.
-const STATED: &str =
-    "# Errors on the runs of docs/accuracy.md, and these runs; `BLESS=1 cargo test --test accuracy` writes them.";
+const STATED: &str = "# Errors on the runs of docs/accuracy.md, and these runs; `BLESS=1 cargo test --test planning accuracy` writes them.";
 
 /// The residual as the last part of a stack's file.
 #[derive(Serialize)]

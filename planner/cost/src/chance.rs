@@ -5,7 +5,7 @@ use crate::quantities::Interval;
 /// Distribution of a quantity by its 10th, 50th and 90th percentile.
 ///
 /// On either side of the median the logarithm of the chance falls linearly, at a pace of its own: a Laplace distribution with two
-/// scales. Errors of predictions have such a peak and such tails: `tests/accuracy.rs` compares the chances with published runs.
+/// scales. Errors of predictions have such a peak and such tails: `tests/planning/accuracy.rs` compares the chances with published runs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Percentiles {
     /// 10th percentile.

@@ -17,7 +17,11 @@ use std::path::Path;
 
 #[test]
 fn written_kernels_compute_what_the_processor_computes() {
-    in_all_orders(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/tests/stand_in"), "written");
+    in_all_orders(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/tests/stand_in"),
+        "written",
+        "on_the_stand_in",
+    );
 }
 
 #[test]

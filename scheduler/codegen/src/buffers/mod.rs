@@ -6,7 +6,7 @@
 //! is a body of its own.
 //!
 //! No arena can be smaller than the most bytes that are live at one instruction of one body; on the meshes of
-//! `tests/memory.rs` none is 5 % bigger. An evaluation has its own buffer assignment, except that parameters keep their
+//! `tests/planning/memory.rs` none is 5 % bigger. An evaluation has its own buffer assignment, except that parameters keep their
 //! training offsets.
 
 mod bound;

@@ -1,0 +1,32 @@
+//! Training: models of every kind on every mesh, the files that it reads, and the runs that it writes.
+
+mod allocations;
+mod dropless;
+mod evaluation;
+mod every_mesh;
+mod experts;
+mod generate;
+#[cfg(target_os = "linux")]
+mod gpu;
+mod heads;
+#[path = "../support/lanes.rs"]
+mod lanes;
+mod lora;
+#[path = "../support/meshes/mod.rs"]
+mod meshes;
+mod muon;
+#[path = "../support/placed.rs"]
+mod placed;
+#[path = "../support/random.rs"]
+mod random;
+#[path = "../support/rows.rs"]
+mod rows;
+mod schedules;
+#[cfg(target_os = "linux")]
+#[path = "../../kernels/tests/stand_in/build.rs"]
+mod stand_in;
+mod tokenize;
+mod tokens;
+mod transformers;
+mod weights;
+mod zero_groups;
