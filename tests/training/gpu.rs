@@ -6,44 +6,20 @@ mod processes;
 mod traces;
 mod training;
 
+use crate::stand_in::on_stand_in;
 use meshwright::Cluster;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::LazyLock;
 use traces::Traced;
 use training::{GPT2, LLAMA, MIXTRAL, Runs, apart};
 
-/// The folder with the libraries as built, and with the kernels that they compile: tests share those of equal texts.
-static SHARED: LazyLock<PathBuf> = LazyLock::new(|| {
-    let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let name = |entry: &fs::DirEntry| entry.file_name().into_string().unwrap_or_default();
-    let is_left = |entry: &fs::DirEntry| {
-        name(entry).strip_prefix("gpu-shared-").is_some_and(|process| !Path::new("/proc").join(process).exists())
-    };
-    let left = fs::read_dir(all).unwrap().flatten().filter(is_left);
-    // Another process may remove it too.
-    left.for_each(|entry| drop(fs::remove_dir_all(entry.path())));
-    let folder = all.join(format!("gpu-shared-{}", std::process::id()));
-    crate::stand_in::build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/stand_in"), &folder);
-    folder
-});
-
 /// The folder with the libraries, for one test.
 fn stand_in(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("gpu-{test}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    crate::stand_in::LIBRARIES.iter().for_each(|name| symlink(SHARED.join(name), folder.join(name)).unwrap());
-    folder
-}
-
-/// The command with the libraries of a folder.
-fn on_stand_in<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
-    command.env("LD_LIBRARY_PATH", folder).env("STAND_IN_FOLDER", folder).env("STAND_IN_KERNELS", &*SHARED)
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/stand_in");
+    crate::stand_in::linked(&sources, &format!("gpu-{test}-{}", std::process::id()))
 }
 
 /// The program with the libraries of a folder.

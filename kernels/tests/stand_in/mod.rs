@@ -2,12 +2,12 @@
 
 mod build;
 
-use build::{build, succeed};
+use build::{linked, on_stand_in, succeed};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The stand-in, built in a folder of its own.
+/// The stand-in, in a folder of its own.
 pub(crate) struct StandIn {
     folder: PathBuf,
 }
@@ -42,12 +42,10 @@ pub(crate) enum Field {
 }
 
 impl StandIn {
-    /// Builds the stand-in in the target folder, under a name that no other test has.
+    /// Makes its folder in the target folder, under a name that no other test has.
     pub(crate) fn new(name: &str) -> StandIn {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in");
-        build(&sources, &folder);
-        let stand_in = StandIn { folder };
+        let stand_in = StandIn { folder: linked(&sources, name) };
         stand_in.compile(&sources.join("host.c"));
         stand_in
     }
@@ -77,8 +75,8 @@ impl StandIn {
         let [job, result] = ["job", "result"].map(|name| self.folder.join(format!("{name}-{thread}")));
         fs::write(&job, write_job(source, buffers, launches)).unwrap();
         let mut host = Command::new(self.folder.join("host"));
-        host.args([&job, &result]).env("STAND_IN_FOLDER", &self.folder).env("STAND_IN_ORDER", order);
-        let ran = host.output().unwrap();
+        on_stand_in(host.args([&job, &result]), &self.folder);
+        let ran = host.env("STAND_IN_ORDER", order).output().unwrap();
         if !ran.status.success() {
             return Err(format!("{}: {}", ran.status, String::from_utf8_lossy(&ran.stderr)));
         }

@@ -9,11 +9,11 @@ use std::process::Command;
 /// # Panics
 /// The test fails, or there is none.
 pub(crate) fn passes_on_stand_in(test: &str, name: &str) {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-    stand_in::build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/stand_in"), &folder);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/stand_in");
+    let folder = stand_in::linked(&sources, &format!("{name}-{}", std::process::id()));
     let mut process = Command::new(std::env::current_exe().unwrap());
     process.args(["--ignored", "--exact", test, "--test-threads", "1"]);
-    let output = process.env("LD_LIBRARY_PATH", &folder).env("STAND_IN_FOLDER", &folder).output().unwrap();
+    let output = stand_in::on_stand_in(&mut process, &folder).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
     std::fs::remove_dir_all(folder).unwrap();

@@ -1,6 +1,6 @@
 //! `train --backend cuda` on the stand-in: what it reports of every step is what the CPU reports.
 
-use super::on_stand_in;
+use crate::stand_in::on_stand_in;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
