@@ -10,6 +10,7 @@ use meshwright::autotune::explain::TIE;
 use meshwright::compiler::parallel::parse_any;
 use meshwright::estimator::{EstimateRequest, Estimator, JobNumbers, beyond};
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// Sources, and the most that the median and the 90th percentile of their errors in time may be.
 const TIME: [(&str, f64, f64); 18] = [
@@ -44,16 +45,18 @@ const MEMORY: [(&str, f64, f64); 7] = [
     ("Megatron-Bridge skills", 0.02, 0.026),
 ];
 
+static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| read(include_str!("../accuracy/runs.jsonl")).unwrap());
+
+/// The runs with their predictions.
+static SCORED: LazyLock<Vec<Scored<'static>>> = LazyLock::new(|| score(&Estimator::new(), RUNS.iter()));
+
 #[test]
 fn predictions_stay_as_near_as_they_are() {
-    let text = include_str!("../accuracy/runs.jsonl");
-    let runs = read(text).unwrap();
-    assert!(runs.len() > 1000, "{} runs", runs.len());
-    let scored = score(&Estimator::new(), &runs);
-    hold(&by_source(&scored), &TIME);
-    hold(&memory_by_source(&scored), &MEMORY);
+    assert!(RUNS.len() > 1000, "{} runs", RUNS.len());
+    hold(&by_source(&SCORED), &TIME);
+    hold(&memory_by_source(&SCORED), &MEMORY);
     // Sets of a few configurations, of which two that differ by less than a run from the next have any order, say little.
-    let large: Vec<_> = rank_sets(&scored).into_iter().filter(|set| set.configs >= 6).collect();
+    let large: Vec<_> = rank_sets(&SCORED).into_iter().filter(|set| set.configs >= 6).collect();
     let choice = total(&large);
     assert!(choice.regret < 0.01 && choice.regret < choice.recipe / 2.0, "{choice:?}");
     assert!(choice.single < 0.02, "{choice:?}");
@@ -67,9 +70,7 @@ const FEW: usize = 50;
 /// may hold more, but no more than chance allows.
 #[test]
 fn intervals_hold_as_often_as_they_say() {
-    let runs = read(include_str!("../accuracy/runs.jsonl")).unwrap();
-    let scored = score(&Estimator::new(), &runs);
-    let (time, memory) = (by_stack(&scored), memory_by_stack(&scored));
+    let (time, memory) = (by_stack(&SCORED), memory_by_stack(&SCORED));
     let many: Vec<&Summary> = time.iter().chain(&memory).filter(|summary| summary.rows >= 20).collect();
     assert!(many.len() > 6, "{many:?}");
     for summary in many {
@@ -90,10 +91,8 @@ const RARE: f64 = 0.01;
 /// fifth allows.
 #[test]
 fn no_stack_is_wrong_about_memory() {
-    let runs = read(include_str!("../accuracy/runs.jsonl")).unwrap();
-    let scored = score(&Estimator::new(), &runs);
     let mut stacks: BTreeMap<&str, Vec<&Scored<'_>>> = BTreeMap::new();
-    for row in scored.iter().filter(|row| !row.run.apart && row.run.memory.is_some()) {
+    for row in SCORED.iter().filter(|row| !row.run.apart && row.run.memory.is_some()) {
         stacks.entry(&row.run.request.stack).or_default().push(row);
     }
     assert!(stacks.contains_key("zero-bubble-2023") && stacks.len() > 10, "{:?}", stacks.keys());
@@ -123,9 +122,7 @@ fn chance_of(least: usize, all: usize, chance: f64) -> f64 {
 /// a hundred.
 #[test]
 fn chances_of_memory_are_shares_of_runs() {
-    let runs = read(include_str!("../accuracy/runs.jsonl")).unwrap();
-    let scored = score(&Estimator::new(), &runs);
-    let ranges = memory_chances(&scored);
+    let ranges = memory_chances(&SCORED);
     let all: usize = ranges.iter().map(|range| range.runs).sum();
     assert!(ranges.len() == 5 && all > 450, "{all} {ranges:?}");
     for ChanceRange { from, to, runs, below } in &ranges {
@@ -138,9 +135,8 @@ fn chances_of_memory_are_shares_of_runs() {
 /// devices grow with their number.
 #[test]
 fn optimizer_states_within_nodes_are_ranked_as_measured() {
-    let runs = read(include_str!("../accuracy/runs.jsonl")).unwrap();
-    let of_source = runs.iter().filter(|run| run.source == "InternEvo train_performance");
-    let scored = score(&Estimator::new(), of_source);
+    let of_source = SCORED.iter().filter(|row| row.run.source == "InternEvo train_performance");
+    let scored: Vec<_> = of_source.collect();
     assert_eq!(scored.len(), 32);
     let mut pairs: BTreeMap<String, [Option<f64>; 2]> = BTreeMap::new();
     for row in scored.iter().filter(|row| row.run.request.gpus > Some(64)) {
@@ -159,10 +155,8 @@ fn optimizer_states_within_nodes_are_ranked_as_measured() {
 /// The files of stacks state the errors of this version; `BLESS=1` writes them.
 #[test]
 fn stacks_state_their_errors() {
-    let runs = read(include_str!("../accuracy/runs.jsonl")).unwrap();
-    let all = score(&Estimator::new(), &runs);
     let mut stacks: BTreeMap<&str, Vec<Scored<'_>>> = BTreeMap::new();
-    for row in &all {
+    for row in SCORED.iter() {
         stacks.entry(&row.run.request.stack).or_default().push(row.clone());
     }
     for (name, rows) in stacks {
@@ -187,8 +181,6 @@ fn hold(found: &[Summary], bounds: &[(&str, f64, f64)]) {
 /// Check of [`TIE`] against published runs.
 #[test]
 fn predictions_hardly_order_what_is_called_a_tie() {
-    let runs = read(include_str!("../accuracy/runs.jsonl")).unwrap();
-    let scored = score(&Estimator::new(), &runs);
     struct Logs {
         measured: f64,
         predicted: f64,
@@ -199,7 +191,7 @@ fn predictions_hardly_order_what_is_called_a_tie() {
         in_order: f64,
     }
     let mut jobs: BTreeMap<String, Vec<Logs>> = BTreeMap::new();
-    for row in &scored {
+    for row in SCORED.iter() {
         let Some(ratio) = row.ratio() else { continue };
         let EstimateRequest { gpus, global_batch, seq, precision, .. } = &row.run.request;
         let job = format!("{} {} {gpus:?} {global_batch} {seq} {precision}", row.run.source, row.run.model);
@@ -222,8 +214,7 @@ fn predictions_hardly_order_what_is_called_a_tie() {
 /// The published runs are within the stacks that they ran on.
 #[test]
 fn what_was_run_is_supported() {
-    let runs = read(include_str!("../accuracy/runs.jsonl")).unwrap();
-    for run in runs {
+    for run in RUNS.iter() {
         let request = &run.request;
         let mut parallel = parse_any(&request.parallel).unwrap();
         parallel.dp = request.gpus.unwrap() / parallel.devices().max(1);
