@@ -14,3 +14,5 @@ mod oracles;
 mod plan;
 mod plan_files;
 mod predict;
+#[path = "../support/sample.rs"]
+mod sample;

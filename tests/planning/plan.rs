@@ -1,5 +1,6 @@
 //! Plans: as good as trying all configurations, within the pins, the same each time, and clear where there is none.
 
+use crate::sample::sampled;
 use ir::config_key::ConfigKey;
 use ir::options::Offload;
 use meshwright::Plan;
@@ -48,8 +49,9 @@ fn the_search_is_as_good_as_trying_all() {
     let estimator = Estimator::new();
     let mut cases = 0;
     for (model, cluster) in [("tiny-llama", "h100"), ("tiny-moe", "h800"), ("gpt2", "v100")] {
-        for gpus in [4, 8] {
-            for pin in PINS {
+        for (number, pin) in PINS.into_iter().enumerate() {
+            // A sample has one of the sizes for each of the pins.
+            for gpus in sampled(&[4, 8][number % 2..=number % 2], &[4, 8]).iter().copied() {
                 let mut request = request(model, cluster, gpus, 8, pin);
                 request.beyond_stack |= gpus == 8;
                 let all = PlanRequest { exhaustive: true, ..request.clone() };
@@ -69,7 +71,7 @@ fn the_search_is_as_good_as_trying_all() {
             }
         }
     }
-    assert!(cases >= 50, "{cases} cases");
+    assert!(cases >= sampled(25, 50), "{cases} cases");
 }
 
 /// If memory binds, recomputation and ZeRO are chosen as by exhaustive search.
@@ -153,7 +155,7 @@ fn an_answer_has_its_pins_or_names_them() {
         "each key may be pinned"
     );
     let (mut kept, mut refused) = (0, 0);
-    for case in 0..120 {
+    for case in 0..sampled(40, 120) {
         let mut keys: Vec<usize> = (0..1 + draw(4)).map(|_| draw(VALUES.len())).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -182,7 +184,7 @@ fn an_answer_has_its_pins_or_names_them() {
             }
         }
     }
-    assert!(kept > 40 && refused > 20, "{kept} kept, {refused} refused");
+    assert!(kept > sampled(13, 40) && refused > sampled(6, 20), "{kept} kept, {refused} refused");
 }
 
 /// 1F1B has one stage per rank. Interleaved 1F1B is another schedule, on one pipeline rank too.
@@ -366,7 +368,7 @@ fn what_is_planned_for_train_compiles() {
         from[(dice >> 33) as usize % from.len()]
     };
     let mut planned = 0;
-    for _ in 0..48 {
+    for _ in 0..sampled(24, 48) {
         let model = draw(&["tiny-llama", "tiny-gpt2", "tiny-moe"]);
         let [gpus, each] = [draw(&["1", "2", "3", "4", "6", "8"]), draw(&["1", "2", "3", "4"])];
         let [gpus, each]: [u64; 2] = [gpus, each].map(|number| number.parse().unwrap());
@@ -397,7 +399,7 @@ fn what_is_planned_for_train_compiles() {
             planned += 1;
         }
     }
-    assert!(planned > 40, "{planned}");
+    assert!(planned > sampled(20, 40), "{planned}");
 }
 
 /// Activations are offloaded only if nothing else fits, and never beyond the host's memory.

@@ -10,17 +10,20 @@ use crate::meshes::compare::differences;
 use crate::meshes::record::Record;
 use crate::meshes::trained::{self, trained};
 use crate::meshes::training::{Recipe, model, request};
+use crate::seeds::cases;
 use cost::PROGRAM;
 use draw::Draw;
 use ir::diag::Coded;
 use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::compile;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
-/// Cases of each of the parts, which run side by side.
+/// Cases of each of the parts, which run side by side, and how many of them a sample has.
 const CASES: u64 = 150;
+const SAMPLE: u64 = 20;
 const PARTS: u64 = 4;
 /// Sequences of a micro-batch on one device.
 const SEQUENCES: u64 = 4;
@@ -28,10 +31,6 @@ const SEQUENCES: u64 = 4;
 const TIMES: f64 = 4.0;
 /// The relative difference that is allowed if rounding happens to change less: half the last place of bf16, which chooses experts, too.
 const LEAST: f64 = 1.0 / 256.0;
-
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
 
 /// Runs on one device, each made once.
 static ALONE: LazyLock<Mutex<BTreeMap<String, Arc<OnceLock<Record>>>>> = LazyLock::new(Mutex::default);
@@ -91,7 +90,8 @@ fn narrow_differences(got: &Record, recipe: &Recipe) -> Vec<String> {
 }
 
 fn part(part: u64) {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", PARTS * CASES) / PARTS);
+    let Range { start: first, end } = cases(PARTS * SAMPLE, PARTS * CASES);
+    let cases = (end - first) / PARTS;
     let (mut failed, mut outcomes) = (Vec::new(), BTreeMap::new());
     for seed in (first + part..).step_by(PARTS as usize).take(cases as usize) {
         let draw = Draw::new(seed);

@@ -7,6 +7,7 @@ mod narrow;
 mod run;
 mod sliced;
 
+use crate::seeds::cases;
 use cost::{CPU, Cluster, PROGRAM, Platform};
 use ir::fused::Fused;
 use ir::graph::{Model, SectionKind};
@@ -16,17 +17,14 @@ use ir::text::File;
 use ir::types::DType;
 use std::collections::BTreeSet;
 
-/// How many cases, and from which seed: `MESHWRIGHT_CASES=5000 MESHWRIGHT_FIRST=500 cargo test --test programs equal`.
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
+/// `MESHWRIGHT_CASES=5000 MESHWRIGHT_FIRST=500 cargo test --test programs equal` runs other cases.
 #[test]
 fn compiled_programs_equal_the_reference() {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 560));
+    let seeds = cases(100, 560);
+    let cases = seeds.end - seeds.start;
     let (mut failed, mut ill_conditioned) = (Vec::new(), 0);
     let mut coverage = coverage::Coverage::default();
-    for seed in first..first + cases {
+    for seed in seeds {
         let case = generate::generate(seed);
         let outcome = run::compiled(&case).and_then(|(meaning, file)| {
             let outcome = run::compare(&case, &meaning, &file)?;
@@ -76,9 +74,10 @@ fn sharded(case: &generate::Case) -> Result<(Model, File, bool), String> {
 
 #[test]
 fn shardings_found_by_cost_equal_the_reference() {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 60));
+    let seeds = cases(20, 60);
+    let cases = seeds.end - seeds.start;
     let (mut failed, mut cut, mut tight) = (Vec::new(), 0, 0);
-    for case in (first..first + cases).map(generate::generate) {
+    for case in seeds.map(generate::generate) {
         let outcome = sharded(&case).and_then(|(meaning, file, is_tight)| {
             let mut values = file.model.blocks.values().flat_map(|block| block.values.values());
             cut += usize::from(values.any(|value| !value.ty.sharded_axes().is_empty()));
@@ -96,9 +95,10 @@ fn shardings_found_by_cost_equal_the_reference() {
 
 #[test]
 fn slices_equal_the_whole_sequence() {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 70));
+    let seeds = cases(20, 70);
+    let cases = seeds.end - seeds.start;
     let (mut failed, mut attending, mut dropping) = (Vec::new(), 0, 0);
-    for case in (first..first + cases).map(|seed| sliced::generate(DType::F32, seed)) {
+    for case in seeds.map(|seed| sliced::generate(DType::F32, seed)) {
         match run::compiled(&case).and_then(|(meaning, file)| Ok((run::compare(&case, &meaning, &file)?, file))) {
             Ok((run::Outcome::Equal, file)) => {
                 let stmts = file.model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
@@ -134,9 +134,10 @@ fn narrow_case(seed: u64) -> generate::Case {
 
 #[test]
 fn narrow_programs_equal_the_reference() {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 200));
+    let seeds = cases(40, 200);
+    let cases = seeds.end - seeds.start;
     let (mut failed, mut compared, mut quantised) = (Vec::new(), [0; 4], [0; 2]);
-    for seed in first..first + cases {
+    for seed in seeds {
         let case = narrow_case(seed);
         let outcome = run::compiled(&case).and_then(|(meaning, file)| {
             let stmts = || meaning.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
@@ -166,9 +167,10 @@ fn bits(results: &narrow::Results) -> Vec<(String, Vec<u64>)> {
 /// `MESHWRIGHT_CASES=200 cargo test --test programs equal::processes` runs more seeds, of cases and of the wire.
 #[test]
 fn processes_change_no_bit() {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 40));
+    let seeds = cases(12, 40);
+    let cases = seeds.end - seeds.start;
     let (mut failed, mut far) = (Vec::new(), 0);
-    for seed in first..first + cases {
+    for seed in seeds {
         let case = match seed % 6 {
             kind @ 0..4 => narrow_case(4 * (seed / 6) + kind),
             4 => sliced::generate(DType::F32, seed),
@@ -207,9 +209,10 @@ fn fused_and_not(case: &generate::Case) -> Result<([narrow::Results; 2], Vec<&'s
 
 #[test]
 fn groups_change_no_bit() {
-    let (first, cases) = (number("MESHWRIGHT_FIRST", 0), number("MESHWRIGHT_CASES", 70));
+    let seeds = cases(20, 70);
+    let cases = seeds.end - seeds.start;
     let (mut failed, mut grouping, mut grouped) = (Vec::new(), 0, BTreeSet::new());
-    for seed in first..first + cases {
+    for seed in seeds {
         let case = match seed % 4 {
             0 => narrow_case(seed),
             1 => sliced::generate(DType::F32, seed),

@@ -2,6 +2,8 @@
 //! long life in the arena, and programs with one gather broken.
 
 use crate::meshes::training::{Recipe, SEED, compiled, inputs, models};
+use crate::on_gpu;
+use crate::sample::sampled;
 use codegen::buffers::assign_buffers;
 use codegen::lower_forward;
 use cost::PROGRAM;
@@ -299,7 +301,7 @@ fn gathers_on_a_gpu_change_nothing() {
 #[test]
 #[ignore = "the test above runs it where CUDA is"]
 fn on_a_gpu() {
-    let recipe = recipe(dense(0), "f32", 3);
+    let recipe = recipe(on_gpu::llama(), "f32", sampled(2, 3));
     for mesh in ["dp=2,schedule=gpipe", "dp=2,pp=2,schedule=zb-h1"] {
         let files = ["use", "step"].map(|gather| compiled(&recipe, &format!("{mesh},zero=3,gather={gather}"), 8));
         let steps = inputs(&files[0].model, &recipe, mesh);

@@ -11,6 +11,7 @@ mod meshes;
 mod mutations;
 mod offload;
 mod offload_optimizer;
+mod on_gpu;
 #[cfg(target_os = "linux")]
 #[path = "../../kernels/tests/stand_in/orders.rs"]
 mod orders;
@@ -24,6 +25,10 @@ mod random;
 mod reshard;
 #[path = "../support/rows.rs"]
 mod rows;
+#[path = "../support/sample.rs"]
+mod sample;
+#[path = "../support/seeds.rs"]
+mod seeds;
 #[cfg(target_os = "linux")]
 #[path = "../../kernels/tests/stand_in/build.rs"]
 mod stand_in;

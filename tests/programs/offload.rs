@@ -1,6 +1,7 @@
 //! Saved activations that go to host memory until their backward: the same numbers, smaller arenas, and programs with one copy broken.
 
 use crate::meshes::training::{Recipe, SEED, compiled, inputs, models};
+use crate::on_gpu;
 use cost::PROGRAM;
 use ir::graph::Call;
 use ir::ids::{Reg, Token};
@@ -323,7 +324,7 @@ fn copies_on_a_gpu_change_nothing() {
 #[test]
 #[ignore = "the test above runs it where CUDA is"]
 fn on_a_gpu() {
-    let recipe = recipe(0, 3);
+    let recipe = Recipe { config: on_gpu::llama(), ..recipe(0, 3) };
     for mesh in ["schedule=gpipe", "pp=2,schedule=zb-h1"] {
         let files = ["", ",offload=all"].map(|offload| compiled(&recipe, &format!("{mesh}{offload}"), 8));
         let steps = inputs(&files[0].model, &recipe, mesh);

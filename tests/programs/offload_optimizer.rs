@@ -1,6 +1,7 @@
 //! Optimizer states in host memory between updates: the same numbers and checkpoints, smaller arenas, and programs with one copy broken.
 
 use crate::meshes::training::{Recipe, SEED, compiled, inputs, models};
+use crate::on_gpu;
 use cost::PROGRAM;
 use ir::arena::{Arena, Resident, Role};
 use ir::ids::{Reg, Token};
@@ -333,7 +334,7 @@ fn states_of_a_gpu_on_the_host_change_nothing() {
 #[ignore = "the test above runs it where CUDA is"]
 fn on_a_gpu() {
     for mesh in ["schedule=gpipe", "pp=2,dp=2,zero=1"] {
-        let recipe = recipe(0, "bf16", 4);
+        let recipe = Recipe { config: on_gpu::llama(), ..recipe(0, "bf16", 4) };
         let files = both(&recipe, mesh, 8);
         let gpu = |file: &File| SharedGpu::open(0, file.model.mesh.devices() as usize).unwrap();
         let [here, away] = files.each_ref().map(|file| trained(gpu(file), file, &recipe));

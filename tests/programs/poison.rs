@@ -2,6 +2,7 @@
 //! on a GPU, which the stand-in replaces.
 
 use crate::meshes::training::{Recipe, SEED, compiled, inputs, models};
+use crate::on_gpu;
 use ir::optimizer::Optimizer;
 use ir::program::{BodyInstr, Instr, Program};
 use ir::text::File;
@@ -128,7 +129,7 @@ fn poison_on_a_gpu_changes_nothing_and_finds_what_is_freed_too_early() {
 #[ignore = "the test above runs it where CUDA is"]
 fn on_a_gpu() {
     let gpu = |ranks| SharedGpu::open(0, ranks).unwrap();
-    let recipe = recipe(0, 2);
+    let recipe = Recipe { config: on_gpu::llama(), ..recipe(0, 2) };
     let file = compiled(&recipe, "dp=2,pp=2,zero=1", 8);
     let steps = inputs(&file.model, &recipe, "");
     let [plain, poisoned] = [false, true].map(|poison| run(gpu(4), &file, program(&file), &steps, poison).unwrap());

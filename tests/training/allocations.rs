@@ -3,6 +3,7 @@
 use crate::meshes::training::{Recipe, SEED, compiled, inputs, models};
 use crate::placed::placed;
 use crate::random::Random;
+use crate::sample::sampled;
 use ir::optimizer::Optimizer;
 use meshwright::runtime::exec::{Executor, Options, StepInput};
 use scheduler::placement::{Pipeline, Placement};
@@ -107,9 +108,11 @@ fn in_a_process_of_its_own() {
             let seed = random.between(0, 9);
             files.push((format!("{mesh}, {placement}"), placed(&recipe, mesh, 4, &pipeline, seed)));
         }
-        for (mesh, file) in &files {
+        for (number, (mesh, file)) in files.iter().enumerate() {
             let program = file.program.as_ref().expect("a program");
-            for (async_threads, record) in [(false, false), (false, true), (true, false), (true, true)] {
+            let options = [(false, false), (false, true), (true, false), (true, true)];
+            // A sample has one of them for each file, and each for two files.
+            for (async_threads, record) in options.into_iter().skip(sampled(number % 4, 0)).take(sampled(1, 4)) {
                 let options = Options { seed: SEED, async_threads: Some(async_threads), record, ..Options::default() };
                 let mut executor = Executor::load(&file.model, program, &options).expect("it loads");
                 // No configuration here has a ring, whose tokens have another order.

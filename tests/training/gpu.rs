@@ -6,6 +6,7 @@ mod processes;
 mod traces;
 mod training;
 
+use crate::sample::sampled;
 use crate::stand_in::on_stand_in;
 use meshwright::Cluster;
 use serde_json::Value;
@@ -31,7 +32,11 @@ fn command(folder: &Path, args: &[&str]) -> Command {
 
 fn check(folder: &Path, faulty: bool) -> Output {
     let mut command = command(folder, &["gpu-check", "--quick", "--format", "json"]);
-    if faulty { command.env("STAND_IN_FAULTS", "1") } else { &mut command }.output().unwrap()
+    if faulty {
+        // A sample looks for the faults of what is done in 16 bits.
+        command.env("STAND_IN_FAULTS", "1").args(sampled(&["--only", "f16"][..], &[]));
+    }
+    command.output().unwrap()
 }
 
 fn rows(output: &Output) -> Vec<Value> {

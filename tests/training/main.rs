@@ -21,6 +21,8 @@ mod placed;
 mod random;
 #[path = "../support/rows.rs"]
 mod rows;
+#[path = "../support/sample.rs"]
+mod sample;
 mod schedules;
 #[cfg(target_os = "linux")]
 #[path = "../../kernels/tests/stand_in/build.rs"]

@@ -1,5 +1,6 @@
 //! Tests of contractions against nested loops in f64.
 
+use super::super::testing::sample::sampled;
 use super::super::testing::{Stored, assert_close, doubles, integers, normals};
 use super::*;
 use crate::cpu::gemm::multiplies_pairs;
@@ -132,9 +133,12 @@ fn large_dimensions_and_threads() {
         's' | 'c' | 'm' => 51,
         _ => 67,
     };
-    for eq in EQUATIONS.iter().filter(|eq| !eq.contains("ijx") && !eq.starts_with("kij")) {
-        check(eq, &large, Par(1));
-        check(eq, &large, Par(3));
+    let equations = EQUATIONS.iter().filter(|eq| !eq.contains("ijx") && !eq.starts_with("kij"));
+    for (number, eq) in equations.enumerate() {
+        // A sample has every second equation on one thread, and the others on three.
+        for threads in [1, 3].into_iter().skip(sampled(number % 2, 0)).take(sampled(1, 2)) {
+            check(eq, &large, Par(threads));
+        }
     }
 }
 
@@ -160,7 +164,9 @@ fn narrow_operands_give_the_bits_of_their_numbers() {
         for [m, n, k] in [[1, 70, 300], [70, 1, 300], [5, 300, 40], [77, 35, 301], [61, 261, 290]] {
             let size = |l| [m, n, k]["mnk".find(l).unwrap()];
             for eq in ["mk,kn>mn", "km,kn>mn", "mk,nk>mn", "km,nk>mn", "mk,kn>nm"] {
-                (1..=2).for_each(|threads| check_narrow(eq, &size, formats, Par(threads)));
+                // A sample has one of the numbers of threads for each mix and size.
+                let threads = (1..=2).skip(sampled((seed + m) % 2, 0)).take(sampled(1, 2));
+                threads.for_each(|threads| check_narrow(eq, &size, formats, Par(threads)));
             }
         }
     }

@@ -1,5 +1,8 @@
 //! Helpers shared by the tests of this crate.
 
+#[path = "../../../tests/support/sample.rs"]
+pub(crate) mod sample;
+
 use super::dropout::{normal, philox};
 use super::par::Par;
 use crate::cpu::narrow::{Floats, Narrow, round, widen};

@@ -1,6 +1,7 @@
 //! Tests of attention and its gradients against the definition in f64.
 
 use super::super::dropout::uniform;
+use super::super::testing::sample::sampled;
 use super::super::testing::{Stored, assert_close, doubles, integers, normals};
 use super::*;
 use crate::cpu::narrow::{FloatsMut, Narrow, round};
@@ -342,8 +343,11 @@ fn narrow_tensors_of_many_keys() {
         let (ordered, random) = ([qpos, kpos, qseg, kseg], random_places([b * s, b * t], seed, 3));
         let a = attention(size, true);
         let windows = [Some(100), Some(700)].map(|window| Attention { window, ..a });
-        for a in [a, dropping(a), attention(size, false)].into_iter().chain(windows) {
-            for places in [&ordered, &random] {
+        let all = [a, dropping(a), attention(size, false)].into_iter().chain(windows);
+        for (number, a) in all.enumerate() {
+            // A sample has each of the forms in order for one of the sizes, and at random for the other one.
+            let first = sampled((number + seed as usize) % 2, 0);
+            for places in [&ordered, &random].into_iter().skip(first).take(sampled(1, 2)) {
                 check_stored(&a, places, Some(Narrow::Bf16), Par(2));
             }
         }
