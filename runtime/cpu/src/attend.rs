@@ -34,7 +34,7 @@ fn plan(settings: &AttentionSettings, site: &KernelSite<'_>) -> Result<Plan, Str
         return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
     };
     let (scale, softcap) = (scale as f32, softcap.map(|softcap| softcap as f32));
-    let [b, s, t] = in_blocks(block, [b, s, t]);
+    let [b, s, t] = in_blocks(block, b, s, t);
     let attention = attention::Attention { b, s, t, g, r, d, c, scale, causal, window, chunk, softcap, dropout: None };
     let view = |operand: usize| {
         let ty = site.operands[operand];

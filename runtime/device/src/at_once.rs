@@ -15,13 +15,17 @@ pub fn at_once<W, T: Send>(
     work: impl Fn(W) -> T + Sync,
 ) -> Result<Vec<T>, String> {
     let barrier = Barrier::new(threads);
-    let one = || {
-        // The others do not wait for a thread that cannot begin.
-        let prepared = catch_unwind(AssertUnwindSafe(&prepare));
-        barrier.wait();
-        work(prepared.unwrap_or_else(|panic| resume_unwind(panic)))
-    };
-    scope(|scope| join_all((0..threads).map(|_| scope.spawn(one)).collect()))
+    scope(|scope| {
+        let threads = (0..threads).map(|_| {
+            scope.spawn(|| {
+                // The others do not wait for a thread that cannot begin.
+                let prepared = catch_unwind(AssertUnwindSafe(&prepare));
+                barrier.wait();
+                work(prepared.unwrap_or_else(|panic| resume_unwind(panic)))
+            })
+        });
+        join_all(threads.collect())
+    })
 }
 
 /// The results of threads, in their order, when all have ended.

@@ -46,8 +46,11 @@ impl Span {
 
     /// True if both have an element.
     pub fn meets(self, other: Span) -> bool {
-        let below = |a: Span, b: Span| a.offset + a.bytes() <= b.offset;
-        self.len > 0 && other.len > 0 && !below(self, other) && !below(other, self)
+        self.len > 0 && other.len > 0 && self.offset < other.end() && other.offset < self.end()
+    }
+
+    fn end(self) -> usize {
+        self.offset + self.bytes()
     }
 }
 
@@ -96,26 +99,39 @@ impl GroupSite<'_> {
         at: GroupPlace<'_>,
         call: impl FnOnce(&GroupSite<'_>) -> Result<R, String>,
     ) -> Result<R, String> {
-        let (reads, interior): (Vec<Value>, Vec<Value>) = (fused.reads(), fused.interior().collect());
-        let types = |values: &[Value]| values.iter().map(|&value| &at.values[value].ty).collect::<Vec<&Type>>();
-        let types: Vec<[Vec<&Type>; 2]> =
-            fused.stmts.iter().map(|stmt| [types(&stmt.operands), types(&stmt.results)]).collect();
-        let place = |list: &[Value], value: Value| list.iter().position(|&other| other == value);
-        let group_value = |&value: &Value| match (place(&interior, value), place(&fused.outs, value)) {
-            (Some(at), _) => GroupValue::Interior(at),
-            (None, Some(at)) => GroupValue::Result(at),
-            (None, None) => GroupValue::Operand(place(&reads, value).unwrap_or_default()),
-        };
+        let values = GroupValues { reads: fused.reads(), interior: fused.interior().collect(), outs: &fused.outs };
+        let sides = fused.stmts.iter().map(|stmt| [&stmt.operands, &stmt.results]);
+        let types = sides.map(|sides| sides.map(|side| side.iter().map(|&value| &at.values[value].ty).collect()));
+        let types: Vec<[Vec<&Type>; 2]> = types.collect();
         let mut stmts = Vec::new();
         for (stmt, [operands, results]) in fused.stmts.iter().zip(&types) {
             let op = stmt.op.kernel().ok_or_else(|| format!("`{}` has no kernel", stmt.op.name()))?;
             let GroupPlace { mesh, coordinates, forward, .. } = at;
             let site = KernelSite { mesh, coordinates, operands, results, forward };
             let [operands, results] =
-                [&stmt.operands, &stmt.results].map(|side| side.iter().map(group_value).collect());
+                [&stmt.operands, &stmt.results].map(|side| side.iter().map(|&value| values.place(value)).collect());
             stmts.push(GroupStmt { op, site, operands, results, accumulate: stmt.accumulate });
         }
         call(&GroupSite { stmts })
+    }
+}
+
+/// The values of a group of statements by what they are to it.
+struct GroupValues<'a> {
+    reads: Vec<Value>,
+    interior: Vec<Value>,
+    outs: &'a [Value],
+}
+
+impl GroupValues<'_> {
+    fn place(&self, value: Value) -> GroupValue {
+        let [interior, out, read] =
+            [&self.interior, self.outs, &self.reads].map(|list| list.iter().position(|&other| other == value));
+        match (interior, out) {
+            (Some(at), _) => GroupValue::Interior(at),
+            (None, Some(at)) => GroupValue::Result(at),
+            (None, None) => GroupValue::Operand(read.unwrap_or_default()),
+        }
     }
 }
 

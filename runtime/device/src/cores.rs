@@ -12,8 +12,7 @@ pub fn check_threads(count: usize) -> Result<(), String> {
     let gate = std::sync::RwLock::new(());
     let closed = gate.write();
     let given = scope(|scope| {
-        let idle = || drop(gate.read());
-        let started = (0..count).try_for_each(|_| Builder::new().spawn_scoped(scope, idle).map(drop));
+        let started = (0..count).try_for_each(|_| Builder::new().spawn_scoped(scope, || drop(gate.read())).map(drop));
         drop(closed);
         started
     });
@@ -69,8 +68,8 @@ pub fn pin_thread(place: usize, ranks: usize) {
 /// Gives the calling thread the [`LONGEST_TURN`], if it has turns at all. Older systems leave it as it is.
 #[cfg(target_os = "linux")]
 fn lengthen_turns() {
-    let has_turns = |policy: u32| [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(policy as i32));
-    if let Some(mut attributes) = attributes().filter(|attributes| has_turns(attributes.sched_policy)) {
+    let Some(mut attributes) = attributes() else { return };
+    if [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(attributes.sched_policy as i32)) {
         attributes.sched_runtime = LONGEST_TURN.as_nanos() as u64;
         // SAFETY: the call reads the attributes, which state their size.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
@@ -99,11 +98,21 @@ mod tests {
     use rustix::thread::{CpuSet, sched_getaffinity};
 
     fn pinned(rank: usize, ranks: usize) -> CpuSet {
-        let own = move || {
+        let own = std::thread::spawn(move || {
             pin_thread(rank, ranks);
             sched_getaffinity(None).unwrap()
-        };
-        std::thread::spawn(own).join().unwrap()
+        });
+        own.join().unwrap()
+    }
+
+    /// The turns of a thread before and after it is pinned as one of these ranks.
+    fn turns(ranks: usize) -> [u64; 2] {
+        let turns = std::thread::spawn(move || {
+            let before = attributes().unwrap().sched_runtime;
+            pin_thread(0, ranks);
+            [before, attributes().unwrap().sched_runtime]
+        });
+        turns.join().unwrap()
     }
 
     #[test]
@@ -122,17 +131,9 @@ mod tests {
     #[test]
     fn ranks_that_share_a_core_have_long_turns() {
         let count = sched_getaffinity(None).unwrap().count() as usize;
-        let turn = |ranks: usize| {
-            let own = move || {
-                let before = attributes().unwrap().sched_runtime;
-                pin_thread(0, ranks);
-                [before, attributes().unwrap().sched_runtime]
-            };
-            std::thread::spawn(own).join().unwrap()
-        };
-        let [before, alone] = turn(count);
+        let [before, alone] = turns(count);
         assert_eq!(before, alone);
-        let [before, shared] = turn(2 * count);
+        let [before, shared] = turns(2 * count);
         let longest = LONGEST_TURN.as_nanos() as u64;
         assert!(before < longest && shared == if before > 0 { longest } else { 0 }, "{before} {shared}");
     }

@@ -19,10 +19,10 @@ pub struct Region {
 impl Region {
     /// The part that the rank at the coordinates holds.
     pub fn of(ty: &Type, mesh: &Mesh, coordinates: &[u64]) -> Region {
-        let to_usize = |list: Vec<u64>| list.into_iter().map(|x| x as usize).collect::<Vec<_>>();
-        let sizes = ty.local_sizes(mesh, coordinates);
+        let (origin, sizes) = (ty.local_origin(mesh, coordinates), ty.local_sizes(mesh, coordinates));
         let run = mesh.extent(sizes.iter().product(), &ty.storage, coordinates);
-        Region { origin: to_usize(ty.local_origin(mesh, coordinates)), sizes: to_usize(sizes), run }
+        let [origin, sizes] = [origin, sizes].map(|list| list.into_iter().map(|x| x as usize).collect());
+        Region { origin, sizes, run }
     }
 
     /// The number of elements.
@@ -45,9 +45,13 @@ impl Region {
     pub fn meet(&self, other: &Region) -> Option<(Vec<usize>, Vec<usize>)> {
         let dims = 0..self.sizes.len();
         let start: Vec<usize> = dims.clone().map(|d| self.origin[d].max(other.origin[d])).collect();
-        let end = |d: usize| (self.origin[d] + self.sizes[d]).min(other.origin[d] + other.sizes[d]);
-        let sizes: Vec<usize> = dims.map(|d| end(d).saturating_sub(start[d])).collect();
+        let sizes: Vec<usize> = dims.map(|d| self.end(d).min(other.end(d)).saturating_sub(start[d])).collect();
         (!sizes.contains(&0)).then_some((start, sizes))
+    }
+
+    /// The index after the last one of the box in a dim.
+    fn end(&self, dim: usize) -> usize {
+        self.origin[dim] + self.sizes[dim]
     }
 
     /// The place of an index of the whole in the rank's box, in elements.
@@ -92,7 +96,8 @@ pub fn pieces(ty: &Type, region: &Region) -> Vec<RegionPiece> {
     let rows: usize = region.sizes[..cut].iter().product();
     let first: usize = region.origin.iter().zip(&strides).map(|(o, s)| o * s).sum();
     let (start, end) = (region.run.origin as usize, (region.run.origin + region.run.count) as usize);
-    let piece = |row: usize| {
+    let mut pieces = Vec::with_capacity(rows);
+    for row in 0..rows {
         let (mut rest, mut whole) = (row, first);
         for d in (0..cut).rev() {
             whole += rest % region.sizes[d] * strides[d];
@@ -100,9 +105,11 @@ pub fn pieces(ty: &Type, region: &Region) -> Vec<RegionPiece> {
         }
         // Of the box, the run alone is in the part.
         let (from, to) = ((row * len).max(start), ((row + 1) * len).min(end));
-        (from < to).then(|| RegionPiece { whole: whole + from - row * len, part: from - start, len: to - from })
-    };
-    (0..rows).filter_map(piece).collect()
+        if from < to {
+            pieces.push(RegionPiece { whole: whole + from - row * len, part: from - start, len: to - from });
+        }
+    }
+    pieces
 }
 
 /// Copies a rank's part out of the unsharded tensor.

@@ -44,12 +44,12 @@ impl KernelSite<'_> {
 /// The strides of a dense tensor with these letters and sizes in the order of other letters; 0 for those that it lacks.
 pub fn strides_in(letters: &[String], sizes: &[usize], order: &[String]) -> Vec<usize> {
     let strides = row_major(sizes);
-    let stride = |letter| letters.iter().position(|l| l == letter).map_or(0, |place| strides[place]);
-    order.iter().map(stride).collect()
+    let places = order.iter().map(|letter| letters.iter().position(|l| l == letter));
+    places.map(|place| place.map_or(0, |place| strides[place])).collect()
 }
 
 /// Sequences of an attention, and the queries and keys of each: a block of a sequence counts as one.
-pub fn in_blocks(block: Option<u64>, [b, s, t]: [usize; 3]) -> [usize; 3] {
+pub fn in_blocks(block: Option<u64>, b: usize, s: usize, t: usize) -> [usize; 3] {
     let blocks = block.map_or(1, |block| (t / block as usize).max(1));
     [b * blocks, s / blocks, t / blocks]
 }

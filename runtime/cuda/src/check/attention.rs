@@ -67,7 +67,7 @@ impl<'a> Heads<'a> {
         let [q, k, v] = [0, 1, 2].map(|at| compared.site.operand(at));
         let (q, k, v) = (q?, k?, v?);
         let (&[b, s, g, r, d], &t, &c) = (&q[..], &k[1], &v[3]) else { return Err("wants q of five dims".to_string()) };
-        let [b, s, t] = in_blocks(settings.block, [b, s, t]);
+        let [b, s, t] = in_blocks(settings.block, b, s, t);
         let factor = settings.dropout.as_ref().map_or(1.0, |dropout| 1.0 / (1.0 - dropout.p));
         let Compared { operands, right, .. } = *compared;
         let roundings = roundings(compared.site.operands[0].dtype, compared.on_tensor_cores);

@@ -40,7 +40,7 @@ pub(super) fn define(settings: &AttentionSettings, site: &KernelSite<'_>) -> Res
     let (&[b, s, g, r, d], &[_, t, _, _], &[_, _, _, c]) = (q.as_slice(), k.as_slice(), v.as_slice()) else {
         return Err("wants q [b, s, g, r, d], k [b, t, g, d] and v [b, t, g, c]".to_string());
     };
-    let [b, s, t] = in_blocks(*block, [b, s, t]);
+    let [b, s, t] = in_blocks(*block, b, s, t);
     let sizes = [("B", b), ("S", s), ("T", t), ("G", g), ("R", r), ("D", d), ("C", c)];
     let define = Definitions::new().tensor("X", of_operand(site, 0)).number("SCALE", *scale as f32);
     let define = sizes.into_iter().fold(define, |define, (name, size)| define.size(name, size));
