@@ -34,7 +34,7 @@ impl StatePart {
 /// The rank's parts of all parameters and states.
 pub(super) fn state_parts(slots: &[StateSlot]) -> Vec<StatePart> {
     let kept = slots.iter().enumerate().filter(|(_, slot)| slot.role != Role::Gradient);
-    let state_part = |(place, slot): (usize, &StateSlot)| StatePart {
+    let parts = kept.map(|(place, slot)| StatePart {
         slot: place,
         name: slot.name.clone(),
         param: slot.param.clone(),
@@ -42,8 +42,8 @@ pub(super) fn state_parts(slots: &[StateSlot]) -> Vec<StatePart> {
         dtype: slot.ty.dtype,
         sizes: slot.ty.sizes(),
         shards: Shard::of(&slot.region),
-    };
-    kept.map(state_part).collect()
+    });
+    parts.collect()
 }
 
 /// The ranks that hold one distinct part, each with the part as it has it.

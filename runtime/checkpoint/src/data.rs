@@ -59,14 +59,14 @@ fn in_file(dtype: DType) -> Dtype {
 
 /// The header: the range of each entry among the elements.
 fn header(entries: &[Entry<'_>]) -> Result<Vec<u8>, SafeTensorError> {
-    let mut end = 0;
-    let info = |entry: &Entry<'_>| {
+    let (mut end, mut infos) = (0, Vec::with_capacity(entries.len()));
+    for entry in entries {
         let start = end;
         end += entry.data.len();
         let shape = entry.shape.iter().map(|&size| size as usize).collect();
-        (entry.key.clone(), TensorInfo { dtype: in_file(entry.dtype), shape, data_offsets: (start, end) })
-    };
-    let mut text = serde_json::to_vec(&Metadata::new(None, entries.iter().map(info).collect())?)?;
+        infos.push((entry.key.clone(), TensorInfo { dtype: in_file(entry.dtype), shape, data_offsets: (start, end) }));
+    }
+    let mut text = serde_json::to_vec(&Metadata::new(None, infos)?)?;
     text.resize(text.len().next_multiple_of(LENGTH), b' ');
     Ok(text)
 }
@@ -130,19 +130,23 @@ impl Reader {
     /// # Errors
     /// There is no such entry of floats, it is shorter, or the system refuses.
     pub(super) fn read(&mut self, key: &str, shape: &[u64], first: usize, count: usize) -> io::Result<Vec<f32>> {
-        let broken =
-            || io::Error::new(io::ErrorKind::InvalidData, format!("there is no complete `{key}` of floats {shape:?}"));
-        let same = |info: &&TensorInfo| info.shape.iter().map(|&size| size as u64).eq(shape.iter().copied());
-        let info = self.header.info(key).filter(same).ok_or_else(broken)?;
-        let dtype = self.format(key).ok_or_else(broken)?;
-        let (element, (begin, end)) = (dtype.bytes() as usize, info.data_offsets);
-        if (first + count) * element > end - begin {
-            return Err(broken());
-        }
-        self.file.seek(SeekFrom::Start(self.start + (begin + first * element) as u64))?;
-        let mut bytes = vec![0; count * element];
+        let (dtype, place) = self.place(key, shape, first, count).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("there is no complete `{key}` of floats {shape:?}"))
+        })?;
+        self.file.seek(SeekFrom::Start(place))?;
+        let mut bytes = vec![0; count * dtype.bytes() as usize];
         self.file.read_exact(&mut bytes)?;
         Ok(host::numbers(dtype, &bytes))
+    }
+
+    /// The format of an entry of floats of this shape, and the offset of one of its elements, if there are `count` from it on.
+    fn place(&self, key: &str, shape: &[u64], first: usize, count: usize) -> Option<(DType, u64)> {
+        let info = self.header.info(key)?;
+        let has_shape = info.shape.iter().map(|&size| size as u64).eq(shape.iter().copied());
+        let dtype = self.format(key).filter(|_| has_shape)?;
+        let (element, (begin, end)) = (dtype.bytes() as usize, info.data_offsets);
+        let is_inside = (first + count) * element <= end - begin;
+        is_inside.then_some((dtype, self.start + (begin + first * element) as u64))
     }
 }
 

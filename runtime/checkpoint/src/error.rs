@@ -1,5 +1,6 @@
 //! Errors of writing and reading checkpoints.
 
+use std::fmt;
 use std::path::PathBuf;
 
 /// Error while a checkpoint is written or read. A message has the problem and the place; the caller adds the fix.
@@ -75,10 +76,15 @@ pub struct Difference {
 const TOLD: usize = 4;
 
 fn listed(differences: &[Difference]) -> String {
-    let one = |d: &Difference| format!("`{}` is {}, in the checkpoint {}", d.field, d.now, d.saved);
-    let told: Vec<String> = differences.iter().take(TOLD).map(one).collect();
+    let told: Vec<String> = differences.iter().take(TOLD).map(Difference::to_string).collect();
     match differences.len().saturating_sub(TOLD) {
         0 => told.join("; "),
         more => format!("{}; and {more} more", told.join("; ")),
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is {}, in the checkpoint {}", self.field, self.now, self.saved)
     }
 }

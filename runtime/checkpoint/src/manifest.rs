@@ -93,7 +93,7 @@ pub struct DataFile {
 }
 
 /// A parameter with its optimizer states.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Parameter {
     /// The parameter itself.
     #[serde(flatten)]
@@ -128,42 +128,41 @@ struct Format {
     schema: String,
 }
 
+fn read(folder: &Path, name: &str, limit: u64) -> Result<Vec<u8>, Error> {
+    let bytes = files::open_in(folder, name).and_then(|file| files::read_all(file, limit));
+    bytes.map_err(|why| damaged(folder, name, cannot_be_read(&why)))
+}
+
+fn damaged(folder: &Path, file: &str, why: String) -> Error {
+    Error::Damaged { checkpoint: folder.to_path_buf(), file: file.to_string(), why }
+}
+
 impl Manifest {
     /// Reads the manifest of a checkpoint.
     ///
     /// # Errors
     /// It is missing, broken, or of a version that is not known.
     pub fn read(folder: &Path) -> Result<Manifest, Error> {
-        let damaged = |file: &str, why: String| {
-            Err(Error::Damaged { checkpoint: folder.to_path_buf(), file: file.to_string(), why })
-        };
-        let read = |name, limit| files::read_all(files::open_in(folder, name)?, limit);
-        let text = match read(MANIFEST, MOST_BYTES) {
-            Ok(text) => text,
-            Err(why) => return damaged(MANIFEST, cannot_be_read(&why)),
-        };
+        let text = read(folder, MANIFEST, MOST_BYTES)?;
         match serde_json::from_slice::<Format>(&text) {
             Ok(format) if format.schema != SCHEMA => {
                 let checkpoint = folder.to_path_buf();
                 return Err(Error::Version { checkpoint, found: format.schema, known: SCHEMA });
             }
             Ok(_) => {}
-            Err(why) => return damaged(MANIFEST, format!("is no manifest: {why}")),
+            Err(why) => return Err(damaged(folder, MANIFEST, format!("is no manifest: {why}"))),
         }
-        let want = match read(SUM, MOST_SUM) {
-            Ok(sum) => String::from_utf8_lossy(&sum).trim().to_string(),
-            Err(why) => return damaged(SUM, cannot_be_read(&why)),
-        };
+        let want = String::from_utf8_lossy(&read(folder, SUM, MOST_SUM)?).trim().to_string();
         let sum = checksum(&text);
         if sum != want {
-            return damaged(MANIFEST, format!("has the checksum {sum}, not {want}"));
+            return Err(damaged(folder, MANIFEST, format!("has the checksum {sum}, not {want}")));
         }
         match serde_json::from_slice::<Manifest>(&text) {
             Ok(manifest) => match manifest.fault() {
-                Some(why) => damaged(MANIFEST, why),
+                Some(why) => Err(damaged(folder, MANIFEST, why)),
                 None => Ok(manifest),
             },
-            Err(why) => damaged(MANIFEST, format!("is no manifest: {why}")),
+            Err(why) => Err(damaged(folder, MANIFEST, format!("is no manifest: {why}"))),
         }
     }
 
@@ -219,8 +218,8 @@ impl Manifest {
             let Some(all) = stored.elements() else {
                 return Some(format!("has sizes of `{name}` that cannot be: {:?}", stored.sizes));
             };
-            let bad = |held: &&StoredShard| !held.shard.fits(&stored.sizes) || held.file >= self.files.len();
-            if let Some(held) = stored.shards.iter().find(bad) {
+            let mut shards = stored.shards.iter();
+            if let Some(held) = shards.find(|held| !held.shard.fits(&stored.sizes) || held.file >= self.files.len()) {
                 return Some(format!("has a shard of `{name}` that cannot be: {:?}", held.shard));
             }
             let held = stored.shards.iter().fold(0u64, |sum, held| sum.saturating_add(held.shard.elements()));

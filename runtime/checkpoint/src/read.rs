@@ -7,7 +7,7 @@ use super::error::{Difference, Error};
 use super::folder::{find, list, run_of, step_of};
 use super::manifest::{DataFile, MANIFEST, Manifest, Stored, StoredShard, cannot_be_read};
 use super::shard::Shard;
-use super::together::{all_parts, verdict};
+use super::together::{Refusal, all_parts, verdict};
 use exec::state::MASTER;
 use exec::{Executor, Platform, RankState};
 use ir::graph::is_record;
@@ -15,6 +15,7 @@ use ir::types::DType;
 use kernels::cpu::shape::{View, copy_strided};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,8 +37,8 @@ impl Checkpoint {
     /// # Errors
     /// There is none, or its manifest is missing, broken or of an unknown version.
     pub fn open(path: &Path) -> Result<Checkpoint, Error> {
-        let missing = || Error::Missing { path: path.to_path_buf() };
-        let path = find(path).ok().flatten().ok_or_else(missing)?;
+        let found = find(path).ok().flatten();
+        let path = found.ok_or_else(|| Error::Missing { path: path.to_path_buf() })?;
         let manifest = Arc::new(Manifest::read(&path)?);
         let step = manifest.position.step;
         let checkpoint = Checkpoint { path, manifest };
@@ -53,18 +54,14 @@ impl Checkpoint {
     /// A file is missing or is not as it was written: the first of them.
     pub fn verify(&self) -> Result<(), Error> {
         let files = &self.manifest.files;
-        let next = AtomicUsize::new(0);
-        let take = || files.get(next.fetch_add(1, Ordering::Relaxed));
-        let check = || -> Vec<(&DataFile, String)> {
-            let bad = |file| fault(&self.path, file).unwrap_or_else(|why| Some(cannot_be_read(&why)));
-            std::iter::from_fn(take).filter_map(|file| Some((file, bad(file)?))).collect()
-        };
+        let next = &AtomicUsize::new(0);
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get()).min(files.len());
         let faults = thread::scope(|scope| {
             // Where the system has no more threads, this one reads all that is left.
-            let more = (1..cores).map_while(|_| thread::Builder::new().spawn_scoped(scope, check).ok());
+            let more =
+                (1..cores).map_while(|_| thread::Builder::new().spawn_scoped(scope, || self.faults_of_rest(next)).ok());
             let threads: Vec<_> = more.collect();
-            let own = check();
+            let own = self.faults_of_rest(next);
             let others =
                 threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
             own.into_iter().chain(others).collect::<Vec<_>>()
@@ -75,15 +72,22 @@ impl Checkpoint {
         }
     }
 
+    /// Reads the data files that no other thread has begun to read, by the index of the next one. Gives the faulty ones.
+    fn faults_of_rest(&self, next: &AtomicUsize) -> Vec<(&DataFile, String)> {
+        let mut faults = Vec::new();
+        while let Some(file) = self.manifest.files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = fault(&self.path, file).unwrap_or_else(|why| Some(cannot_be_read(&why)));
+            faults.extend(found.map(|why| (file, why)));
+        }
+        faults
+    }
+
     /// The newest checkpoint of the same run that is older than one at a path, and whole.
     pub fn older(path: &Path) -> Option<Checkpoint> {
-        let whole = |path: PathBuf| {
-            let checkpoint = Checkpoint::open(&path).ok()?;
-            checkpoint.verify().is_ok().then_some(checkpoint)
-        };
         let others = list(&run_of(path)).ok()?;
         let older = others.iter().position(|(_, other)| other.file_name() == path.file_name())?;
-        others[..older].iter().rev().find_map(|(_, path)| whole(path.clone()))
+        let mut opened = others[..older].iter().rev().filter_map(|(_, path)| Checkpoint::open(path).ok());
+        opened.find(|checkpoint| checkpoint.verify().is_ok())
     }
 
     /// Sets all parameters and states of an executor, whose formats may be others than those of the checkpoint. Where a checkpoint has
@@ -101,9 +105,9 @@ impl Checkpoint {
         let (from, ranks) = (self.clone(), Arc::new(ranks));
         let loaded = executor.visit(move |rank, kept| from.load_rank(kept, &ranks[rank]))?;
         let own = loaded.into_iter().collect::<Result<(), Error>>();
-        let all = verdict(executor, own.as_ref().copied().map_err(ToString::to_string))?;
+        let all = verdict(executor, own.as_ref().copied().map_err(Refusal::of))?;
         own?;
-        all.map(drop).map_err(|why| self.damaged(MANIFEST, why))
+        all.map(drop).map_err(|why| self.damaged(MANIFEST, why.to_string()))
     }
 
     /// Reads tensors without an executor.
@@ -118,14 +122,19 @@ impl Checkpoint {
             ranks.iter().flatten().map(|part| (part.name.as_str(), part.sizes.as_slice())).collect();
         let saved: BTreeMap<&str, &[u64]> =
             saved.iter().map(|(name, state_part)| (name.as_str(), &state_part.sizes[..])).collect();
-        let is_copy = |name: &&str| name.strip_suffix(MASTER).is_some_and(|name| name.ends_with('.'));
-        let names: BTreeSet<&str> = saved.keys().chain(now.keys()).copied().filter(|name| !is_copy(name)).collect();
-        let text = |sizes: Option<&&[u64]>| sizes.map_or("absent".to_string(), |sizes| format!("{sizes:?}"));
-        let is_optional = |name: &&str| is_record(name) && (saved.contains_key(name) != now.contains_key(name));
-        let differs = names.into_iter().filter(|name| saved.get(name) != now.get(name) && !is_optional(name));
-        let difference =
-            |name: &str| Difference { field: name.to_string(), saved: text(saved.get(name)), now: text(now.get(name)) };
-        differs.map(difference).collect()
+        let names: BTreeSet<&str> = saved.keys().chain(now.keys()).copied().collect();
+        let mut differences = Vec::new();
+        for name in names {
+            let is_copy = name.strip_suffix(MASTER).is_some_and(|name| name.ends_with('.'));
+            let (saved, now) = (saved.get(name), now.get(name));
+            let is_optional = is_record(name) && saved.is_some() != now.is_some();
+            if saved != now && !is_copy && !is_optional {
+                let [saved, now] =
+                    [saved, now].map(|sizes| sizes.map_or("absent".to_string(), |sizes| format!("{sizes:?}")));
+                differences.push(Difference { field: name.to_string(), saved, now });
+            }
+        }
+        differences
     }
 
     /// Reads a rank's parts.
@@ -164,14 +173,13 @@ impl Checkpoint {
         let mut found = 0;
         for StoredShard { shard: state_part, file } in &stored.shards {
             let Some(both) = state_part.meet(shard) else { continue };
-            let record = &self.manifest.files[*file];
-            let refused = |why| self.damaged(&record.name, cannot_be_read(&why));
             let reader = self.open_file(readers, *file)?;
             let first = state_part.place(&both.offset);
             let last_index: Vec<u64> = both.offset.iter().zip(&both.shape).map(|(o, s)| o + s - 1).collect();
             let count = state_part.place(&last_index) + 1 - first;
             let key = state_part.key(name, &stored.sizes);
-            let data = reader.read(&key, &state_part.shape, first, count).map_err(refused)?;
+            let data = reader.read(&key, &state_part.shape, first, count);
+            let data = data.map_err(|why| self.unreadable(*file, &why))?;
             let dims: Vec<usize> = both.shape.iter().map(|&size| size as usize).collect();
             let from = View { offset: 0, strides: &state_part.strides() };
             let to = View { offset: shard.place(&both.offset), strides: &shard.strides() };
@@ -187,12 +195,17 @@ impl Checkpoint {
 
     /// The reader of a data file.
     fn open_file<'r>(&self, readers: &'r mut BTreeMap<usize, Reader>, file: usize) -> Result<&'r mut Reader, Error> {
-        let record = &self.manifest.files[file];
-        let refused = |why| self.damaged(&record.name, cannot_be_read(&why));
         Ok(match readers.entry(file) {
             Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(free) => free.insert(Reader::open(&self.path, &record.name).map_err(refused)?),
+            Entry::Vacant(free) => {
+                let reader = Reader::open(&self.path, &self.manifest.files[file].name);
+                free.insert(reader.map_err(|why| self.unreadable(file, &why))?)
+            }
         })
+    }
+
+    fn unreadable(&self, file: usize, why: &io::Error) -> Error {
+        self.damaged(&self.manifest.files[file].name, cannot_be_read(why))
     }
 
     fn damaged(&self, file: &str, why: String) -> Error {
@@ -218,9 +231,8 @@ impl TensorReader<'_> {
     /// # Errors
     /// There is no such tensor, or a file cannot be read.
     pub fn format(&mut self, name: &str) -> Result<DType, Error> {
-        let absent = || self.checkpoint.damaged(MANIFEST, format!("has no `{name}`"));
-        let stored = *self.tensors.get(name).ok_or_else(absent)?;
-        let first = stored.shards.first().ok_or_else(absent)?;
+        let stored = self.stored(name)?;
+        let first = stored.shards.first().ok_or_else(|| self.absent(name))?;
         let record = &self.checkpoint.manifest.files[first.file];
         let key = first.shard.key(name, &stored.sizes);
         let reader = self.checkpoint.open_file(&mut self.readers, first.file)?;
@@ -232,10 +244,19 @@ impl TensorReader<'_> {
     /// # Errors
     /// There is no such tensor, or a file cannot be read.
     pub fn read(&mut self, name: &str, shard: &Shard) -> Result<Vec<f32>, Error> {
-        let absent = || self.checkpoint.damaged(MANIFEST, format!("has no `{name}`"));
-        let stored = *self.tensors.get(name).ok_or_else(absent)?;
+        let stored = self.stored(name)?;
         let mut data = vec![0.0; shard.elements() as usize];
         self.checkpoint.read(&mut self.readers, name, stored, shard, &mut data)?;
         Ok(data)
+    }
+}
+
+impl<'a> TensorReader<'a> {
+    fn stored(&self, name: &str) -> Result<&'a Stored, Error> {
+        self.tensors.get(name).copied().ok_or_else(|| self.absent(name))
+    }
+
+    fn absent(&self, name: &str) -> Error {
+        self.checkpoint.damaged(MANIFEST, format!("has no `{name}`"))
     }
 }

@@ -1,6 +1,6 @@
 //! Comparison of replicas: parts of parameters and states that several ranks hold must be the same bytes on all of them.
 
-use super::assign::{Holders, StatePart, holders};
+use super::assign::holders;
 use super::error::Error;
 use super::together::{all_parts, share};
 use exec::{Executor, Platform};
@@ -42,16 +42,16 @@ impl Replicas {
     pub fn of<P: Platform>(executor: &mut Executor<P>) -> Result<Replicas, Error> {
         let ranks = all_parts(executor)?;
         let mut slots = vec![Vec::new(); ranks.len()];
-        let mut place = |(rank, part): (usize, &StatePart)| {
-            slots[rank].push(part.slot);
-            (rank, slots[rank].len() - 1)
-        };
-        let several = holders(&ranks).filter(|holders| holders.len() > 1);
-        let replica = |holders: Holders<'_>| Replica {
-            name: holders[0].1.name.clone(),
-            holders: holders.into_iter().map(&mut place).collect(),
-        };
-        let all = several.map(replica).collect();
+        let mut all = Vec::new();
+        for several in holders(&ranks).filter(|holders| holders.len() > 1) {
+            let name = several[0].1.name.clone();
+            let mut holders = Vec::with_capacity(several.len());
+            for (rank, part) in several {
+                holders.push((rank, slots[rank].len()));
+                slots[rank].push(part.slot);
+            }
+            all.push(Replica { name, holders });
+        }
         Ok(Replicas { all, slots: Arc::new(slots) })
     }
 
@@ -67,8 +67,7 @@ impl Replicas {
         })?;
         let mut hashes = vec![Vec::new(); self.slots.len()];
         share(executor, own)?.into_iter().flatten().for_each(|(rank, of_rank)| hashes[rank] = of_rank);
-        let differs = |replica: &&Replica| replica.hashes(&hashes).len() > 1;
-        let mut differing = self.all.iter().filter(differs);
+        let mut differing = self.all.iter().filter(|replica| replica.hashes(&hashes).len() > 1);
         let first = differing.next();
         let more = differing.count();
         Ok(first.map(|first| first.divergence(&hashes, more + 1)))
@@ -79,8 +78,10 @@ impl Replica {
     /// The ranks of each hash.
     fn hashes(&self, hashes: &[Vec<u64>]) -> BTreeMap<u64, Vec<usize>> {
         let mut ranks: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-        let of = |&(rank, place): &(usize, usize)| (hashes[rank].get(place).copied().unwrap_or_default(), rank);
-        self.holders.iter().map(of).for_each(|(hash, rank)| ranks.entry(hash).or_default().push(rank));
+        for &(rank, place) in &self.holders {
+            let hash = hashes[rank].get(place).copied().unwrap_or_default();
+            ranks.entry(hash).or_default().push(rank);
+        }
         ranks
     }
 

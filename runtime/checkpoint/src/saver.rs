@@ -6,7 +6,7 @@ use super::error::Error;
 use super::folder::{of_step, publish, rotate, unfinished};
 use super::manifest::{DataFile, Manifest, SCHEMA};
 use super::task::Task;
-use super::together::verdict;
+use super::together::{Refusal, verdict};
 use super::write::{RankCopy, Save, Writers, parameters, writers};
 use exec::{Executor, Platform};
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ enum Stage {
 }
 
 /// A task, unless the system has no thread for it.
-type Begun<T> = Result<Task<io::Result<T>>, String>;
+type Begun<T> = io::Result<Task<io::Result<T>>>;
 
 impl Saver {
     /// Begins to save: copies the state, which the next step may change.
@@ -67,9 +67,9 @@ impl Saver {
         assert!(self.under_way.is_none(), "one checkpoint at a time");
         let checkpoint = of_step(save.run, save.position.step);
         let made = executor.platform().is_first().then(|| make(&checkpoint)).transpose();
-        let names = verdict(executor, made.map_err(text))?;
-        let refused = |why| Error::Unwritable { checkpoint: checkpoint.clone(), why };
-        let name = names.map_err(refused)?.into_iter().flatten().next().unwrap_or_default();
+        let names = verdict(executor, made.map_err(|why| Refusal::of(&why)))?
+            .map_err(|why| Error::Unwritable { checkpoint: checkpoint.clone(), why: why.to_string() })?;
+        let name = names.into_iter().flatten().next().unwrap_or_default();
         let folder = save.run.join(name);
         let writers = match self.writers.take() {
             Some(writers) => writers,
@@ -77,7 +77,7 @@ impl Saver {
         };
         self.writers = Some(writers.clone());
         let (copies, into) = (RankCopy::all(executor, &writers)?, folder.clone());
-        let write = move || copies.iter().map(|copy| copy.write(&into)).collect();
+        let task = Task::begin("save", move || copies.iter().map(|copy| copy.write(&into)).collect());
         self.under_way = Some(UnderWay {
             checkpoint,
             folder,
@@ -93,7 +93,7 @@ impl Saver {
                 parameters: BTreeMap::new(),
             },
             before,
-            stage: Stage::Files(Task::begin("save", write)),
+            stage: Stage::Files(task),
         });
         Ok(())
     }
@@ -121,24 +121,29 @@ impl Saver {
             return Ok(None);
         };
         let is_first = executor.platform().is_first();
-        let refused = |why| refused(&checkpoint, &folder, is_first, why);
         match stage {
             Stage::Files(begun) => {
-                let mut files = verdict(executor, outcome(begun))?.map_err(refused)?.concat();
+                let files = verdict(executor, outcome(begun))?;
+                let mut files = files.map_err(|why| refused(&checkpoint, &folder, is_first, &why))?.concat();
                 files.sort_by_key(|(number, _)| *number);
                 let files = files.into_iter().map(|(_, file)| file).collect();
                 let parameters = self.writers.as_deref().map(parameters).unwrap_or_default();
-                let complete = Manifest { files, parameters, ..manifest.clone() };
-                let (paths, run_folder) = ([folder.clone(), checkpoint.clone()], run.clone());
-                let publish = move || publication(&paths, &run_folder, keep_last, &complete, before);
-                let task = is_first.then(|| Task::begin("publish", publish));
+                let publication = Publication {
+                    folder: folder.clone(),
+                    checkpoint: checkpoint.clone(),
+                    run: run.clone(),
+                    keep_last,
+                    manifest: Manifest { files, parameters, ..manifest.clone() },
+                    before,
+                };
+                let task = is_first.then(|| Task::begin("publish", || publication.publish()));
                 let stage = Stage::Publication(task);
                 self.under_way = Some(UnderWay { checkpoint, folder, run, keep_last, manifest, before: None, stage });
                 Ok(None)
             }
             Stage::Publication(begun) => {
                 let own = begun.map_or(Ok(None), outcome);
-                let unremoved = verdict(executor, own)?.map_err(refused)?;
+                let unremoved = verdict(executor, own)?.map_err(|why| refused(&checkpoint, &folder, is_first, &why))?;
                 match unremoved.into_iter().flatten().next() {
                     Some(why) => Err(Error::Unremoved { checkpoint, why }),
                     None => Ok(Some(checkpoint)),
@@ -166,8 +171,9 @@ fn is_busy<T>(begun: &Begun<T>) -> bool {
 }
 
 /// Waits for a task, and gives what came of it.
-fn outcome<T>(begun: Begun<T>) -> Result<T, String> {
-    begun?.wait().unwrap_or_else(|| Err(io::Error::other("its thread panicked"))).map_err(text)
+fn outcome<T>(begun: Begun<T>) -> Result<T, Refusal> {
+    let ended = begun.and_then(|task| task.wait().unwrap_or_else(|| Err(io::Error::other("its thread panicked"))));
+    ended.map_err(|why| Refusal::of(&why))
 }
 
 /// Makes a folder to write a checkpoint in, and gives its name. It does not make that of the run: where it is gone, someone has removed
@@ -178,27 +184,30 @@ fn make(checkpoint: &Path) -> io::Result<String> {
     Ok(folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()))
 }
 
-/// Writes the manifest, gives the checkpoint its name, and removes older ones. Gives why they stay, if they do.
-fn publication(
-    [folder, checkpoint]: &[PathBuf; 2],
-    run: &Path,
+/// A checkpoint whose files are written.
+struct Publication {
+    folder: PathBuf,
+    checkpoint: PathBuf,
+    run: PathBuf,
     keep_last: usize,
-    manifest: &Manifest,
+    manifest: Manifest,
     before: Option<Before>,
-) -> io::Result<Option<String>> {
-    manifest.write(folder)?;
-    before.map_or(Ok(()), |before| before())?;
-    publish(folder, checkpoint)?;
-    Ok(rotate(run, manifest.position.step, keep_last).err().map(text))
+}
+
+impl Publication {
+    /// Writes the manifest, gives the checkpoint its name, and removes older ones. Gives why they stay, if they do.
+    fn publish(self) -> io::Result<Option<String>> {
+        self.manifest.write(&self.folder)?;
+        self.before.map_or(Ok(()), |before| before())?;
+        publish(&self.folder, &self.checkpoint)?;
+        let removed = rotate(&self.run, self.manifest.position.step, self.keep_last);
+        Ok(removed.err().map(|why| why.to_string()))
+    }
 }
 
 /// The refusal of a process. The first one removes what is there, which helps nobody.
-fn refused(checkpoint: &Path, folder: &Path, is_first: bool, why: String) -> Error {
+fn refused(checkpoint: &Path, folder: &Path, is_first: bool, why: &Refusal) -> Error {
     // A start of the program removes it too.
     let _ = if is_first { fs::remove_dir_all(folder) } else { Ok(()) };
-    Error::Unwritable { checkpoint: checkpoint.to_path_buf(), why }
-}
-
-fn text(why: io::Error) -> String {
-    why.to_string()
+    Error::Unwritable { checkpoint: checkpoint.to_path_buf(), why: why.to_string() }
 }

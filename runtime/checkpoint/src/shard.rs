@@ -40,26 +40,33 @@ impl Shard {
         if self.shape == sizes {
             return tensor.to_string();
         }
-        let range = |(offset, size): (&u64, &u64)| format!("{offset}:{}", offset + size);
-        let ranges: Vec<String> = self.offset.iter().zip(&self.shape).map(range).collect();
-        format!("{tensor}[{}]", ranges.join(","))
+        let ranges = self.offset.iter().zip(&self.shape).map(|(offset, size)| format!("{offset}:{}", offset + size));
+        format!("{tensor}[{}]", ranges.collect::<Vec<_>>().join(","))
     }
 
     /// True if it is a box of a tensor of these sizes.
     pub(super) fn fits(&self, sizes: &[u64]) -> bool {
-        let inside =
-            |((offset, size), whole): ((&u64, &u64), &u64)| offset.checked_add(*size).is_some_and(|e| e <= *whole);
         let same = self.offset.len() == sizes.len() && self.shape.len() == sizes.len();
-        same && self.offset.iter().zip(&self.shape).zip(sizes).all(inside)
+        let ends = self.offset.iter().zip(&self.shape).map(|(offset, size)| offset.checked_add(*size));
+        same && ends.zip(sizes).all(|(end, whole)| end.is_some_and(|end| end <= *whole))
     }
 
     /// The box that both have, if it is not empty.
     pub(super) fn meet(&self, other: &Shard) -> Option<Shard> {
         let dims = 0..self.shape.len();
         let offset: Vec<u64> = dims.clone().map(|d| self.offset[d].max(other.offset[d])).collect();
-        let end = |d: usize| (self.offset[d] + self.shape[d]).min(other.offset[d] + other.shape[d]);
-        let shape: Vec<u64> = dims.map(|d| end(d).saturating_sub(offset[d])).collect();
+        let shape: Vec<u64> = dims.map(|d| self.end(d).min(other.end(d)).saturating_sub(offset[d])).collect();
         (!shape.contains(&0)).then_some(Shard { offset, shape })
+    }
+
+    /// The index after the last one in a dim.
+    fn end(&self, dim: usize) -> u64 {
+        self.offset[dim] + self.shape[dim]
+    }
+
+    /// The same box of a tensor of one dim more, at an index of that.
+    fn at(self, index: u64) -> Shard {
+        Shard { offset: [vec![index], self.offset].concat(), shape: [vec![1], self.shape].concat() }
     }
 
     /// The distance between neighbours in each dim of its own row-major elements.
@@ -85,28 +92,26 @@ fn boxes(sizes: &[u64], run: Range<u64>) -> Vec<Shard> {
     }
     let Some((_, inner)) = sizes.split_first() else { return vec![Shard { offset: Vec::new(), shape: Vec::new() }] };
     let row: u64 = inner.iter().product();
-    let within = |index: u64, run: Range<u64>| {
-        let lift = move |Shard { offset, shape }| Shard {
-            offset: [vec![index], offset].concat(),
-            shape: [vec![1], shape].concat(),
-        };
-        boxes(inner, run).into_iter().map(lift)
-    };
     let (first, last) = (run.start / row, run.end / row);
     if first == last {
-        return within(first, run.start % row..run.end % row).collect();
+        return boxes_of_row(inner, first, run.start % row..run.end % row).collect();
     }
     let whole = run.start.div_ceil(row)..last;
     let mut shards = Vec::new();
     if !run.start.is_multiple_of(row) {
-        shards.extend(within(first, run.start % row..row));
+        shards.extend(boxes_of_row(inner, first, run.start % row..row));
     }
     if !whole.is_empty() {
         let offset = [vec![whole.start], vec![0; inner.len()]].concat();
         shards.push(Shard { offset, shape: [vec![whole.end - whole.start], inner.to_vec()].concat() });
     }
-    shards.extend(within(last, 0..run.end % row));
+    shards.extend(boxes_of_row(inner, last, 0..run.end % row));
     shards
+}
+
+/// The boxes of a run within one row of a tensor, whose other dims have these sizes.
+fn boxes_of_row(sizes: &[u64], row: u64, run: Range<u64>) -> impl Iterator<Item = Shard> {
+    boxes(sizes, run).into_iter().map(move |shard| shard.at(row))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Work on a thread of its own, which yields to the threads that compute.
 
+use std::io;
 use std::thread::{Builder, JoinHandle};
 
 /// Work that goes on, or has ended. A task that is dropped is waited for, so that nothing is written after its owner is gone.
@@ -10,13 +11,13 @@ impl<T: Send + 'static> Task<T> {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub(super) fn begin(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<Task<T>, String> {
-        let yielding = move || {
+    pub(super) fn begin(name: &str, work: impl FnOnce() -> T + Send + 'static) -> io::Result<Task<T>> {
+        let thread = Builder::new().name(name.to_string()).spawn(move || {
             yield_to_others();
             work()
-        };
-        let thread = Builder::new().name(name.to_string()).spawn(yielding);
-        Ok(Task(Some(thread.map_err(|why| format!("the system gives no thread: {why}"))?)))
+        });
+        let thread = thread.map_err(|why| io::Error::new(why.kind(), format!("the system gives no thread: {why}")))?;
+        Ok(Task(Some(thread)))
     }
 }
 

@@ -19,10 +19,24 @@ pub(super) fn share<P: Platform, T: Serialize + DeserializeOwned>(
     if executor.platform().world().is_none() {
         return Ok(vec![own]);
     }
-    let broken = |_| exec::Error::Load("a process of another version takes part".to_string());
-    let bytes = serde_json::to_vec(&own).map_err(broken)?;
+    let bytes = serde_json::to_vec(&own).map_err(|_| other_version())?;
     let all = executor.share(bytes)?;
-    Ok(all.iter().map(|bytes| serde_json::from_slice(bytes)).collect::<Result<_, _>>().map_err(broken)?)
+    Ok(all.iter().map(|bytes| serde_json::from_slice(bytes)).collect::<Result<_, _>>().map_err(|_| other_version())?)
+}
+
+fn other_version() -> exec::Error {
+    exec::Error::Load("a process of another version takes part".to_string())
+}
+
+/// The reason why a process cannot go on, as it goes to the others.
+#[derive(Serialize, Deserialize, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Refusal(String);
+
+impl Refusal {
+    pub(super) fn of(why: &impl ToString) -> Refusal {
+        Refusal(why.to_string())
+    }
 }
 
 /// The outcome of all processes: what each has, or the first refusal.
@@ -31,17 +45,17 @@ pub(super) fn share<P: Platform, T: Serialize + DeserializeOwned>(
 /// A rank failed.
 pub(super) fn verdict<P: Platform, T: Serialize + DeserializeOwned>(
     executor: &mut Executor<P>,
-    own: Result<T, String>,
-) -> Result<Result<Vec<T>, String>, Error> {
+    own: Result<T, Refusal>,
+) -> Result<Result<Vec<T>, Refusal>, Error> {
     let hosts = executor.platform().world().map(|world| world.processes.clone());
-    let all = share(executor, own)?;
-    let on = |(number, outcome): (usize, Result<T, String>)| {
+    let all: Vec<Result<T, Refusal>> = share(executor, own)?;
+    let outcomes = all.into_iter().enumerate().map(|(number, outcome)| {
         outcome.map_err(|why| match &hosts {
-            Some(hosts) if number > 0 => format!("{why} (process {number} on {})", hosts[number].host),
+            Some(hosts) if number > 0 => Refusal(format!("{why} (process {number} on {})", hosts[number].host)),
             _ => why,
         })
-    };
-    Ok(all.into_iter().enumerate().map(on).collect())
+    });
+    Ok(outcomes.collect())
 }
 
 /// A part as it goes to other processes.

@@ -4,7 +4,7 @@ use super::assign::{StatePart, assign_writers};
 use super::data::{Entry, write};
 use super::error::Error;
 use super::folder::of_step;
-use super::manifest::{DataFile, Origin, Parameter, Position, Stored, StoredShard};
+use super::manifest::{DataFile, Origin, Parameter, Position, StoredShard};
 use super::saver::Saver;
 use super::together::all_parts;
 use exec::{Executor, Platform};
@@ -91,8 +91,12 @@ pub(super) fn writers<P: Platform>(executor: &mut Executor<P>) -> Result<Arc<Wri
 
 /// The number of each rank's file: ranks without one do not count.
 fn numbered(ranks: &[Vec<StatePart>]) -> Writers {
-    let before = |rank: usize| ranks[..rank].iter().filter(|parts| !parts.is_empty()).count();
-    ranks.iter().enumerate().map(|(rank, parts)| (before(rank), parts.clone())).collect()
+    let (mut writers, mut number) = (Writers::new(), 0);
+    for parts in ranks {
+        writers.push((number, parts.clone()));
+        number += usize::from(!parts.is_empty());
+    }
+    writers
 }
 
 /// The shards of a rank's parts with their pieces of the elements.
@@ -112,11 +116,10 @@ fn entries<'a>(parts: &'a [StatePart], data: &'a [Vec<u8>]) -> Vec<Entry<'a>> {
 
 /// The parameters of a manifest.
 pub(super) fn parameters(writers: &Writers) -> BTreeMap<String, Parameter> {
-    let empty = || Parameter { tensor: Stored::default(), states: BTreeMap::new() };
     let mut parameters: BTreeMap<String, Parameter> = BTreeMap::new();
     for (file, parts) in writers {
         for part in parts {
-            let parameter = parameters.entry(part.param.clone()).or_insert_with(empty);
+            let parameter = parameters.entry(part.param.clone()).or_default();
             let stored = match &part.state {
                 None => &mut parameter.tensor,
                 Some(state) => parameter.states.entry(state.clone()).or_default(),
