@@ -8,7 +8,7 @@ use device::host;
 use exec::{Input, Inputs};
 use ir::arena::ALIGNMENT;
 use ir::entity::SecondaryMap;
-use ir::graph::{ArgKind, Block, Call, Model, ParamInstance, ResultKind, SectionKind, Stmt};
+use ir::graph::{ArgKind, Block, Call, Model, ParamInstance, ResultKind, SectionKind};
 use ir::ids::{BlockId, ModelValue, Value};
 use ir::ops::{KernelOp, Op};
 use ir::types::Type;
@@ -58,11 +58,11 @@ impl Forward {
         }
         let model = needed(model);
         let mut room = Room(0);
-        let place = |(param, at): ParamInstance| {
+        let mut params = BTreeMap::new();
+        for (param, at) in read_params(&model) {
             let param = &model.params[param];
-            (param.instance_name(at), room.take(&param.ty))
-        };
-        let params = read_params(&model).into_iter().map(place).collect();
+            params.insert(param.instance_name(at), room.take(&param.ty));
+        }
         let (mut places, mut end) = (BTreeMap::new(), room.0);
         for call in &model.calls {
             let mut room = room;
@@ -88,11 +88,12 @@ impl Forward {
 
     /// The parameters by instance name, with their sizes.
     pub fn params(&self) -> BTreeMap<String, Vec<u64>> {
-        let sized = |(param, at): ParamInstance| {
+        let params = read_params(&self.model).into_iter();
+        let sizes = params.map(|(param, at)| {
             let param = &self.model.params[param];
             (param.instance_name(at), param.ty.sizes())
-        };
-        read_params(&self.model).into_iter().map(sized).collect()
+        });
+        sizes.collect()
     }
 
     /// Sets a parameter.
@@ -150,8 +151,8 @@ impl Forward {
     /// Runs the instances of a call. Each passes its results to the first arguments of the next.
     fn call(&mut self, number: usize, known: &mut SecondaryMap<ModelValue, Option<Vec<u8>>>) -> Result<(), String> {
         let (instances, arguments) = (self.model.calls[number].instances(), self.model.calls[number].args.clone());
-        let value = |value: ModelValue| known[value].clone().ok_or("a call reads what is not known");
-        let mut args = arguments.into_iter().map(value).collect::<Result<Vec<_>, _>>()?;
+        let args = arguments.into_iter().map(|value| known[value].clone());
+        let mut args = args.collect::<Option<Vec<_>>>().ok_or("a call reads what is not known")?;
         let mut results = Vec::new();
         for instance in 0..instances {
             args.iter_mut().zip(results).for_each(|(arg, bytes)| *arg = bytes);
@@ -167,29 +168,44 @@ impl Forward {
         let call = &model.calls[number];
         let block = &model.blocks[call.block];
         let ReadyBlock { spans, kernels } = blocks.get_mut(&call.block).ok_or("the block of a call is not ready")?;
-        let bound = bound(model, params, call, instance);
-        let place = |value: Value| {
-            let span = bound.get(&value).copied().or(spans[value]);
-            span.ok_or_else(|| format!("`%{}` of block `{}` has no place", block.value_name(value), block.name))
-        };
-        let places = |values: &[Value]| values.iter().map(|&value| place(value)).collect::<Result<Vec<Span>, String>>();
+        let places = Places { block, params: bound(model, params, call, instance), spans };
         let flowing = block.args.iter().filter(|arg| matches!(arg.kind, ArgKind::Value | ArgKind::Input));
         for (arg, bytes) in flowing.zip(args) {
-            cpu.write(place(arg.value)?, bytes);
+            cpu.write(places.one(arg.value)?, bytes);
         }
         let site = LaunchSite { microbatch: 0, index: u64::from(call.index(instance)) };
         for (stmt, kernel) in block[SectionKind::F].stmts.iter().zip(kernels) {
-            cpu.launch(kernel, site, &places(&stmt.operands)?, &places(&stmt.results)?, false);
+            cpu.launch(kernel, site, &places.all(&stmt.operands)?, &places.all(&stmt.results)?, false);
         }
         let returned = block.results.iter().zip(&block[SectionKind::F].ret);
-        let values = returned.filter(|(kind, _)| **kind == ResultKind::Value).map(|(_, &value)| place(value));
-        let read = |span: Result<Span, String>| {
-            let span = span?;
+        let mut results = Vec::new();
+        for (_, &value) in returned.filter(|(kind, _)| **kind == ResultKind::Value) {
+            let span = places.one(value)?;
             let mut bytes = vec![0; span.bytes()];
             cpu.read(span, &mut bytes);
-            Ok(bytes)
-        };
-        values.map(read).collect()
+            results.push(bytes);
+        }
+        Ok(results)
+    }
+}
+
+/// The places of all values in one instance of a block.
+struct Places<'a> {
+    block: &'a Block,
+    /// Places of the parameters of the instance.
+    params: BTreeMap<Value, Span>,
+    spans: &'a SecondaryMap<Value, Option<Span>>,
+}
+
+impl Places<'_> {
+    fn one(&self, value: Value) -> Result<Span, String> {
+        let span = self.params.get(&value).copied().or(self.spans[value]);
+        let Places { block, .. } = self;
+        span.ok_or_else(|| format!("`%{}` of block `{}` has no place", block.value_name(value), block.name))
+    }
+
+    fn all(&self, values: &[Value]) -> Result<Vec<Span>, String> {
+        values.iter().map(|&value| self.one(value)).collect()
     }
 }
 
@@ -211,16 +227,16 @@ fn needed(mut model: Model) -> Model {
 
 /// The parameters that the calls of a model bind.
 fn read_params(model: &Model) -> BTreeSet<ParamInstance> {
-    let of =
-        |call: &Call| (0..call.instances()).flat_map(|instance| model.call_params(call, instance)).collect::<Vec<_>>();
-    model.calls.iter().flat_map(of).collect()
+    let instances = model.calls.iter().flat_map(|call| (0..call.instances()).map(move |instance| (call, instance)));
+    instances.flat_map(|(call, instance)| model.call_params(call, instance)).collect()
 }
 
 /// The logits of the last call: what its cross-entropy reads.
 fn logits(model: &Model) -> Option<Value> {
     let block = &model.blocks[model.calls.last()?.block];
-    let of = |stmt: &Stmt| matches!(stmt.op, Op::Kernel(KernelOp::CrossEntropy(_))).then(|| stmt.operands[0]);
-    block[SectionKind::F].stmts.iter().find_map(of)
+    let mut stmts = block[SectionKind::F].stmts.iter();
+    let loss = stmts.find(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::CrossEntropy(_))))?;
+    Some(loss.operands[0])
 }
 
 /// Places of all values of a block's forward but its parameters.
@@ -244,7 +260,8 @@ fn spans(block: &Block, room: &mut Room) -> Result<SecondaryMap<Value, Option<Sp
 /// A kernel for each statement of a block's forward.
 fn kernels(model: &Model, block: &Block, cpu: &mut Cpu) -> Result<Vec<Kernel>, String> {
     let coordinates = model.mesh.coordinates(0);
-    let kernel = |stmt: &Stmt| {
+    let mut kernels = Vec::new();
+    for stmt in &block[SectionKind::F].stmts {
         let op = stmt.op.kernel().ok_or_else(|| format!("`{}` has no kernel", stmt.op.name()))?;
         let [operands, results] = [&stmt.operands, &stmt.results]
             .map(|side| side.iter().map(|&value| block.ty(value)).collect::<Vec<&Type>>());
@@ -255,9 +272,9 @@ fn kernels(model: &Model, block: &Block, cpu: &mut Cpu) -> Result<Vec<Kernel>, S
             results: &results,
             forward: true,
         };
-        cpu.prepare(op, &site)
-    };
-    block[SectionKind::F].stmts.iter().map(kernel).collect()
+        kernels.push(cpu.prepare(op, &site)?);
+    }
+    Ok(kernels)
 }
 
 /// The places of the parameters that an instance of a call binds.

@@ -215,17 +215,18 @@ fn source_of(checkpoint: &Checkpoint, named: Option<&str>) -> Result<ModelSource
         return Ok(ModelSource::open(&serde_json::Value::from(origin.config.clone()).to_string())?);
     }
     let run = run_of(&checkpoint.path).join("run.toml");
-    let unnamed = |why: String| {
-        let what = format!("{} does not name its model, and {why}", checkpoint.path.display());
-        option(what).help("name the model with --model: a preset, a config.json, or a .ir file")
-    };
     let text = fs::read_to_string(&run).map_err(|why| match why.kind() {
-        ErrorKind::NotFound => unnamed("there is no run.toml next to it".into()),
-        _ => unnamed(format!("{} cannot be read: {why}", run.display())),
+        ErrorKind::NotFound => unnamed(checkpoint, "there is no run.toml next to it"),
+        _ => unnamed(checkpoint, &format!("{} cannot be read: {why}", run.display())),
     })?;
     let request: TrainRequest = toml::from_str(&text)
-        .map_err(|why| unnamed(format!("{} is not that of a run: {}", run.display(), why.message())))?;
+        .map_err(|why| unnamed(checkpoint, &format!("{} is not that of a run: {}", run.display(), why.message())))?;
     Ok(ModelSource::open(&request.model)?)
+}
+
+fn unnamed(checkpoint: &Checkpoint, why: &str) -> Error {
+    option(format!("{} does not name its model, and {why}", checkpoint.path.display()))
+        .help("name the model with --model: a preset, a config.json, or a .ir file")
 }
 
 fn not_finite(checkpoint: &Path) -> Error {

@@ -29,15 +29,15 @@ impl Sampling {
         let weights: Vec<f64> =
             tokens.iter().map(|&token| ((f64::from(logits[token]) - largest) / self.temperature).exp()).collect();
         let all: f64 = weights.iter().sum();
-        let within = |sum: &mut f64, weight: &f64| {
-            let is_in = *sum < self.top_p * all;
-            *sum += weight;
-            Some((is_in, *sum))
-        };
         // The sum up to each token that is drawn from.
-        let sums: Vec<f64> =
-            weights.iter().scan(0.0, within).take_while(|(is_in, _)| *is_in).map(|(_, sum)| sum).collect();
-        let drawn = uniform(self.seed, number) * sums.last().copied().unwrap_or(0.0);
+        let (mut sums, mut sum): (Vec<f64>, f64) = (Vec::new(), 0.0);
+        for weight in weights {
+            if sum < self.top_p * all {
+                sum += weight;
+                sums.push(sum);
+            }
+        }
+        let drawn = uniform(self.seed, number) * sum;
         Some(tokens[sums.partition_point(|&sum| sum <= drawn).min(sums.len().max(1) - 1)])
     }
 }

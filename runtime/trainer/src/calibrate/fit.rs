@@ -71,41 +71,60 @@ pub(super) fn products(timed: &[Product], start: f64) -> Products {
 /// Fits the half length, the median over head sizes or less, and then the share of a peak for each head size, at most 1. The device
 /// has its number of parts and the start of its kernels.
 pub(super) fn attention(times: &[AttentionTime], device: &Device, peak: f64, backward: bool) -> AttentionFit {
-    // Time at the peak over measured time is a line over 1 / l: `1/share + half/share / l`.
-    let points = |time: &AttentionTime| {
-        let looked_at = (time.length as f64 + 1.0) / 2.0;
-        let pairs = (time.heads * time.length) as f64 * looked_at;
-        let flops = pairs * time.head as f64 * if backward { 10.0 } else { 4.0 };
-        // The cost model's efficiency of n waves of blocks of 128 rows.
-        let waves = (time.heads * time.length.div_ceil(128)) as f64 / device.sms as f64;
-        let busy = if waves < 0.5 { waves } else { waves / (waves + 0.5) };
-        (1.0 / looked_at, own(time.seconds(backward), device.start) * peak / flops * busy)
-    };
-    let mut heads: Vec<usize> = times.iter().map(|time| time.head).collect();
-    heads.dedup();
-    let of_head = |head: usize| times.iter().filter(move |time| time.head == head).map(points);
-    let half = |line: LinearFit| (line.slope / line.at_zero).min(MOST_HALF);
-    let mut halves: Vec<f64> = heads.iter().map(|&head| half(line(of_head(head)))).collect();
+    let mut sizes: Vec<usize> = times.iter().map(|time| time.head).collect();
+    sizes.dedup();
+    let heads: Vec<HeadTimes> =
+        sizes.into_iter().map(|head| HeadTimes::new(head, times, device, peak, backward)).collect();
+    let mut halves: Vec<f64> = heads.iter().map(HeadTimes::half).collect();
     halves.sort_by(f64::total_cmp);
-    let shares = |half: f64| {
-        let share = |&head: &usize| {
-            let (mut once, mut twice) = (0.0, 0.0);
-            for (x, y) in of_head(head) {
-                let part = (1.0 + half * x) / y;
-                (once, twice) = (once + part, twice + part * part);
-            }
-            TablePoint { size: head as f64, value: twice / once }
-        };
-        heads.iter().map(share).collect::<Vec<_>>()
-    };
     // Where times hardly level off with the length, endless sequences would run above the peak.
     let mut half = halves[halves.len() / 2];
-    while half > 1.0 && shares(half).iter().any(|share| share.value > 1.0) {
+    while half > 1.0 && heads.iter().any(|times| times.share(half) > 1.0) {
         half *= SHORTER;
     }
-    let mut shares = shares(half);
-    shares.iter_mut().for_each(|share| share.value = share.value.clamp(LEAST_SHARE, 1.0));
-    AttentionFit { shares, half }
+    let shares = heads
+        .iter()
+        .map(|times| TablePoint { size: times.head as f64, value: times.share(half).clamp(LEAST_SHARE, 1.0) });
+    AttentionFit { shares: shares.collect(), half }
+}
+
+/// Times of attention with one size of heads: points of the line `1/share + half/share / l` over 1 / l. Its values are measured times
+/// over those at the peak.
+struct HeadTimes {
+    head: usize,
+    points: Vec<(f64, f64)>,
+}
+
+impl HeadTimes {
+    fn new(head: usize, times: &[AttentionTime], device: &Device, peak: f64, backward: bool) -> HeadTimes {
+        let mut points = Vec::new();
+        for time in times.iter().filter(|time| time.head == head) {
+            let looked_at = (time.length as f64 + 1.0) / 2.0;
+            let pairs = (time.heads * time.length) as f64 * looked_at;
+            let flops = pairs * time.head as f64 * if backward { 10.0 } else { 4.0 };
+            // The cost model's efficiency of n waves of blocks of 128 rows.
+            let waves = (time.heads * time.length.div_ceil(128)) as f64 / device.sms as f64;
+            let busy = if waves < 0.5 { waves } else { waves / (waves + 0.5) };
+            points.push((1.0 / looked_at, own(time.seconds(backward), device.start) * peak / flops * busy));
+        }
+        HeadTimes { head, points }
+    }
+
+    /// The half length that fits these times alone.
+    fn half(&self) -> f64 {
+        let line = line(self.points.iter().copied());
+        (line.slope / line.at_zero).min(MOST_HALF)
+    }
+
+    /// The share of the peak that fits best with a half length.
+    fn share(&self, half: f64) -> f64 {
+        let (mut once, mut twice) = (0.0, 0.0);
+        for (x, y) in &self.points {
+            let part = (1.0 + half * x) / y;
+            (once, twice) = (once + part, twice + part * part);
+        }
+        twice / once
+    }
 }
 
 /// Seconds of a kernel without its start, at least half of them.
@@ -116,33 +135,44 @@ pub(super) fn own(seconds: f64, start: f64) -> f64 {
 /// Fits the constants of an all-reduce to the work of a rank's core. If there are more ranks than cores, the ranks take
 /// turns.
 pub(super) fn sums(measured: &[Sum], cores: u64) -> Sums {
-    let work = |ranks: u64, seconds: f64| seconds * (cores.min(ranks)) as f64 / ranks as f64;
     let least = measured.iter().map(|sum| sum.bytes).min().unwrap_or(0);
     let small = measured.iter().filter(|sum| sum.bytes == least);
-    let hops = |ranks: u64| 2.0 * (ranks as f64 - 1.0);
-    let meeting = line(small.map(|sum| (hops(sum.ranks), work(sum.ranks, sum.seconds))));
+    let meeting = line(small.map(|sum| (hops(sum), core_seconds(sum, cores))));
     let mut sizes: Vec<u64> = measured.iter().map(|sum| sum.bytes).filter(|&bytes| bytes > least).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    // For each size: the rate by the bytes that a rank passes on.
-    let rate = |bytes: u64| {
-        let rates = measured.iter().filter(|sum| sum.bytes == bytes).map(|sum| {
-            let fixed = meeting.at_zero + hops(sum.ranks) * meeting.slope;
-            let seconds = work(sum.ranks, sum.seconds);
-            let part = bytes as f64 / sum.ranks as f64;
-            TablePoint { size: part, value: hops(sum.ranks) * part / (seconds - fixed).max(seconds / 10.0) }
-        });
-        let rates: Vec<TablePoint> = rates.collect();
-        TablePoint {
-            size: geometric_mean(rates.iter().map(|rate| rate.size)),
-            value: geometric_mean(rates.iter().map(|rate| rate.value)),
-        }
-    };
-    let rates: Vec<TablePoint> = sizes.into_iter().map(rate).collect();
+    let rates = sizes.into_iter().map(|bytes| {
+        let of_size: Vec<&Sum> = measured.iter().filter(|sum| sum.bytes == bytes).collect();
+        mean_rate(&of_size, cores, &meeting)
+    });
+    let rates: Vec<TablePoint> = rates.collect();
     let bandwidth = rates.iter().map(|rate| rate.value).fold(0.0, f64::max);
-    let share = |rate: &TablePoint| TablePoint { size: rate.size.round(), value: rate.value / bandwidth };
-    let shares = rates.iter().map(share).collect();
-    Sums { start: meeting.at_zero, latency: meeting.slope, bandwidth, shares }
+    let shares = rates.iter().map(|rate| TablePoint { size: rate.size.round(), value: rate.value / bandwidth });
+    Sums { start: meeting.at_zero, latency: meeting.slope, bandwidth, shares: shares.collect() }
+}
+
+/// Seconds of a core for a rank's part of a sum.
+fn core_seconds(sum: &Sum, cores: u64) -> f64 {
+    sum.seconds * (cores.min(sum.ranks)) as f64 / sum.ranks as f64
+}
+
+fn hops(sum: &Sum) -> f64 {
+    2.0 * (sum.ranks as f64 - 1.0)
+}
+
+/// The mean rate of sums of one size, by the bytes that a rank passes on.
+fn mean_rate(sums: &[&Sum], cores: u64, meeting: &LinearFit) -> TablePoint {
+    let rates = sums.iter().map(|sum| {
+        let fixed = meeting.at_zero + hops(sum) * meeting.slope;
+        let seconds = core_seconds(sum, cores);
+        let part = sum.bytes as f64 / sum.ranks as f64;
+        TablePoint { size: part, value: hops(sum) * part / (seconds - fixed).max(seconds / 10.0) }
+    });
+    let rates: Vec<TablePoint> = rates.collect();
+    TablePoint {
+        size: geometric_mean(rates.iter().map(|rate| rate.size)),
+        value: geometric_mean(rates.iter().map(|rate| rate.value)),
+    }
 }
 
 fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {

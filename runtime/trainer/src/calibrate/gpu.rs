@@ -2,7 +2,6 @@
 
 use super::fit::{own, sums};
 use super::{attention_of, link, rounded};
-use crate::measure::AttentionTime;
 use cost::{Cluster, Device, Format, Kernel, Matmul, Platform, Recipe, Stack, Tile};
 use cuda::measure::{GpuMeasured, GpuProduct};
 use ir::types::DType;
@@ -121,24 +120,27 @@ fn fit_share(cluster: &mut Cluster, stack: &Stack, products: &[GpuProduct], dtyp
     if products.iter().all(|one| one.dtype != dtype) {
         return 0.0;
     }
-    let mut error = |log: f64| {
-        let matmul = &mut cluster.device.matmul;
-        let share = match dtype {
-            DType::F32 => &mut matmul.f32,
-            DType::F8E4M3 => &mut matmul.f8,
-            _ => &mut matmul.half,
-        };
-        *share = rounded(log.exp());
-        let of_type = products.iter().filter(|one| one.dtype == dtype);
-        of_type.map(|one| (predicted(cluster, stack, one) / one.product.seconds).ln().powi(2)).sum::<f64>()
-    };
     let part = (5f64.sqrt() - 1.0) / 2.0;
     let (mut low, mut high) = (LEAST_SHARE.ln(), 0.0);
     for _ in 0..GOLDEN_STEPS {
-        let [left, right] = [high - part * (high - low), low + part * (high - low)];
-        if error(left) <= error(right) { high = right } else { low = left }
+        let tried = [high - part * (high - low), low + part * (high - low)];
+        let [left, right] = tried.map(|log| set_share(cluster, stack, products, dtype, log.exp()));
+        if left <= right { high = tried[1] } else { low = tried[0] }
     }
-    error((low + high) / 2.0)
+    set_share(cluster, stack, products, dtype, ((low + high) / 2.0).exp())
+}
+
+/// Sets the share of a type's peak, and gives the error of its products.
+fn set_share(cluster: &mut Cluster, stack: &Stack, products: &[GpuProduct], dtype: DType, value: f64) -> f64 {
+    let matmul = &mut cluster.device.matmul;
+    let share = match dtype {
+        DType::F32 => &mut matmul.f32,
+        DType::F8E4M3 => &mut matmul.f8,
+        _ => &mut matmul.half,
+    };
+    *share = rounded(value);
+    let of_type = products.iter().filter(|one| one.dtype == dtype);
+    of_type.map(|one| (predicted(cluster, stack, one) / one.product.seconds).ln().powi(2)).sum()
 }
 
 /// Seconds of products under the cost model.
@@ -157,11 +159,12 @@ fn predicted(cluster: &Cluster, stack: &Stack, one: &GpuProduct) -> f64 {
 /// Attention in bf16, and the rate in f32 relative to it: the geometric mean of the shapes in both.
 fn attention(measured: &GpuMeasured, device: &Device) -> cost::Attention {
     let mut logs = Vec::new();
-    let seconds = |time: &AttentionTime, backward: bool| own(time.seconds(backward), device.start);
     for wide in &measured.attention_f32 {
-        let same = |narrow: &&AttentionTime| (narrow.head, narrow.length) == (wide.head, wide.length);
-        if let Some(narrow) = measured.attention.iter().find(same) {
-            logs.extend([false, true].map(|backward| (seconds(narrow, backward) / seconds(wide, backward)).ln()));
+        let same = measured.attention.iter().find(|narrow| (narrow.head, narrow.length) == (wide.head, wide.length));
+        let Some(narrow) = same else { continue };
+        for backward in [false, true] {
+            let [narrow, wide] = [narrow, wide].map(|time| own(time.seconds(backward), device.start));
+            logs.push((narrow / wide).ln());
         }
     }
     let ratio = (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp();

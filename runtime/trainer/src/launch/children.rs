@@ -38,18 +38,21 @@ impl Children {
     /// # Errors
     /// The system has no port or no processes.
     pub(super) fn start(processes: usize, args: &[OsString]) -> Result<Children, Error> {
-        let refused = |why: io::Error| {
+        Children::spawn(processes, args).map_err(|why| {
             Error::input(Code::BadOption, format!("{processes} processes cannot be started: {why}"))
                 .help("start fewer, or raise the limits (ulimit -u, ulimit -n)")
-        };
-        let port = tcp::free_port().map_err(refused)?;
+        })
+    }
+
+    fn spawn(processes: usize, args: &[OsString]) -> io::Result<Children> {
+        let port = tcp::free_port()?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let run = format!("{}-{now}", std::process::id());
-        let secret = tcp::Secret::draw().map_err(refused)?;
+        let secret = tcp::Secret::draw()?;
         let (all, printers, stopped, said) = (Vec::new(), Vec::new(), vec![None; processes], Arc::default());
         let mut children = Children { all, stopped, printers, said };
         for number in 0..processes {
-            let mut command = program().map_err(refused)?;
+            let mut command = program()?;
             command.args(with_comm(args)).stdin(Stdio::null()).stderr(Stdio::piped());
             let [number_text, count] = [number, processes].map(|number| number.to_string());
             for (name, value) in [("RANK", &number_text), ("LOCAL_RANK", &number_text), ("WORLD_SIZE", &count)] {
@@ -62,7 +65,7 @@ impl Children {
             // A signal of the terminal comes here alone, and is passed on.
             #[cfg(unix)]
             std::os::unix::process::CommandExt::process_group(&mut command, 0);
-            let mut child = command.spawn().map_err(refused)?;
+            let mut child = command.spawn()?;
             let lines = child.stderr.take();
             children.all.push((child, None));
             children.printers.extend(lines.map(|lines| printer(number, lines, children.said.clone())));
@@ -165,8 +168,8 @@ fn end_of(status: ExitStatus) -> End {
 
 /// The arguments of each process: a training run is joined by TCP, or on GPUs by NCCL, unless they say otherwise.
 fn with_comm(args: &[OsString]) -> Vec<OsString> {
-    let says = |arg: &OsString| arg == "--comm" || arg.as_encoded_bytes().starts_with(b"--comm=");
-    let has_none = args.first().is_some_and(|first| first == "train") && !args.iter().any(says);
+    let has_comm = args.iter().any(|arg| arg == "--comm" || arg.as_encoded_bytes().starts_with(b"--comm="));
+    let has_none = args.first().is_some_and(|first| first == "train") && !has_comm;
     let has_gpus = args.iter().any(|arg| arg == "--backend=cuda")
         || args.windows(2).any(|pair| pair[0] == "--backend" && pair[1] == "cuda");
     let added = ["--comm", if has_gpus { "nccl" } else { "tcp" }].map(OsStr::new).into_iter().filter(|_| has_none);
@@ -198,16 +201,19 @@ fn printer(number: usize, lines: impl Read + Send + 'static, said: Arc<OnceLock<
 pub fn end_with_launcher() {
     #[cfg(target_os = "linux")]
     {
-        use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+        use rustix::process::{Signal, set_parent_process_death_signal};
         let launcher: Option<i32> = env::var(LAUNCHER).ok().and_then(|id| id.parse().ok());
-        let is_parent = || launcher.is_some() && getppid().map(|id| id.as_raw_nonzero().get()) == launcher;
-        if is_parent() {
-            let heard = set_parent_process_death_signal(Some(Signal::KILL));
-            if heard.is_ok() && !is_parent() {
-                std::process::abort();
-            }
+        let Some(launcher) = launcher.filter(|launcher| is_parent(*launcher)) else { return };
+        let heard = set_parent_process_death_signal(Some(Signal::KILL));
+        if heard.is_ok() && !is_parent(launcher) {
+            std::process::abort();
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn is_parent(process: i32) -> bool {
+    rustix::process::getppid().is_some_and(|id| id.as_raw_nonzero().get() == process)
 }
 
 #[cfg(test)]

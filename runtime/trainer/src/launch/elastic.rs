@@ -63,8 +63,8 @@ impl Fleet<'_> {
         }
         let mut counts = (1..=available).rev().take_while(|&count| count as u64 * self.each() >= least);
         let rescaled = counts.clone().find_map(|count| Some((count, self.rescaled(count)?)));
-        let planned = || counts.find_map(|count| Some((count, self.planned(count, observer)?)));
-        let (processes, config) = rescaled.or_else(planned)?;
+        let (processes, config) =
+            rescaled.or_else(|| counts.find_map(|count| Some((count, self.planned(count, observer)?))))?;
         Some(Crew { processes, parallel: Some(parallel::print(&config)) })
     }
 

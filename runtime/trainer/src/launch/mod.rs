@@ -178,10 +178,10 @@ fn until_ended(
         }
         sleep(PAUSE);
     }
-    let is_resized = |end: End| resizes && end == End::Status(128 + Signal::Terminate.number());
+    let saved = End::Status(128 + Signal::Terminate.number());
     Ok(match (first, asked) {
         (None, _) => Outcome::Ended(0),
-        (Some((_, end, _)), None) if is_resized(end) => Outcome::Resized,
+        (Some((_, end, _)), None) if resizes && end == saved => Outcome::Resized,
         (Some((_, End::Status(status), _)), Some(_)) => Outcome::Ended(status),
         (Some((_, End::Signal(_), _)), Some(signal)) => Outcome::Ended(128 + signal.number()),
         (Some((number, end, _)), _) => Outcome::Failed(Failure { number, end, said: children.said() }),

@@ -70,9 +70,8 @@ impl Restarts<'_> {
             return None;
         }
         // An error names the step, so that the same one again is of the same step.
-        let is_lasting = |said: &String| !BY_CHANCE.iter().any(|words| said.contains(words));
         if matches!(failure.end, End::Status(_))
-            && failure.said.as_ref().is_some_and(is_lasting)
+            && failure.said.as_ref().is_some_and(|said| !BY_CHANCE.iter().any(|words| said.contains(words)))
             && last.is_some_and(|last| last.said == failure.said)
         {
             observer.note(&format!("{what}: the same step has failed twice with the same error, and would again"));

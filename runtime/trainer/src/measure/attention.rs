@@ -14,17 +14,21 @@ const LENGTHS: [(usize, usize); 2] = [(128, 4), (512, 1)];
 
 /// All sizes and lengths, in a format.
 pub(super) fn all(cores: usize, format: Option<Narrow>) -> Result<Vec<AttentionTime>, String> {
-    let sizes = HEADS.iter().flat_map(|&head| LENGTHS.iter().map(move |&(length, heads)| (heads, length, head)));
+    let sizes = HEADS.iter().flat_map(|&head| LENGTHS.iter().map(move |&(length, heads)| Size { heads, length, head }));
     sizes.map(|size| time(cores, size, format)).collect()
+}
+
+/// Heads, their length and their size.
+pub(super) struct Size {
+    pub(super) heads: usize,
+    pub(super) length: usize,
+    pub(super) head: usize,
 }
 
 /// Attention of a number of heads, of a length and a size. Results are written as in a step: in f32 and rounded where the kernel does
 /// not write the format.
-pub(super) fn time(
-    cores: usize,
-    (heads, length, head): (usize, usize, usize),
-    format: Option<Narrow>,
-) -> Result<AttentionTime, String> {
+pub(super) fn time(cores: usize, size: Size, format: Option<Narrow>) -> Result<AttentionTime, String> {
+    let Size { heads, length, head } = size;
     let shape = Attention {
         b: 1,
         s: length,
@@ -41,22 +45,21 @@ pub(super) fn time(
         dropout: None,
     };
     let (elements, rows) = (length * heads * head, length * heads);
-    let positions: Vec<i32> = (0..).take(length).collect();
-    let segments = vec![0; length];
-    let tokens = [&positions[..], &segments];
+    let positions = &(0..).take(length).collect::<Vec<i32>>();
+    let segments = &vec![0; length];
     let written = format.filter(|format| shape.writes(*format));
-    let forward = || {
+    let forward_s = seconds(cores, || {
         let mut all = tensors(elements, format);
         let (mut next, mut lse, mut scratch) = (0, vec![0.0; rows], Vec::new());
         let mut wide = Wide::new(elements, written != format);
         move || {
             next = (next + 1) % all.len();
             let [q, k, v, out, ..] = &mut all[next];
-            let x = inputs([q, k, v], tokens);
+            let x = inputs([q, k, v], positions, segments);
             wide.write([out], |[out]| shape.forward(&x, out, &mut lse, Par(1), &mut scratch));
         }
-    };
-    let backward = || {
+    })?;
+    let backward_s = seconds(cores, || {
         let mut all = tensors(elements, format);
         let (mut next, lse, mut scratch) = (0, vec![1.0; rows], Vec::new());
         let mut wide = Wide::new(elements, written != format);
@@ -64,13 +67,12 @@ pub(super) fn time(
             next = (next + 1) % all.len();
             let [q, k, v, out, dout, dq, dk, dv] = &mut all[next];
             let saved = Saved { out: out.read(), lse: &lse, dout: dout.read() };
-            let x = inputs([q, k, v], tokens);
+            let x = inputs([q, k, v], positions, segments);
             wide.write([dq, dk, dv], |[dq, dk, dv]| {
                 shape.backward(&x, &saved, Gradients { dq, dk, dv }, Par(1), &mut scratch);
             });
         }
-    };
-    let (forward_s, backward_s) = (seconds(cores, forward)?, seconds(cores, backward)?);
+    })?;
     Ok(AttentionTime { heads, length, head, forward_s, backward_s })
 }
 
@@ -102,7 +104,7 @@ fn tensors(elements: usize, format: Option<Narrow>) -> Vec<[TimedOperand; 8]> {
 }
 
 /// Inputs for tokens at these positions in these segments.
-fn inputs<'a>(operands: [&'a TimedOperand; 3], [positions, segments]: [&'a [i32]; 2]) -> Inputs<'a> {
+fn inputs<'a>(operands: [&'a TimedOperand; 3], positions: &'a [i32], segments: &'a [i32]) -> Inputs<'a> {
     let [q, k, v] = operands.map(TimedOperand::read);
     Inputs { q, k, v, qpos: positions, kpos: positions, qseg: segments, kseg: segments, sink: None }
 }

@@ -27,8 +27,7 @@ const MOST: usize = 16;
 
 /// Sums over all numbers of ranks, of all sizes.
 pub(super) fn sums() -> Result<Vec<Sum>, MeasureError> {
-    let measure = |ranks, bytes| Ok(Sum { ranks: ranks as u64, bytes: bytes as u64, seconds: sum(ranks, bytes)? });
-    RANKS.iter().flat_map(|&ranks| BYTES.iter().map(move |&bytes| measure(ranks, bytes))).collect()
+    RANKS.iter().flat_map(|&ranks| BYTES.iter().map(move |&bytes| sum(ranks, bytes))).collect()
 }
 
 /// Messages of all sizes there and back: seconds of each.
@@ -36,9 +35,9 @@ pub(super) fn messages() -> Result<Vec<(u64, f64)>, MeasureError> {
     BYTES.iter().map(|&bytes| Ok((bytes as u64, message(bytes)?))).collect()
 }
 
-fn sum(ranks: usize, bytes: usize) -> Result<f64, MeasureError> {
+fn sum(ranks: usize, bytes: usize) -> Result<Sum, MeasureError> {
     let span = Span::new(DType::F32, 0, bytes / 4);
-    on_ranks(ranks, bytes, &|rank, end| {
+    let seconds = on_ranks(ranks, bytes, &|rank, end| {
         let all: Vec<usize> = (0..ranks).collect();
         let group = end.join(&all, ThreadRole::Main)?;
         let plan = FittedExchange::from(Exchange::sum(all, rank, span.len));
@@ -49,7 +48,8 @@ fn sum(ranks: usize, bytes: usize) -> Result<f64, MeasureError> {
                 (!request.is_complete()).then(|| end.wait_reason(&group, &plan, request.number()))
             })
         })
-    })
+    })?;
+    Ok(Sum { ranks: ranks as u64, bytes: bytes as u64, seconds })
 }
 
 /// Half of a way there and back.
@@ -80,17 +80,17 @@ where
     W: Fn(&ThreadCommunicator) -> Result<(), RankFailure>,
 {
     let fabric = Fabric::new(ranks, false);
-    let end = |rank| -> Result<ThreadCommunicator, MeasureError> {
+    let mut ends = Vec::with_capacity(ranks);
+    for rank in 0..ranks {
         let mut cpu = Cpu::new(1);
         cpu.reserve(bytes).map_err(|why| MeasureError::TooLittle { why })?;
         let mut end = fabric.endpoint(rank, cpu.arena().clone(), HostMemory::default());
         end.expect(2, 1);
-        Ok(end)
-    };
-    let ends = (0..ranks).map(end).collect::<Result<Vec<ThreadCommunicator>, MeasureError>>()?;
+        ends.push(end);
+    }
     fabric.enter(ranks);
     let seconds = std::thread::scope(|scope| {
-        let spawn = |(rank, mut end)| {
+        let threads = ends.into_iter().enumerate().map(|(rank, mut end)| {
             scope.spawn(move || {
                 pin_thread(rank, ranks);
                 let found = catch_unwind(AssertUnwindSafe(|| timed(rank, &mut end, bytes, prepare)));
@@ -98,8 +98,8 @@ where
                 // The others do not wait for a rank that is not there.
                 found.inspect_err(|failure| end.fail(failure.why.clone())).map_err(|failure| failure.to_string())
             })
-        };
-        join_all(ends.into_iter().enumerate().map(spawn).collect())
+        });
+        join_all(threads.collect())
     });
     let seconds = seconds.and_then(|each| each.into_iter().collect());
     named("communication", seconds).map(quartile)

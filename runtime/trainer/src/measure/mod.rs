@@ -126,21 +126,27 @@ fn named<T>(what: &str, result: Result<T, String>) -> Result<T, MeasureError> {
 /// # Errors
 /// A call fails on one of them.
 fn seconds<W: FnMut()>(cores: usize, work: impl Fn() -> W + Sync) -> Result<f64, String> {
-    let prepare = || {
-        let mut work = work();
-        work();
-        work
-    };
-    let timed = |mut work: W| {
-        let (began, mut calls) = (Instant::now(), Vec::new());
-        while began.elapsed() < TRY || calls.is_empty() {
-            let call = Instant::now();
+    let times = at_once(
+        cores,
+        || {
+            let mut work = work();
             work();
-            calls.push(call.elapsed().as_secs_f64());
-        }
-        quartile(calls)
-    };
-    at_once(cores, prepare, timed).map(quartile)
+            work
+        },
+        typical_seconds,
+    );
+    times.map(quartile)
+}
+
+/// The lower quartile of the seconds of repeated calls.
+fn typical_seconds(mut work: impl FnMut()) -> f64 {
+    let (began, mut calls) = (Instant::now(), Vec::new());
+    while began.elapsed() < TRY || calls.is_empty() {
+        let call = Instant::now();
+        work();
+        calls.push(call.elapsed().as_secs_f64());
+    }
+    quartile(calls)
 }
 
 /// Number of sets of tensors that calls use in turn, by the bytes of a set.
@@ -169,7 +175,7 @@ mod tests {
     #[test]
     fn a_kernel_has_a_time_in_every_format() {
         for format in [None, Some(Narrow::Bf16)] {
-            let time = attention::time(1, (1, 128, 32), format).unwrap();
+            let time = attention::time(1, attention::Size { heads: 1, length: 128, head: 32 }, format).unwrap();
             let seconds = [time.forward_s, time.backward_s];
             assert!(seconds.iter().all(|seconds| *seconds > 0.0 && seconds.is_finite()), "{format:?}: {time:?}");
         }

@@ -29,20 +29,20 @@ struct Tensors {
 
 /// Bytes per second of a core that adds tensors of f32.
 pub(super) fn sum_bandwidth(cores: usize) -> Result<f64, String> {
-    let sums = || {
+    let seconds = seconds(cores, || {
         let mut tensors = Tensors::new(None);
         move || tensors.pointwise(Binary::Add)
-    };
-    Ok(bytes(3, None) as f64 / seconds(cores, sums)?)
+    })?;
+    Ok(bytes(3, None) as f64 / seconds)
 }
 
 /// Bytes per second of a core that runs the kernels of a layer on tensors of a format.
 pub(super) fn layer_bandwidth(cores: usize, format: Option<Narrow>) -> Result<f64, String> {
-    let layer = || {
+    let seconds = seconds(cores, || {
         let mut tensors = Tensors::new(format);
         move || tensors.layer()
-    };
-    Ok(bytes(MOVED, format) as f64 / seconds(cores, layer)?)
+    })?;
+    Ok(bytes(MOVED, format) as f64 / seconds)
 }
 
 fn bytes(tensors: usize, format: Option<Narrow>) -> usize {

@@ -192,13 +192,13 @@ fn read(bytes: &[u8]) -> Result<Vec<Fact>, String> {
 /// Compares what all processes have stated, by process.
 fn compare(world: &World, stated: &[Result<Vec<Fact>, String>]) -> Result<(), Error> {
     let processes = &world.processes;
-    let facts = |number: usize| {
-        stated[number].as_ref().map_err(|why| {
-            let message = format!("process {number} on {} cannot take part: {why}", processes[number].host);
+    let mut all = Vec::with_capacity(processes.len());
+    for (number, process) in processes.iter().enumerate() {
+        all.push(stated[number].as_ref().map_err(|why| {
+            let message = format!("process {number} on {} cannot take part: {why}", process.host);
             Error::input(Code::ProcessesDiffer, message).help("mend the cause, then start all processes again")
-        })
-    };
-    let all = (0..processes.len()).map(facts).collect::<Result<Vec<_>, _>>()?;
+        })?);
+    }
     let mut listed: Vec<String> = Vec::new();
     for (at, first) in all[0].iter().enumerate() {
         let other =

@@ -106,8 +106,8 @@ pub(super) fn find(request: &TrainRequest, fixed: &Value, verifier: Verifier) ->
 
 /// Returns whether a checkpoint is in the folder of this run.
 pub(super) fn is_in(checkpoint: &Checkpoint, out: &Path) -> bool {
-    let place = |path: &Path| fs::canonicalize(path).ok();
-    place(out).is_some() && place(&run_of(&checkpoint.path)) == place(out)
+    let [run, out] = [run_of(&checkpoint.path).as_path(), out].map(|path| fs::canonicalize(path).ok());
+    out.is_some() && run == out
 }
 
 /// Refuses an output folder that has checkpoints.

@@ -62,9 +62,9 @@ impl Comm {
             }
             _ => None,
         };
-        let refused = || Error::input(Code::BadOption, format!("`comm` is `{text}`"));
         comm.ok_or_else(|| {
-            refused().help("--comm is threads, tcp, mpi, nccl, looped:PROCESSES or looped:PROCESSES:SEED")
+            Error::input(Code::BadOption, format!("`comm` is `{text}`"))
+                .help("--comm is threads, tcp, mpi, nccl, looped:PROCESSES or looped:PROCESSES:SEED")
         })
     }
 
@@ -73,7 +73,6 @@ impl Comm {
     /// # Errors
     /// There are more processes than devices, or the backend needs all ranks in one process.
     pub(super) fn check(self, devices: u64, request: &TrainRequest) -> Result<(), Error> {
-        let refused = |message: String, help: &str| Err(Error::input(Code::BadOption, message).help(help));
         self.check_sums(request)?;
         if self == Comm::Threads {
             return Ok(());
@@ -82,27 +81,26 @@ impl Comm {
             (Comm::Nccl, "cuda") | (Comm::Looped { .. } | Comm::Mpi | Comm::Tcp, "cpu") => {}
             (Comm::Nccl, backend) => {
                 let message = format!("`comm` is `nccl`, which joins GPUs, but `backend` = {backend} has none");
-                return refused(message, "take --backend cuda, or --comm tcp");
+                return Err(bad_option(message).help("take --backend cuda, or --comm tcp"));
             }
             (_, backend) => {
                 let message = format!(
                     "`comm` is `{}`, which does not join the memories of GPUs (`backend` = {backend})",
                     request.comm
                 );
-                return refused(
-                    message,
+                return Err(bad_option(message).help(
                     "take --comm nccl with a process for each GPU, --comm threads for all ranks on one, or --backend cpu",
-                );
+                ));
             }
         }
         match self {
             Comm::Looped { processes, .. } if processes > devices => {
                 let message = format!("`comm` puts {devices} devices into {processes} processes");
-                refused(message, "each process has at least one device")
+                Err(bad_option(message).help("each process has at least one device"))
             }
             Comm::Nccl if request.profile || request.trace.is_some() => {
                 let message = "a profile or trace has no events of GPUs in other processes, and `comm` is `nccl`";
-                refused(message.to_string(), "leave out --profile and --trace, or measure with --comm threads")
+                Err(bad_option(message).help("leave out --profile and --trace, or measure with --comm threads"))
             }
             _ => Ok(()),
         }
@@ -141,21 +139,27 @@ impl Comm {
         request: &TrainRequest,
         progress: &mut dyn Progress,
     ) -> Result<(Threads, Place), Error> {
-        let threads = || Threads::new(devices, kernel_threads(devices), None);
-        let alone = || Place::threads("threads of this process".to_string(), None);
+        let threads = Threads::new(devices, kernel_threads(devices), None);
         match self {
-            Comm::Threads | Comm::Looped { processes: 1, .. } => Ok((threads(), alone())),
+            Comm::Threads | Comm::Looped { processes: 1, .. } => {
+                Ok((threads, Place::threads("threads of this process".to_string(), None)))
+            }
             Comm::Looped { processes, seed } => {
                 let dealt = deal(devices, processes as usize, None);
                 let text = format!("threads of {processes} processes, looped in this one");
-                Ok((threads().looped(dealt, seed, None), Place::threads(text, None)))
+                Ok((threads.looped(dealt, seed, None), Place::threads(text, None)))
             }
             Comm::Mpi => join_by_mpi(devices),
             Comm::Tcp | Comm::Nccl => {
-                meet(devices, "P divides the number of devices", request, progress).map(|met| joined(met, "TCP"))
+                let (world, wire) = meet(devices, "P divides the number of devices", request, progress)?;
+                Ok(joined(world, wire, "TCP"))
             }
         }
     }
+}
+
+fn bad_option(message: impl Into<String>) -> Error {
+    Error::input(Code::BadOption, message)
 }
 
 /// Meets the other processes of a run, which has as many of them as `wants` says.
@@ -213,7 +217,7 @@ fn unjoined(why: &str) -> Error {
 }
 
 /// The ranks of this process, of several that a wire joins.
-fn joined((world, wire): (World, Box<dyn Wire>), by: &str) -> (Threads, Place) {
+fn joined(world: World, wire: Box<dyn Wire>, by: &str) -> (Threads, Place) {
     let host = &world.processes[world.me].host;
     let near: usize = world.processes.iter().filter(|other| other.host == *host).map(|other| other.ranks.len()).sum();
     let hosts = hosts_of(&world);
@@ -228,7 +232,8 @@ fn joined((world, wire): (World, Box<dyn Wire>), by: &str) -> (Threads, Place) {
 #[cfg(feature = "mpi")]
 fn join_by_mpi(devices: usize) -> Result<(Threads, Place), Error> {
     let help = "start it as mpirun -n P meshwright train .., where P divides the number of devices";
-    mpi::open(devices).map(|opened| joined(opened, "MPI")).map_err(|why| unjoined(&why).help(help))
+    let (world, wire) = mpi::open(devices).map_err(|why| unjoined(&why).help(help))?;
+    Ok(joined(world, wire, "MPI"))
 }
 
 /// This program has no MPI.

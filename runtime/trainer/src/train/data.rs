@@ -134,21 +134,21 @@ fn open_set(request: &TrainRequest, source: &NamedSet, layout: Option<Layout>) -
     let (valid, fraction) = (request.valid.as_deref(), request.valid_fraction);
     let set = TokenData::open(&source.path, valid, (layout, request.eos), fraction)?;
     let data = source.path.display();
-    let refused = |what: String, help: &str| Err(Error::input(Code::BadOption, what).help(help));
-    match (&set, valid, request.eos) {
-        (None, Some(valid), _) => refused(
+    let (message, help) = match (&set, valid, request.eos) {
+        (None, Some(valid), _) => (
             format!("{} is tokenised data for validation, but {data} is text", valid.display()),
             "leave --valid out: --valid-fraction holds out a part of the text",
         ),
-        (None, None, Some(eos)) => refused(
+        (None, None, Some(eos)) => (
             format!("{eos} is to end documents of tokens, but {data} is text"),
             "leave --eos out: the end of a document of text is a token of its own",
         ),
         (Some(tokens), _, Some(eos)) if tokens.is_indexed() => {
-            refused(format!("{eos} is to end documents, but the index of {data} has their ends"), "leave --eos out")
+            (format!("{eos} is to end documents, but the index of {data} has their ends"), "leave --eos out")
         }
-        _ => Ok(set),
-    }
+        _ => return Ok(set),
+    };
+    Err(Error::input(Code::BadOption, message).help(help))
 }
 
 impl Data {
@@ -180,7 +180,7 @@ impl Data {
     ///
     /// # Errors
     /// A set is too small for one.
-    pub(super) fn samples(&self, (seq, vocabulary): (usize, u64), seed: u64) -> Result<Sides<'_>, Error> {
+    pub(super) fn samples(&self, seq: usize, vocabulary: u64, seed: u64) -> Result<Sides<'_>, Error> {
         if let Kind::Own { train, valid } = &self.kind {
             let train = SourceSamples { source: &**train, seq, vocabulary, windows: None };
             let valid = SourceSamples { source: valid, seq, vocabulary, windows: Some(valid.samples()) };
@@ -241,12 +241,11 @@ impl Data {
     /// The sets of a blend; none of a single one.
     pub(super) fn shared(&self) -> Vec<SetShare> {
         let all: f64 = self.shares().iter().sum();
-        let of = |(source, set): (&NamedSet, Stream<'_>)| SetShare {
+        let sets = self.sources.iter().zip(self.train()).map(|(source, set)| SetShare {
             data: source.path.clone(),
             share: source.share / all,
             train_tokens: set.tokens() as u64,
-        };
-        let sets = self.sources.iter().zip(self.train()).map(of);
+        });
         if self.sources.len() > 1 { sets.collect() } else { Vec::new() }
     }
 
@@ -291,13 +290,7 @@ impl Data {
                 let segments = sets.iter().flat_map(|set| set.valid.segments());
                 Some(segments.map(|segment| segment.bytes.len() as f64).sum())
             }
-            Kind::Tokens(sets) => {
-                let of = |part: &TokenPart| {
-                    let record = part.record()?;
-                    Some(part.tokens() as f64 * record.bytes as f64 / record.tokens.max(1) as f64)
-                };
-                sets.iter().take(self.held_out()).map(|set| of(&set.valid)).sum()
-            }
+            Kind::Tokens(sets) => sets.iter().take(self.held_out()).map(|set| bytes_of(&set.valid)).sum(),
         };
         bytes.map(|bytes| bytes / self.valid_tokens().max(1) as f64).filter(|&ratio| ratio > 0.0)
     }
@@ -335,6 +328,12 @@ impl Data {
             _ => None,
         }
     }
+}
+
+/// Bytes of the text of a part, by the record of its file.
+fn bytes_of(part: &TokenPart) -> Option<f64> {
+    let record = part.record()?;
+    Some(part.tokens() as f64 * record.bytes as f64 / record.tokens.max(1) as f64)
 }
 
 fn hexadecimal(sums: &[u32]) -> String {

@@ -27,8 +27,10 @@ pub(super) fn recorded(error: Error, platform: &impl Platform, out: &Path) -> Er
 fn write(record: &WireRecord, out: &Path) -> io::Result<PathBuf> {
     let folder = out.join(FOLDER);
     // A link is no folder of the run.
-    let is_there = || fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir());
-    fs::create_dir(&folder).or_else(|why| if is_there() { Ok(()) } else { Err(why) })?;
+    match fs::create_dir(&folder) {
+        Err(why) if !fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir()) => return Err(why),
+        _ => {}
+    }
     let name = format!("{}-process-{}.json", record.step, record.process);
     let text = serde_json::to_vec_pretty(record)?;
     files::replace_in(&folder, &name, |file| file.write_all(&text))?;

@@ -32,15 +32,13 @@ enum Field {
 impl Field {
     /// The field of an input's name: `tok`, `lab`, `pos`, `seg`, `len`, or `tok2` for tokens two places further on.
     fn of(name: &str) -> Option<Field> {
-        let ahead = |kind: &str| match name.strip_prefix(kind)? {
-            "" => Some(0),
-            number => number.parse().ok().filter(|&ahead| ahead > 0),
-        };
-        match name {
-            "pos" => Some(Field::Positions),
-            "seg" => Some(Field::Segments),
-            "len" => Some(Field::Lengths),
-            _ => ahead("tok").map(Field::Tokens).or_else(|| ahead("lab").map(Field::Labels)),
+        match (name, name.get(..3)?) {
+            ("pos", _) => Some(Field::Positions),
+            ("seg", _) => Some(Field::Segments),
+            ("len", _) => Some(Field::Lengths),
+            (_, "tok") => places_ahead(&name[3..]).map(Field::Tokens),
+            (_, "lab") => places_ahead(&name[3..]).map(Field::Labels),
+            _ => None,
         }
     }
 
@@ -57,6 +55,11 @@ impl Field {
             Field::Labels(ahead) => Cow::Owned(batch.ahead(&batch.labels, seq, ahead, -1)),
         }
     }
+}
+
+/// The number of places further on that the end of a name gives: none is 0.
+fn places_ahead(number: &str) -> Option<usize> {
+    if number.is_empty() { Some(0) } else { number.parse().ok().filter(|&ahead| ahead > 0) }
 }
 
 /// Inputs of a model that reads text, in the order of tokens that a configuration asks for. All that `train` computes goes through it.
@@ -122,14 +125,14 @@ impl Feed {
         microbatches: u32,
         end: u64,
     ) -> Result<StepInput, DataError> {
-        let fill = |number: u32| {
+        let mut batches = Vec::with_capacity(microbatches as usize);
+        for number in 0..microbatches {
             let (first, mut batch) = (first + u64::from(number) * self.sequences, Batch::default());
             samples.fill(first, self.sequences as usize, &mut batch)?;
             let counted = end.saturating_sub(first).min(self.sequences) * self.seq;
             batch.labels[counted as usize..].fill(-1);
-            Ok(batch)
-        };
-        let batches = (0..microbatches).map(fill).collect::<Result<Vec<_>, DataError>>()?;
+            batches.push(batch);
+        }
         Ok(self.of_batches(batches.into_iter()))
     }
 
@@ -141,14 +144,17 @@ impl Feed {
 
     /// The input of a step of micro-batches.
     pub fn of_batches(&self, batches: impl Iterator<Item = Batch>) -> StepInput {
-        let mut valid_tokens = 0;
-        let inputs = |batch: Batch| {
+        let (mut microbatches, mut valid_tokens) = (Vec::new(), 0);
+        for batch in batches {
             valid_tokens += batch.valid_labels() as u64;
-            let numbers = |field: Field| self.ordered(&field.of_batch(&batch, self.seq as usize));
-            self.inputs.iter().map(|&(value, field)| (value, Input::Ints(numbers(field)))).collect()
-        };
-        let microbatches: Vec<Inputs> = batches.map(inputs).collect();
+            microbatches.push(self.inputs_of(&batch));
+        }
         StepInput { microbatches, valid_tokens, loss_scale: 1.0, lr: 0.0, step: 1, update: 1 }
+    }
+
+    fn inputs_of(&self, batch: &Batch) -> Inputs {
+        let fields = self.inputs.iter().map(|&(value, field)| (value, field.of_batch(batch, self.seq as usize)));
+        fields.map(|(value, numbers)| (value, Input::Ints(self.ordered(&numbers)))).collect()
     }
 }
 

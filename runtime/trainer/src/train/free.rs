@@ -26,6 +26,10 @@ impl System {
         fs::read_to_string(self.root.join(path)).ok()
     }
 
+    fn number(&self, path: PathBuf) -> Option<u64> {
+        self.read(path)?.trim().parse().ok()
+    }
+
     /// Bytes available to a new process (`man 5 proc_meminfo`).
     fn available(&self) -> Option<u64> {
         kilobytes(&self.read("proc/meminfo")?, "MemAvailable:")
@@ -34,12 +38,12 @@ impl System {
     /// Bytes that the process may still allocate under RLIMIT_DATA and RLIMIT_AS.
     fn limits(&self) -> Option<[u64; 2]> {
         let (limits, status) = (self.read("proc/self/limits")?, self.read("proc/self/status")?);
-        let free = |limit: &str, used: &str| {
+        let names = [("Max data size", "VmData:"), ("Max address space", "VmSize:")];
+        Some(names.map(|(limit, used)| {
             let limit = limits.lines().find_map(|line| line.strip_prefix(limit)?.split_whitespace().next());
             let limit = limit.and_then(|soft| soft.parse::<u64>().ok());
             limit.map_or(u64::MAX, |limit| limit.saturating_sub(kilobytes(&status, used).unwrap_or(0)))
-        };
-        Some([free("Max data size", "VmData:"), free("Max address space", "VmSize:")])
+        }))
     }
 
     /// Bytes that the process's cgroups leave, for versions 1 and 2; `None` if they set no limit.
@@ -68,8 +72,7 @@ impl System {
     }
 
     fn group(&self, folder: &Path, names: &Names) -> Option<u64> {
-        let number = |name| self.read(folder.join(name))?.trim().parse::<u64>().ok();
-        let (limit, used) = (number(names.limit)?, number(names.used)?);
+        let (limit, used) = (self.number(folder.join(names.limit))?, self.number(folder.join(names.used))?);
         let stat = self.read(folder.join("memory.stat")).unwrap_or_default();
         // The kernel drops file pages when memory is needed.
         let cached = names.cached.map(|name| {

@@ -149,22 +149,26 @@ impl Job {
     fn input(&self, step: u64) -> StepInput {
         let Prepared { feed, microbatches, .. } = &self.prepared;
         let Feed { sequences, seq, .. } = *feed;
-        let batch = |number: u32| {
+        let batches = (0..*microbatches).map(|number| {
             let mut batch = Batch::default();
             for sequence in 0..sequences {
                 let first = step * 7919 + u64::from(number) * 613 + sequence * 31;
-                let token = |at: u64| ((first + at / 7 * 37).wrapping_mul(2_654_435_761) % 11 * 20 + at % 7) as i32;
-                batch.tokens.extend((0..seq).map(token));
-                batch.labels.extend((1..=seq).map(token));
+                batch.tokens.extend((0..seq).map(|at| token(first, at)));
+                batch.labels.extend((1..=seq).map(|at| token(first, at)));
                 batch.positions.extend((0..seq).map(|at| at as i32));
                 batch.segments.extend((0..seq).map(|_| 0));
             }
             batch
-        };
-        let mut input = feed.of_batches((0..*microbatches).map(batch));
+        });
+        let mut input = feed.of_batches(batches);
         (input.step, input.update, input.lr) = (step, step, 1e-3);
         input
     }
+}
+
+/// The token at a place of the sequence that a number begins.
+fn token(first: u64, at: u64) -> i32 {
+    ((first + at / 7 * 37).wrapping_mul(2_654_435_761) % 11 * 20 + at % 7) as i32
 }
 
 /// Seconds of a step of a model of 1.1 billion parameters in bf16. Nothing is compared.
@@ -192,8 +196,8 @@ fn speed(device: usize) -> Result<Found, Error> {
 
 /// The largest relative difference of two curves; no number where one has none.
 fn apart(a: &Curve, b: &Curve) -> f64 {
-    let worse = |most: f64, one: f64| if one > most || one.is_nan() { one } else { most };
-    a.iter().zip(b).map(|(a, b)| (a - b).abs() / a.abs().max(f64::MIN_POSITIVE)).fold(0.0, worse)
+    let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs() / a.abs().max(f64::MIN_POSITIVE));
+    differences.fold(0.0, |most, one| if one > most || one.is_nan() { one } else { most })
 }
 
 /// A comparison as a row, from its error and bound.

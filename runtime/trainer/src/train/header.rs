@@ -6,7 +6,7 @@ use super::report::{Routed, RunHeader};
 use super::request::TrainRequest;
 use crate::error::Error;
 use cost::Routing;
-use ir::graph::{Call, Model};
+use ir::graph::Model;
 use ir::options::ParallelConfig;
 use ir::staged::{Stage, Staged};
 use ir::text::File;
@@ -60,10 +60,10 @@ pub(super) fn header(
 
 /// Returns the routing of a model with experts, for the tokens of a step.
 fn routed(model: &Model, tokens: u64) -> Option<Routed> {
-    let routing_of =
-        |call: &Call| Routing::of(&model.blocks[call.block]).map(|routing| (routing, u64::from(call.instances())));
     // Each slice of a sequence has a call of its own; count the first.
-    let mut layers = model.calls.iter().filter(|call| call.slice.is_none_or(|slice| slice == 0)).filter_map(routing_of);
+    let calls = model.calls.iter().filter(|call| call.slice.is_none_or(|slice| slice == 0));
+    let mut layers =
+        calls.filter_map(|call| Some((Routing::of(&model.blocks[call.block])?, u64::from(call.instances()))));
     let (routing, first) = layers.next()?;
     let count = first + layers.map(|(_, count)| count).sum::<u64>();
     let Routing { tokens: group, chosen, experts, capacity } = routing;
@@ -94,9 +94,9 @@ fn blocks(model: &Model, stage: &Stage) -> String {
             _ => blocks.push((name, range)),
         }
     }
-    let text = |(name, range): &(&str, Option<Range<u32>>)| match range {
+    let texts = blocks.into_iter().map(|(name, range)| match range {
         Some(range) => format!("{name}[{}..{}]", range.start, range.end),
-        None => (*name).to_string(),
-    };
-    blocks.iter().map(text).collect::<Vec<_>>().join(", ")
+        None => name.to_string(),
+    });
+    texts.collect::<Vec<_>>().join(", ")
 }

@@ -56,13 +56,13 @@ impl Faults {
     /// A rank failed.
     pub(super) fn before<P: Platform>(&self, step: u64, executor: &mut Executor<P>) -> Result<(), Error> {
         let Some((_, victim)) = self.nan.filter(|(at, _)| *at == step) else { return Ok(()) };
-        let spoil = move |rank: usize, state: &mut exec::RankState<'_>| {
+        let visited = executor.visit(move |rank, state| {
             if rank == victim {
                 let nothing = vec![f32::NAN; state.slots()[0].region.len()];
                 state.write(0, &nothing);
             }
-        };
-        executor.visit(spoil).map(drop).map_err(|why| refused(why.into()))
+        });
+        visited.map(drop).map_err(|why| refused(why.into()))
     }
 
     /// Makes the fault that comes after a step.
@@ -71,14 +71,14 @@ impl Faults {
     /// A rank failed.
     pub(super) fn after<P: Platform>(&self, step: u64, executor: &mut Executor<P>) -> Result<(), Error> {
         let Some((_, victim)) = self.flip.filter(|(at, _)| *at == step) else { return Ok(()) };
-        let flip = move |rank: usize, state: &mut exec::RankState<'_>| {
+        let visited = executor.visit(move |rank, state| {
             if rank == victim {
                 let mut bytes = state.stored(0);
                 bytes[0] ^= 0x10;
                 state.store(0, &bytes);
             }
-        };
-        executor.visit(flip).map(drop).map_err(|why| refused(why.into()))
+        });
+        visited.map(drop).map_err(|why| refused(why.into()))
     }
 }
 

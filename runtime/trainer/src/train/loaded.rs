@@ -37,7 +37,7 @@ impl Loaded {
         let request = &prepared.request;
         let data = Data::load(request, opened, memory.left)?;
         // Data that is too little for a sample is found before the processes compare what they have.
-        data.samples((prepared.feed.seq as usize, prepared.feed.vocabulary), request.seed)?;
+        data.samples(prepared.feed.seq as usize, prepared.feed.vocabulary, request.seed)?;
         let fixed = fixed(request, &prepared.source, &data)?;
         let lock = world.is_none_or(|world| world.me == 0).then(|| Lock::take(&request.out)).transpose()?;
         let from = find(request, &fixed, Verifier::of(world))?;

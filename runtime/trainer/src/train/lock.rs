@@ -31,18 +31,17 @@ impl Lock {
     /// # Errors
     /// Another run has the lock, or the folder cannot be created or locked.
     pub(super) fn take(out: &Path) -> Result<Lock, Error> {
-        let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
-        let made = out.ancestors().take_while(is_missing).map(Path::to_path_buf).collect();
+        let made = out.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+        let made = made.map(Path::to_path_buf).collect();
         fs::create_dir_all(out).map_err(|why| at_start("create", out, &why))?;
         let path = out.join(NAME);
-        let refused = |why: io::Error| at_start("lock", &path, &why);
-        let mut file = files::edit(&path).map_err(refused)?;
+        let mut file = files::edit(&path).map_err(|why| at_start("lock", &path, &why))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(taken(out, &mut file)),
             // Some file systems have no locks; the run then goes on without one.
             Err(TryLockError::Error(why)) if why.kind() == io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(why)) => return Err(refused(why)),
+            Err(TryLockError::Error(why)) => return Err(at_start("lock", &path, &why)),
         }
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let fence = Fence { text: format!("{} {nanos:x}\n", std::process::id()), path };
@@ -98,8 +97,9 @@ impl Fence {
 impl Drop for Lock {
     fn drop(&mut self) {
         let Some(out) = self.made.first() else { return };
-        let is_lock = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() == NAME);
-        if fs::read_dir(out).is_ok_and(|mut entries| entries.all(is_lock)) {
+        let is_unused = fs::read_dir(out)
+            .is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == NAME)));
+        if is_unused {
             // Nobody could handle a failure: a folder that stays has no results.
             let _ = fs::remove_file(out.join(NAME)).and_then(|()| self.made.iter().try_for_each(fs::remove_dir));
         }

@@ -42,7 +42,8 @@ impl Measure {
         request: &TrainRequest,
         model: &Model,
         program: &Program,
-        (place, threads): (&Place, usize),
+        place: &Place,
+        threads: usize,
         is_first: bool,
     ) -> Result<Option<Measure>, Error> {
         let trace = request.trace.clone().map(|path| (request.trace_step.unwrap_or(request.steps), path));

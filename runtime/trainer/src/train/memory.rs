@@ -5,7 +5,7 @@ use super::free::{free_addresses, free_memory};
 use crate::error::Error;
 use ir::catalogue::Code;
 use ir::graph::Model;
-use ir::program::{Class, Program};
+use ir::program::Program;
 
 /// Limit on virtual devices. They are threads of one process, and far fewer keep all cores of a machine busy.
 const MOST_DEVICES: u64 = 1024;
@@ -39,9 +39,11 @@ pub(super) fn check(model: &Model, program: &Program, place: &Place) -> Result<F
         return Err(Error::input(Code::BadOption, message).help("use a smaller mesh; `compile` has no such limit"));
     }
     let stages = model.mesh.pipeline().map_or(1, |pp| model.mesh.axes[pp].size);
-    let arena = |class: &Class| class.arena.as_ref().map_or(0, |arena| arena.bytes);
-    let of_class = |class: &Class| arena(class).saturating_mul(class.ranks.len() as u64 * (devices / stages));
-    let arenas = program.classes.iter().map(of_class).fold(0, u64::saturating_add);
+    let classes = program.classes.iter().map(|class| {
+        let arena = class.arena.as_ref().map_or(0, |arena| arena.bytes);
+        arena.saturating_mul(class.ranks.len() as u64 * (devices / stages))
+    });
+    let arenas = classes.fold(0, u64::saturating_add);
     let near = place.near.unwrap_or(devices);
     let (arenas, devices) = ((u128::from(arenas) * u128::from(near) / u128::from(devices)) as u64, near);
     if let Some(free) = device.filter(|free| arenas > *free) {

@@ -77,13 +77,12 @@ impl TrainRequest {
     /// As [`optimizer`](Self::optimizer) and [`learning_rate`](Self::learning_rate).
     pub(super) fn with_settings(self) -> Result<TrainRequest, Error> {
         let (fields, rate) = (fields(&self.optimizer()?.kind), self.learning_rate()?);
-        let number = |name: &str| fields.get(name).and_then(Value::as_f64);
         let decay_steps = if let Decay::Stable { last } = rate.decay { Some(last) } else { self.decay_steps };
         Ok(TrainRequest {
-            beta1: number("beta1"),
-            beta2: number("beta2"),
-            eps: number("eps"),
-            momentum: number("momentum"),
+            beta1: number(&fields, "beta1"),
+            beta2: number(&fields, "beta2"),
+            eps: number(&fields, "eps"),
+            momentum: number(&fields, "momentum"),
             nesterov: fields.get("nesterov").and_then(Value::as_bool),
             matrices: fields.get("matrices").and_then(|value| Matrices::deserialize(value).ok()),
             min_lr: Some(rate.floor),
@@ -108,16 +107,19 @@ fn fields(kind: &OptimizerKind) -> Map<String, Value> {
     fields.unwrap_or_default()
 }
 
+fn number(fields: &Map<String, Value>, name: &str) -> Option<f64> {
+    fields.get(name).and_then(Value::as_f64)
+}
+
 /// Refuses settings out of their range: means decay by a factor below 1, and quotients must not be of 0.
 fn check(kind: &OptimizerKind) -> Result<(), Error> {
     let fields = fields(kind);
-    let number = |name: &str| fields.get(name).and_then(Value::as_f64);
     for name in ["beta1", "beta2", "momentum"] {
-        if let Some(value) = number(name).filter(|value| !(0.0..1.0).contains(value)) {
+        if let Some(value) = number(&fields, name).filter(|value| !(0.0..1.0).contains(value)) {
             return Err(option(format!("`{name}` is {value}, but must be 0 or more and below 1")));
         }
     }
-    if let Some(value) = number("eps").filter(|value| !(1e-30..1.0).contains(value)) {
+    if let Some(value) = number(&fields, "eps").filter(|value| !(1e-30..1.0).contains(value)) {
         return Err(option(format!("`eps` is {value}, but must be from 1e-30 to 1, so that f32 holds it")));
     }
     if let OptimizerKind::Sgd { momentum: 0.0, nesterov: true, .. } = kind {

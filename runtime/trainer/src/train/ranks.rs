@@ -79,7 +79,7 @@ pub fn ranks(request: &TrainRequest) -> Result<RankReport, Error> {
 /// The places of the ranks of this process.
 fn own(threads: &Threads, mesh: &Mesh) -> Vec<RankPlace> {
     let (ranks, processes) = (threads.ranks(), threads.processes());
-    let place = |(place, &rank): (usize, &usize)| {
+    let places = ranks.iter().enumerate().map(|(place, &rank)| {
         let process = processes.iter().position(|process| process.ranks.contains(&rank));
         let names = mesh.axes.values().map(|axis| axis.name.clone());
         RankPlace {
@@ -90,8 +90,8 @@ fn own(threads: &Threads, mesh: &Mesh) -> Vec<RankPlace> {
             cores: cores_of(place, ranks.len()),
             coordinates: names.zip(mesh.coordinates(rank as u64)).collect(),
         }
-    };
-    ranks.iter().enumerate().map(place).collect()
+    });
+    places.collect()
 }
 
 /// The places of the ranks of all processes.
@@ -99,13 +99,12 @@ fn gather(threads: &Threads, own: Vec<RankPlace>) -> Result<Vec<RankPlace>, Erro
     if threads.world().is_none() {
         return Ok(own);
     }
-    let broken = |why: serde_json::Error| Error::fault("ranks", why);
     threads.start().map_err(executor_error)?;
-    let all = threads.share(serde_json::to_vec(&own).map_err(broken)?);
+    let all = threads.share(serde_json::to_vec(&own).map_err(|why| Error::fault("ranks", why))?);
     let all = all.map_err(|failure| executor_error(failure.into()))?;
     threads.finish();
     let read = all.iter().map(|bytes| serde_json::from_slice::<Vec<RankPlace>>(bytes));
-    let mut ranks = read.collect::<Result<Vec<_>, _>>().map_err(broken)?.concat();
+    let mut ranks = read.collect::<Result<Vec<_>, _>>().map_err(|why| Error::fault("ranks", why))?.concat();
     ranks.sort_by_key(|place| place.rank);
     Ok(ranks)
 }
@@ -117,13 +116,12 @@ impl AxisSpread {
         for first in firsts {
             let first_place = &ranks[first as usize];
             let peers = mesh.peers(first, axis);
-            let mut others = peers.iter().map(|&peer| &ranks[peer as usize]);
-            let apart = |other: &RankPlace| match () {
+            let distances = peers.iter().map(|&peer| &ranks[peer as usize]).map(|other| match () {
                 () if other.host != first_place.host => 2,
                 () if other.process != first_place.process => 1,
                 () => 0,
-            };
-            counts[others.by_ref().map(apart).max().unwrap_or(0)] += 1;
+            });
+            counts[distances.max().unwrap_or(0)] += 1;
         }
         let [inside_processes, inside_hosts, across_hosts] = counts;
         AxisSpread { axis: name.to_string(), size: mesh.size(axis), inside_processes, inside_hosts, across_hosts }
@@ -137,41 +135,44 @@ impl AxisSpread {
             (self.across_hosts, "across hosts"),
         ];
         let all: u64 = kinds.iter().map(|(count, _)| count).sum();
-        let some = |&(count, text): &(u64, &str)| match count {
-            0 => None,
-            count if count == all => Some(text.to_string()),
-            count => Some(format!("{count} of {all} groups {text}")),
-        };
-        kinds.iter().filter_map(some).collect::<Vec<_>>().join("; ")
+        let texts = kinds.into_iter().filter(|(count, _)| *count > 0).map(|(count, text)| match count {
+            count if count == all => text.to_string(),
+            count => format!("{count} of {all} groups {text}"),
+        });
+        texts.collect::<Vec<_>>().join("; ")
+    }
+
+    fn row(&self) -> [String; 3] {
+        [self.axis.clone(), self.size.to_string(), self.text()]
+    }
+}
+
+impl RankPlace {
+    fn row(&self, axes: &[AxisSpread]) -> [String; 6] {
+        let coordinates = axes.iter().map(|axis| format!("{}={}", axis.axis, self.coordinates[&axis.axis]));
+        let coordinates = coordinates.collect::<Vec<_>>().join(" ");
+        let [rank, process] = [self.rank, self.process].map(|number| number.to_string());
+        [rank, process, self.host.clone(), self.pid.to_string(), ranges(&self.cores), coordinates]
     }
 }
 
 /// A table of ranks and one of axes.
 impl fmt::Display for RankReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = |number: usize| number.to_string();
-        let row = |place: &RankPlace| {
-            let axes = self.axes.iter().map(|axis| format!("{}={}", axis.axis, place.coordinates[&axis.axis]));
-            let coordinates = axes.collect::<Vec<_>>().join(" ");
-            let (host, pid) = (place.host.clone(), place.pid.to_string());
-            [number(place.rank), number(place.process), host, pid, ranges(&place.cores), coordinates]
-        };
-        let rows: Vec<_> = self.ranks.iter().map(row).collect();
+        let rows: Vec<_> = self.ranks.iter().map(|place| place.row(&self.axes)).collect();
         f.write_str(&table(["RANK", "PROCESS", "HOST", "PID", "CORES", "COORDINATES"], &rows))?;
-        let row = |axis: &AxisSpread| [axis.axis.clone(), axis.size.to_string(), axis.text()];
-        let rows: Vec<_> = self.axes.iter().map(row).collect();
+        let rows: Vec<_> = self.axes.iter().map(AxisSpread::row).collect();
         if rows.is_empty() { Ok(()) } else { write!(f, "\n{}", table(["AXIS", "SIZE", "GROUPS"], &rows)) }
     }
 }
 
 /// Ascending numbers, neighbours as a range: `0-3,8`.
 fn ranges(numbers: &[usize]) -> String {
-    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
-    let text = |run: &[usize]| match run {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
         [first, .., last] => format!("{first}-{last}"),
         run => run.iter().map(usize::to_string).collect(),
-    };
-    if numbers.is_empty() { "any".to_string() } else { runs.map(text).collect::<Vec<_>>().join(",") }
+    });
+    if numbers.is_empty() { "any".to_string() } else { runs.collect::<Vec<_>>().join(",") }
 }
 
 #[cfg(test)]

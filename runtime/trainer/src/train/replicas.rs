@@ -45,12 +45,14 @@ impl ReplicaCheck {
     }
 }
 
+/// Ranks in words: `ranks 1, 3`.
+fn listed(ranks: &[usize]) -> String {
+    let numbers = ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    format!("{} {numbers}", if ranks.len() == 1 { "rank" } else { "ranks" })
+}
+
 fn diverged(found: &Divergence, step: u64, world: Option<&World>, out: &Path) -> Error {
     let Divergence { name, odd, others, parts } = found;
-    let ranks = |ranks: &[usize]| {
-        let numbers = ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-        format!("{} {numbers}", if ranks.len() == 1 { "rank" } else { "ranks" })
-    };
     let mut places: Vec<String> = Vec::new();
     for (number, process) in world.iter().flat_map(|world| world.processes.iter().enumerate()) {
         if process.ranks.iter().any(|rank| odd.contains(rank)) {
@@ -61,8 +63,8 @@ fn diverged(found: &Divergence, step: u64, world: Option<&World>, out: &Path) ->
     let how = match (others.as_slice(), odd.len()) {
         ([], 1) => " differs".to_string(),
         ([], _) => " differ from each other".to_string(),
-        (others, 1) => format!(" differs from {}", ranks(others)),
-        (others, _) => format!(" differ from {}", ranks(others)),
+        (others, 1) => format!(" differs from {}", listed(others)),
+        (others, _) => format!(" differ from {}", listed(others)),
     };
     let more = match parts - 1 {
         0 => String::new(),
@@ -73,7 +75,7 @@ fn diverged(found: &Divergence, step: u64, world: Option<&World>, out: &Path) ->
         code: Code::ReplicasDiffer,
         message: format!(
             "step {step}: `{name}` should be the same on all its ranks, but {}{places}{how}{more}",
-            ranks(odd)
+            listed(odd)
         ),
         help: format!(
             "suspect the memory of that host; a checkpoint may be damaged if saved since the last check; {}",

@@ -107,15 +107,15 @@ fn profile_text(profile: &ProfileReport) -> String {
 }
 
 fn kernel_row(profile: &ProfileReport, kernel: &KernelTime) -> [String; 8] {
-    let rate = |what: u64| format!("{:7.1}", what as f64 / kernel.seconds / 1e9);
+    let [flops, bytes] = [kernel.flops, kernel.bytes].map(|what| format!("{:7.1}", what as f64 / kernel.seconds / 1e9));
     [
         kernel.op.clone(),
         shapes(&kernel.shapes),
         count(kernel.calls as f64),
         short(kernel.seconds),
         share_of(profile, kernel.seconds),
-        rate(kernel.flops),
-        rate(kernel.bytes),
+        flops,
+        bytes,
         percent(kernel.of_roofline(&profile.peak, profile.at_once)),
     ]
 }

@@ -333,8 +333,8 @@ fn check_backend(backend: &str) -> Result<(), Error> {
 /// The largest split of a rank's sequences up to 8 that leaves each of several stages two micro-batches.
 fn default_mbs(global_batch: u64, parallel: &ParallelConfig) -> u64 {
     let rank = global_batch / parallel.dp;
-    let fills = |mbs: &u64| parallel.pp == 1 || rank / mbs >= 2 * parallel.pp;
-    (1..=8).rev().filter(|mbs| rank.is_multiple_of(*mbs)).find(fills).unwrap_or(1)
+    let mut divisors = (1..=8).rev().filter(|mbs| rank.is_multiple_of(*mbs));
+    divisors.find(|mbs| parallel.pp == 1 || rank / mbs >= 2 * parallel.pp).unwrap_or(1)
 }
 
 /// An error of an option.

@@ -42,7 +42,6 @@ use ir::text::File;
 use ir::verify;
 use serde_json::Value;
 use std::collections::VecDeque;
-use std::fmt::Display;
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -101,11 +100,11 @@ pub(super) fn run_on<P: Platform>(
     let Loaded { memory, data, fixed, lock, from } =
         agree(&platform, loaded, |loaded| loaded.facts(&prepared)).inspect_err(|_| platform.finish())?;
     let Prepared { request, source, parallel, compiled, feed, microbatches, weights, note, .. } = prepared;
-    let samples = noted(&platform, data.samples((feed.seq as usize, feed.vocabulary), request.seed))?;
+    let samples = noted(&platform, data.samples(feed.seq as usize, feed.vocabulary, request.seed))?;
     run_has_begun();
     note.iter().filter(|_| is_first).for_each(|note| progress.noted(note));
     let memory = memory.arenas.saturating_add(memory.left.saturating_sub(data.bytes()));
-    let (mut executor, measure) = load(platform, &place, &compiled, &request, (microbatches, memory))?;
+    let (mut executor, measure) = load(platform, &place, &compiled, &request, microbatches, memory)?;
     if let Some(why) = executor.platform().eager().filter(|_| is_first) {
         progress.noted(&format!("steps run kernel by kernel, not as CUDA graphs: {why}"));
     }
@@ -225,7 +224,6 @@ impl<P: Platform> TrainingRun<'_, P> {
         let mut last_losses = read.map_err(|why| Error::file("read", &path, &why))?;
         let mut last_dropped: Vec<f64> = Vec::new();
         let (mut training, mut last_eval, mut valid_share, mut dropped_steps) = (0.0, None, 0.0, 0.0);
-        let due = |step: u64, every: u64| step > 0 && every > 0 && (step == steps || step.is_multiple_of(every));
         // A checkpoint is saved before the validation of its step, so that a resumed run begins with that.
         for step in done..=steps {
             if step > done {
@@ -242,13 +240,13 @@ impl<P: Platform> TrainingRun<'_, P> {
                 dropped_steps += record.dropped.unwrap_or(0.0);
                 last_dropped.extend(record.dropped.filter(|_| step > before_last));
                 self.saving.look(&mut self.executor, self.request.steps, progress)?;
-                if due(step, self.request.save_every) {
+                if is_due(step, self.request.save_every, steps) {
                     self.begin_save(step, progress)?;
                 }
                 self.write_trace(progress);
                 self.heed(step, progress)?;
             }
-            if step == steps || due(step, self.request.eval_every) {
+            if step == steps || is_due(step, self.request.eval_every, steps) {
                 let (record, share) = self.evaluate(step, progress)?;
                 (last_eval, valid_share) = (Some(record), share);
             }
@@ -287,8 +285,8 @@ impl<P: Platform> TrainingRun<'_, P> {
     fn step(&mut self, step: u64, progress: &mut dyn Progress) -> Result<StepRecord, Error> {
         let clock = Instant::now();
         let lr = self.header.learning_rate.at(step - 1);
-        let read = || self.feed.step(&self.data.train, self.samples, self.microbatches, u64::MAX);
-        let input = self.ahead.pop_front().unwrap_or_else(read);
+        let read = self.ahead.pop_front();
+        let input = read.unwrap_or_else(|| self.feed.step(&self.data.train, self.samples, self.microbatches, u64::MAX));
         let mut input = input.map_err(|why| self.without_data(why, step - 1, progress))?;
         self.samples += self.request.global_batch;
         (input.lr, input.step, input.update) = (lr as f32, step, step - self.skipped);
@@ -339,14 +337,13 @@ impl<P: Platform> TrainingRun<'_, P> {
         let wanted = AHEAD.min((self.request.steps - step) as usize);
         let (batch, first) = (self.request.global_batch, *samples);
         let missing = ahead.len() as u64..wanted as u64;
-        let read = move || {
-            let read = |place| feed.step(&data.train, first + place * batch, *microbatches, u64::MAX);
-            missing.map(read).collect::<Vec<_>>()
-        };
+        let places = missing.map(|place| first + place * batch);
         let (output, next) = thread::scope(|scope| {
             // Where the system has no more threads, the next step reads its input itself.
-            let reader = thread::Builder::new().spawn_scoped(scope, read).ok();
-            (executor.step(input), reader.and_then(|reader| reader.join().ok()))
+            let reader = thread::Builder::new().spawn_scoped(scope, move || {
+                places.map(|first| feed.step(&data.train, first, *microbatches, u64::MAX)).collect::<Vec<_>>()
+            });
+            (executor.step(input), reader.ok().and_then(|reader| reader.join().ok()))
         });
         ahead.extend(next.unwrap_or_default());
         output.map_err(executor_error)
@@ -505,6 +502,11 @@ const NO_DATA: u8 = u8::MAX - 1;
 /// Steps whose input is read ahead: processes that cannot read that of a step agree during the one before to save it and to end.
 const AHEAD: usize = 2;
 
+/// Returns whether something that is done every so many steps, and after the last, is due after this one.
+fn is_due(step: u64, every: u64, last: u64) -> bool {
+    step > 0 && every > 0 && (step == last || step.is_multiple_of(every))
+}
+
 /// The reason to end a run early: the number of a signal, or `CANCELLED`; 0 for nothing.
 fn reason_to_end(progress: &dyn Progress) -> u8 {
     let cancelled = if progress.is_cancelled() { CANCELLED } else { 0 };
@@ -517,7 +519,8 @@ fn load<P: Platform>(
     place: &Place,
     compiled: &File,
     request: &TrainRequest,
-    (microbatches, memory_limit): (u32, u64),
+    microbatches: u32,
+    memory_limit: u64,
 ) -> Result<(Executor<P>, Option<Measure>), Error> {
     let (Some(staged), Some(program)) = (&compiled.staged, &compiled.program) else {
         return Err(Error::fault("compile", "there is no program"));
@@ -528,7 +531,7 @@ fn load<P: Platform>(
     let devices = compiled.model.mesh.devices() as usize;
     let threads = kernel_threads(devices);
     let (cores, is_first) = (cores.min(threads * devices), platform.is_first());
-    let measure = noted(&platform, Measure::new(request, &compiled.model, program, (place, cores), is_first))?;
+    let measure = noted(&platform, Measure::new(request, &compiled.model, program, place, cores, is_first))?;
     let record = measure.is_some();
     let TrainRequest { seed, poison, .. } = *request;
     let evaluation = Some(&forward);
@@ -549,14 +552,17 @@ fn forward_only(
     microbatches: u32,
     fusion: bool,
 ) -> Result<Program, Error> {
-    let fault = |why: &dyn Display| Error::fault("codegen", why);
-    let mut forward = lower_forward(model, staged, microbatches, &PROGRAM).map_err(|why| fault(&why))?;
+    let forward = lower_forward(model, staged, microbatches, &PROGRAM);
+    let mut forward = forward.map_err(|why| Error::fault("codegen", why))?;
     if fusion {
         codegen::fuse(model, &mut forward, &PROGRAM);
     }
     assign_buffers(model, &mut forward, Some(training));
     let found = verify::program::check(&evaluation(model), &forward, None).err();
-    found.and_then(|found| found.into_iter().next()).map_or(Ok(forward), |first| Err(fault(&first)))
+    match found.and_then(|found| found.into_iter().next()) {
+        Some(first) => Err(Error::fault("codegen", first)),
+        None => Ok(forward),
+    }
 }
 
 /// Returns the mean, or `None` of no numbers.

@@ -23,12 +23,13 @@ pub(super) struct Stragglers {
 impl Stragglers {
     /// For the ranks of a mesh in processes, if there are several.
     pub(super) fn new(mesh: &Mesh, processes: &[Process]) -> Stragglers {
-        let stage = |rank| mesh.pipeline().map_or(0, |pp| mesh.coordinates(rank)[pp.index()]);
+        let ranks = 0..mesh.devices();
+        let stages = ranks.map(|rank| mesh.pipeline().map_or(0, |pp| mesh.coordinates(rank)[pp.index()]));
         let mut places = vec![(0, String::new()); processes.iter().map(|process| process.ranks.len()).sum()];
         for (number, process) in processes.iter().enumerate() {
             process.ranks.iter().for_each(|&rank| places[rank] = (number, process.host.clone()));
         }
-        Stragglers { stages: (0..mesh.devices()).map(stage).collect(), places, current: None }
+        Stragglers { stages: stages.collect(), places, current: None }
     }
 
     /// The slowest rank of a step, from the seconds in which each did not wait for others; none of one rank.
@@ -38,16 +39,11 @@ impl Stragglers {
             stages.entry(self.stages[rank]).or_default().push(own);
         }
         stages.values_mut().for_each(|stage| stage.sort_by(f64::total_cmp));
-        let ratio = |&(rank, own): &(usize, f64)| {
-            let stage = &stages[&self.stages[rank]];
-            // Of two the other one is the median of the others.
-            let others = stage.len().checked_sub(1).filter(|others| *others > 0)?;
-            let own_place = stage.partition_point(|other| *other < own);
-            let middle = others / 2;
-            let median = stage[if middle < own_place { middle } else { middle + 1 }];
+        let ratios = seconds.iter().filter_map(|&(rank, own)| {
+            let median = median_of_others(&stages[&self.stages[rank]], own)?;
             Some((rank, own / median.max(1e-9)))
-        };
-        let (rank, ratio) = seconds.iter().filter_map(ratio).max_by(|a, b| a.1.total_cmp(&b.1))?;
+        });
+        let (rank, ratio) = ratios.max_by(|a, b| a.1.total_cmp(&b.1))?;
         let place = self.places.get(rank);
         let (process, host) = (place.map(|(process, _)| *process), place.map(|(_, host)| host.clone()));
         Some(SlowestRank { rank, process, host, ratio })
@@ -68,6 +64,14 @@ impl Stragglers {
             format!("rank {rank}{place} is a straggler: it takes {ratio:.1} times as long as others of its stage, for {LASTING} steps now")
         })
     }
+}
+
+/// The median of the ascending seconds of a stage but a rank's own; none if that is alone. Of two ranks the other one is it.
+fn median_of_others(stage: &[f64], own: f64) -> Option<f64> {
+    let others = stage.len().checked_sub(1).filter(|others| *others > 0)?;
+    let own_place = stage.partition_point(|other| *other < own);
+    let middle = others / 2;
+    Some(stage[if middle < own_place { middle } else { middle + 1 }])
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Measurements computed from the formulas of the cost model for a GPU whose constants are known, and the constants fitted to them.
 
 use super::*;
+use crate::measure::AttentionTime;
 use crate::measure::{Product, Sum};
 use cost::{AttentionShape, CollectiveKind, Group, Table, TablePoint};
 use cuda::device::Properties;
