@@ -24,17 +24,23 @@ const INNER: [&str; 2] = ["language_model.", "model.language_model."];
 
 /// The tensor of a full name, which files of a family may have without the name of the model, or in a part for text.
 pub(crate) fn find<'a>(folder: &'a Folder, family: Option<&Conventions>, name: &str) -> Option<&'a FileTensor> {
-    let short = || folder.tensors.get(name.strip_prefix(family?.base)?);
-    let inner = || folder.tensors.get(&format!("{}{name}", INNER[0]));
-    let newer = || folder.tensors.get(&format!("{}{}", INNER[1], name.strip_prefix("model.")?));
-    let part = || inner().or_else(newer).filter(|_| family.is_some_and(|family| family.is_composite));
-    folder.tensors.get(name).or_else(short).or_else(part)
+    let mut names = vec![name.to_string()];
+    if let Some(family) = family {
+        names.extend(name.strip_prefix(family.base).map(str::to_string));
+        if family.is_composite {
+            names.push(format!("{}{name}", INNER[0]));
+            names.extend(name.strip_prefix("model.").map(|rest| format!("{}{rest}", INNER[1])));
+        }
+    }
+    names.iter().find_map(|name| folder.tensors.get(name))
 }
 
 /// The name of a tensor of the text model without the prefix that it has in a model that reads images, too.
 fn of_text(name: &str) -> Option<String> {
-    let newer = || Some(format!("model.{}", name.strip_prefix(INNER[1])?));
-    name.strip_prefix(INNER[0]).map(str::to_string).or_else(newer)
+    match name.strip_prefix(INNER[0]) {
+        Some(rest) => Some(rest.to_string()),
+        None => Some(format!("model.{}", name.strip_prefix(INNER[1])?)),
+    }
 }
 
 /// Compares the tensors with those that the model needs.
@@ -42,16 +48,14 @@ fn of_text(name: &str) -> Option<String> {
 /// # Errors
 /// Some are missing, not needed, quantised, or of other formats or shapes.
 pub(crate) fn check(folder: &Folder, names: &Names) -> Result<(), Error> {
-    let find = |name: &str| find(folder, names.family.as_ref(), name);
-    let pieces = || names.sources.values().flat_map(|source| &source.pieces);
-    let needed: BTreeSet<&str> = pieces().map(|piece| piece.tensor.as_str()).collect();
-    let is_quantised =
-        |name: &&String| QUANTISED.iter().any(|end| name.ends_with(end)) && !needed.contains(name.as_str());
-    if let Some(name) = folder.tensors.keys().find(is_quantised) {
+    let needed = needed(names);
+    let mut others = folder.tensors.keys().filter(|name| !needed.contains(name.as_str()));
+    if let Some(name) = others.find(|name| QUANTISED.iter().any(|end| name.ends_with(end))) {
         let what = "a part of a quantised model".to_string();
         return Err(Error::Format { folder: folder.path.clone(), tensor: name.clone(), what });
     }
-    for (name, tensor) in needed.iter().filter_map(|name| Some((name, find(name)?))) {
+    for name in &needed {
+        let Some(tensor) = find(folder, names.family.as_ref(), name) else { continue };
         if float(tensor.format).is_none() {
             let what = format!("{:?}", tensor.format);
             return Err(Error::Format { folder: folder.path.clone(), tensor: (*name).to_string(), what });
@@ -66,14 +70,18 @@ pub(crate) fn check(folder: &Folder, names: &Names) -> Result<(), Error> {
     check_shapes(folder, names)
 }
 
+/// The names of the tensors that the model needs.
+fn needed(names: &Names) -> BTreeSet<&str> {
+    let pieces = names.sources.values().flat_map(|source| &source.pieces);
+    pieces.map(|piece| piece.tensor.as_str()).collect()
+}
+
 /// Compares the tensors that the model needs, whatever others there are.
 ///
 /// # Errors
 /// Some are missing, or of other formats or shapes.
 pub(crate) fn check_needed(folder: &Folder, names: &Names) -> Result<(), Error> {
-    let pieces = names.sources.values().flat_map(|source| &source.pieces);
-    let needed: BTreeSet<&str> = pieces.map(|piece| piece.tensor.as_str()).collect();
-    let missing = missing(folder, names, &needed);
+    let missing = missing(folder, names, &needed(names));
     if !missing.is_empty() {
         let fix =
             "give the archive that the model was exported to, or its weights under the names of its modules".into();
@@ -84,8 +92,8 @@ pub(crate) fn check_needed(folder: &Folder, names: &Names) -> Result<(), Error> 
 
 /// The needed tensors that are not there.
 fn missing(folder: &Folder, names: &Names, needed: &BTreeSet<&str>) -> Vec<String> {
-    let is_missing = |name: &&&str| find(folder, names.family.as_ref(), name).is_none();
-    needed.iter().filter(is_missing).map(|name| (*name).to_string()).collect()
+    let missing = needed.iter().filter(|name| find(folder, names.family.as_ref(), name).is_none());
+    missing.map(|name| (*name).to_string()).collect()
 }
 
 /// Compares the shapes of tensors, none of which is missing.
@@ -149,15 +157,16 @@ fn shape(folder: &Folder, names: &Names, piece: &Piece, tensor: &FileTensor) -> 
 /// The fix for tensors that are missing or not needed.
 fn fix(names: &Names, missing: &[String], surplus: &[String]) -> String {
     let Some(family) = &names.family else {
-        let near = |name: &String| Some((name.clone(), nearest(name, surplus.iter().map(String::as_str))?.to_string()));
         let rule = "tensors have the names of the parameters, as `layer.3.w1` for `%layer[3].w1`";
-        return match missing.iter().find_map(near) {
+        let mut near = missing.iter().map(|name| (name, nearest(name, surplus.iter().map(String::as_str))));
+        return match near.find_map(|(name, near)| Some((name, near?))) {
             Some((name, near)) => format!("{rule}: nearest to `{name}` is `{near}`"),
             None => rule.to_string(),
         };
     };
-    let is_head = |name: &String| matches!(name.as_str(), "lm_head.weight" | "embed_out.weight");
-    if missing.len() == 1 && missing.iter().all(is_head) {
+    if let [name] = missing
+        && ["lm_head.weight", "embed_out.weight"].contains(&name.as_str())
+    {
         return "if the head's matrix is the embedding, set `tie_word_embeddings` to true in config.json".into();
     }
     if !missing.is_empty() && missing.iter().all(|name| name.contains(&format!("layers.{}.", family.further.start))) {

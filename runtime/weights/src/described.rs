@@ -102,8 +102,8 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
     pairs.extend(positions(config));
     if let Some(window) = &config.window {
         let limited = if window.chunked { "chunked_attention" } else { "sliding_attention" };
-        let kind = |layer| if window.full.contains(layer) { "full_attention" } else { limited };
-        let types: Vec<&str> = (0..config.layers).map(kind).collect();
+        let is_full = (0..config.layers).map(|layer| window.full.contains(layer));
+        let types: Vec<&str> = is_full.map(|full| if full { "full_attention" } else { limited }).collect();
         pairs.extend([("sliding_window", window.tokens.into()), ("use_sliding_window", true.into())]);
         pairs.extend([("layer_types", json!(types)), ("attention_chunk_size", window.tokens.into())]);
     } else {

@@ -142,13 +142,13 @@ pub fn differences(own: &ModelConfig, theirs: &ModelConfig, seq: u64) -> Vec<(St
     if own.family() != theirs.family() {
         return vec![("family".into(), own.family().into(), theirs.family().into())];
     }
-    let value = |config| {
+    let [own, theirs] = [own, theirs].map(|config| {
         let mut value = serde_json::to_value(config).unwrap_or_default();
         normalise(&mut value, seq);
         value
-    };
+    });
     let mut found = Vec::new();
-    compare("", &value(own), &value(theirs), &mut found);
+    compare("", &own, &theirs, &mut found);
     found
 }
 

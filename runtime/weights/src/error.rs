@@ -196,19 +196,19 @@ fn padding(found: u64, wanted: u64) -> String {
 }
 
 fn names(missing: &[String], surplus: &[String]) -> String {
-    let list = |what: &str, names: &[String]| {
+    let lists = [("without", missing), ("not needed:", surplus)].into_iter().filter(|(_, names)| !names.is_empty());
+    let parts = lists.map(|(what, names)| {
         let first: Vec<String> = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
         let more = names.len().saturating_sub(LISTED);
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        (!names.is_empty()).then(|| format!("{what} {}{rest}", first.join(", ")))
-    };
-    let parts: Vec<String> = [list("without", missing), list("not needed:", surplus)].into_iter().flatten().collect();
-    parts.join("; ")
+        format!("{what} {}{rest}", first.join(", "))
+    });
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 fn listed(differences: &[(String, String, String)]) -> String {
-    let one = |(key, own, theirs): &(String, String, String)| format!("`{key}` is {theirs}, here {own}");
-    let told: Vec<String> = differences.iter().take(LISTED).map(one).collect();
+    let first = differences.iter().take(LISTED);
+    let told: Vec<String> = first.map(|(key, own, theirs)| format!("`{key}` is {theirs}, here {own}")).collect();
     match differences.len().saturating_sub(LISTED) {
         0 => told.join("; "),
         more => format!("{}; and {more} more", told.join("; ")),

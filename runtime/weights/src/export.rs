@@ -139,8 +139,7 @@ pub fn export(order: &Export<'_>) -> Result<Exported, Error> {
         (None, None) => OutFormat::F32,
     };
     let parent = order.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let unwritable = |why| Error::file("write", order.out, why);
-    let draft = files::draft(parent).map_err(unwritable)?;
+    let draft = files::draft(parent).map_err(|why| Error::file("write", order.out, why))?;
     let merge = Merge::of(&checkpoint.manifest.fixed);
     let mut weights = Merged { reader: &mut reader, merge };
     let (tensors, bytes) = write_weights(&mut weights, &names, format, order, draft.path())?;
@@ -150,13 +149,11 @@ pub fn export(order: &Export<'_>) -> Result<Exported, Error> {
     copy(checkpoint.manifest.origin.as_ref(), draft.path())?;
     // A rename cannot replace a folder everywhere, even if it is empty.
     let _ = fs::remove_dir(order.out);
-    fs::rename(draft.path(), order.out).map_err(unwritable)?;
+    let renamed = fs::rename(draft.path(), order.out).and_then(|()| fs::read_dir(order.out));
+    let entries = renamed.map_err(|why| Error::file("write", order.out, why))?;
     let _ = draft.keep();
-    let mut listed: Vec<String> = fs::read_dir(order.out)
-        .map_err(unwritable)?
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
+    let mut listed: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     listed.sort();
     Ok(Exported {
         step: checkpoint.manifest.position.step,
@@ -177,7 +174,6 @@ fn named(
     reader: &TensorReader<'_>,
     given: Option<Map<String, Value>>,
 ) -> Result<(Option<Description>, Names), Error> {
-    let refused = |why: String| Error::NotExportable { what: checkpoint.path.clone(), why };
     let manifest = &checkpoint.manifest;
     let is_text = manifest.origin.is_none() && manifest.fixed.get("model") == Some(&json!({}));
     let (description, names) = if is_text && given.is_none() {
@@ -186,25 +182,29 @@ fn named(
     } else {
         let seq = manifest.fixed.get("seq").and_then(Value::as_u64).unwrap_or(1);
         let description = describe(checkpoint, given, seq)?;
-        let names = Names::of(&description, seq, &|_| false).map_err(|why| refused(why.to_string()))?;
+        let names = Names::of(&description, seq, &|_| false).map_err(|why| refused(checkpoint, &why))?;
         (Some(description), names)
     };
-    let is_other = |(name, source): &(&String, &Source)| reader.sizes(name) != Some(&source.sizes);
-    if let Some((name, source)) = names.sources.iter().find(is_other) {
-        return Err(refused(format!("its parameter `{name}` is not {:?}, as its model says", source.sizes)));
+    let mut sources = names.sources.iter();
+    if let Some((name, source)) = sources.find(|(name, source)| reader.sizes(name) != Some(&source.sizes)) {
+        let why = format!("its parameter `{name}` is not {:?}, as its model says", source.sizes);
+        return Err(refused(checkpoint, &why));
     }
     if names.sources.is_empty() {
-        return Err(refused("it has no parameters".to_string()));
+        return Err(refused(checkpoint, &"it has no parameters"));
     }
     Ok((description, names))
 }
 
+fn refused(checkpoint: &Checkpoint, why: &impl ToString) -> Error {
+    Error::NotExportable { what: checkpoint.path.clone(), why: why.to_string() }
+}
+
 /// The model of a checkpoint. What the checkpoint fixes must agree with it.
 fn describe(checkpoint: &Checkpoint, given: Option<Map<String, Value>>, seq: u64) -> Result<Description, Error> {
-    let refused = |why: String| Error::NotExportable { what: checkpoint.path.clone(), why };
     let saved = checkpoint.manifest.origin.as_ref().map(|origin| origin.config.clone());
-    let raw = given.or(saved).ok_or_else(|| refused("it has no config.json of transformers".to_string()))?;
-    let description = Description::of(raw).map_err(|why| refused(why.to_string()))?;
+    let raw = given.or(saved).ok_or_else(|| refused(checkpoint, &"it has no config.json of transformers"))?;
+    let description = Description::of(raw).map_err(|why| refused(checkpoint, &why))?;
     let (mut manifest, mut own) = ((*checkpoint.manifest).clone(), json!({"model": description.config}));
     normalise(&mut own["model"], seq);
     if let Some(saved) = manifest.fixed.get_mut("model") {
@@ -213,10 +213,13 @@ fn describe(checkpoint: &Checkpoint, given: Option<Map<String, Value>>, seq: u64
     let differences = manifest.differences(&own, manifest.position.shuffle_seed);
     if let Some(difference) = differences.first() {
         let (field, saved, now) = (&difference.field, &difference.saved, &difference.now);
-        return Err(refused(format!("`{field}` is {now} in the configuration, but {saved} in the checkpoint")));
+        let why = format!("`{field}` is {now} in the configuration, but {saved} in the checkpoint");
+        return Err(refused(checkpoint, &why));
     }
     match description.addition() {
-        Some(option) => Err(refused(format!("`{option}` is an addition that no class of transformers has"))),
+        Some(option) => {
+            Err(refused(checkpoint, &format!("`{option}` is an addition that no class of transformers has")))
+        }
         None => Ok(description),
     }
 }
@@ -268,15 +271,12 @@ fn write_weights(
     {
         composed.entry(head).or_insert(tensor);
     }
-    // Classes compare scores with this bias in f32, whatever the format of the rest.
-    let dtype = |name: &str| if name.ends_with("e_score_correction_bias") { DType::F32 } else { format.dtype() };
-    let plan = |(name, tensor): (&&str, &Composed<'_>)| Planned {
-        name: name.to_string(),
-        dtype: dtype(name),
-        shape: tensor.shape.to_vec(),
-        first: 0,
-    };
-    let mut planned: Vec<Planned> = composed.iter().map(plan).collect();
+    let mut planned = Vec::with_capacity(composed.len());
+    for (name, tensor) in &composed {
+        // Classes compare scores with this bias in f32, whatever the format of the rest.
+        let dtype = if name.ends_with("e_score_correction_bias") { DType::F32 } else { format.dtype() };
+        planned.push(Planned { name: name.to_string(), dtype, shape: tensor.shape.to_vec(), first: 0 });
+    }
     planned.sort_by_cached_key(|tensor| natural(&tensor.name));
     let mut writers = match order.shards {
         None => {
@@ -287,9 +287,11 @@ fn write_weights(
             vec![Writer::new(folder, files, None)]
         }
         Some(count) => {
-            let rows = |number| planned.iter().filter_map(|tensor| tensor.shard(number, count)).collect();
-            let writer = |number| Writer::new(folder, shards::split(rows(number), order.max_shard), Some(number + 1));
-            (0..count).map(writer).collect()
+            let writers = (0..count).map(|number| {
+                let rows = planned.iter().filter_map(|tensor| tensor.shard(number, count)).collect();
+                Writer::new(folder, shards::split(rows, order.max_shard), Some(number + 1))
+            });
+            writers.collect()
         }
     };
     for tensor in &planned {

@@ -87,17 +87,16 @@ impl Folder {
     /// Adds the files that the index names.
     fn add_all(&mut self) -> Result<(), Error> {
         let index = self.path.join(INDEX);
-        let damaged = |why: String| Error::Damaged { file: index.clone(), why };
         let text = files::read(&index, MOST_INDEX).map_err(|why| Error::file("read", &index, why))?;
         let Index { weight_map } =
-            serde_json::from_slice(&text).map_err(|why| damaged(format!("is no index: {why}")))?;
+            serde_json::from_slice(&text).map_err(|why| damaged(&index, format!("is no index: {why}")))?;
         let mut names: Vec<&String> = weight_map.values().collect();
         names.sort();
         names.dedup();
         let mut numbers = BTreeMap::new();
         for name in names {
             if !is_plain(name) {
-                return Err(damaged(format!("names a file outside of its folder: `{name}`")));
+                return Err(damaged(&index, format!("names a file outside of its folder: `{name}`")));
             }
             numbers.insert(name.as_str(), self.files.len());
             self.add(name)?;
@@ -106,16 +105,17 @@ impl Folder {
             self.tensors.get(*tensor).is_none_or(|found| Some(&found.file) != numbers.get(file.as_str()))
         });
         match astray {
-            Some((tensor, file)) => Err(damaged(format!("says that `{tensor}` is in {file}, which does not have it"))),
+            Some((tensor, file)) => {
+                Err(damaged(&index, format!("says that `{tensor}` is in {file}, which does not have it")))
+            }
             None => Ok(()),
         }
     }
 
     fn add(&mut self, name: &str) -> Result<(), Error> {
         let path = self.path.join(name);
-        let damaged = |why: String| Error::Damaged { file: path.clone(), why };
         let file = PositionedFile::open(&path).map_err(|why| match why.kind() {
-            io::ErrorKind::NotFound => damaged("is missing, but the index names it".to_string()),
+            io::ErrorKind::NotFound => damaged(&path, "is missing, but the index names it".to_string()),
             _ => Error::file("read", &path, why),
         })?;
         let Header { start, tensors: header } = Header::read(&file, &path)?;
@@ -125,7 +125,7 @@ impl Folder {
             let shape = info.shape.iter().map(|&size| size as u64).collect();
             let place = FileTensor { file: number, format: info.dtype, shape, bytes: start + from..start + to };
             if self.tensors.insert(tensor.clone(), place).is_some() {
-                return Err(damaged(format!("has `{tensor}`, and so has another file of the folder")));
+                return Err(damaged(&path, format!("has `{tensor}`, and so has another file of the folder")));
             }
         }
         self.files.push((path, file));
@@ -170,6 +170,23 @@ impl Folder {
     }
 }
 
+/// The place of a tensor of an exported archive; none if it is no floats in row-major order.
+fn exported(tensor: &StoredTensor) -> Option<FileTensor> {
+    let format = match tensor.dtype {
+        6 => Dtype::F16,
+        7 => Dtype::F32,
+        13 => Dtype::BF16,
+        _ => return None,
+    };
+    let place = FileTensor { file: 0, format, shape: tensor.sizes.clone(), bytes: tensor.bytes.clone() };
+    tensor.is_contiguous.then_some(place)
+}
+
+/// The error of a file that is not as its format says.
+pub(crate) fn damaged(path: &Path, why: String) -> Error {
+    Error::Damaged { file: path.to_path_buf(), why }
+}
+
 /// The format of elements, if it is read.
 pub(crate) fn float(format: Dtype) -> Option<DType> {
     match format {
@@ -183,49 +200,58 @@ pub(crate) fn float(format: Dtype) -> Option<DType> {
 /// The error of a file of weights that cannot be read.
 pub(crate) fn unread(path: &Path, why: ReadError) -> Error {
     match why {
-        ReadError::CutShort { .. } => Error::Damaged { file: path.to_path_buf(), why: why.to_string() },
+        ReadError::CutShort { .. } => damaged(path, why.to_string()),
         ReadError::System(source) => Error::file("read", path, source),
     }
 }
 
 /// The error of a folder without safetensors, by what it has instead.
 pub(crate) fn none(path: &Path) -> Error {
-    let folder = path.to_path_buf();
-    let missing = |why: String, fix: &str| Error::Missing { folder: folder.clone(), why, fix: fix.to_string() };
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(_) if path.is_file() => {
-            return missing("that is a file".into(), "give the folder with config.json and model.safetensors");
+            let fix = "give the folder with config.json and model.safetensors";
+            return missing(path, "that is a file".into(), fix);
         }
         Err(why) => return Error::file("read", path, why),
     };
     let mut names: Vec<String> =
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
-    let ends = |ends: &[&str]| names.iter().find(|name| ends.iter().any(|end| name.ends_with(end)));
     if let Some(name) = names.iter().find(|name| name.starts_with("adapter_")) {
         let fix = "merge it once in Python: peft's merge_and_unload(), then save_pretrained(..)";
-        return missing(format!("{name} belongs to an adapter of another model"), fix);
+        return missing(path, format!("{name} belongs to an adapter of another model"), fix);
     }
     if let Some(name) = names.iter().find(|name| name.starts_with("shard-") && name.ends_with(".safetensors")) {
         let fix = "join the shards once in Python: consolidate_safetensors_files of torch.distributed.checkpoint";
-        return missing(format!("{name} is a shard that torch.distributed.checkpoint reads"), fix);
+        return missing(path, format!("{name} is a shard that torch.distributed.checkpoint reads"), fix);
     }
-    if let Some(name) = ends(&[".safetensors"]) {
+    if let Some(name) = names.iter().find(|name| name.ends_with(".safetensors")) {
         let why = format!("there is {name}, but neither {SINGLE} nor {INDEX}");
-        return missing(why, "load and save the model with transformers, which gives the files these names");
+        return missing(path, why, "load and save the model with transformers, which gives the files these names");
     }
-    let is_pickle = |name: &&String| {
-        let stem = ["pytorch_model", "consolidated", "model"].iter().any(|stem| name.starts_with(stem));
-        stem && [".bin", ".bin.index.json", ".pt", ".pth"].iter().any(|end| name.ends_with(end))
-    };
-    if let Some(name) = names.iter().find(is_pickle) {
+    if let Some(name) = names.iter().find(|name| is_pickle(name)) {
         return Error::Pickled { file: path.join(name) };
     }
-    if let Some(name) = ends(&[".gguf", ".h5", ".msgpack", ".onnx"]) {
-        return missing(format!("{name} has another format"), "load the model in transformers and save it");
+    if let Some(name) = names.iter().find(|name| has_end(name, &[".gguf", ".h5", ".msgpack", ".onnx"])) {
+        return missing(path, format!("{name} has another format"), "load the model in transformers and save it");
     }
-    missing(format!("there is neither {SINGLE} nor {INDEX}"), "give the folder of a model that transformers has saved")
+    let why = format!("there is neither {SINGLE} nor {INDEX}");
+    missing(path, why, "give the folder of a model that transformers has saved")
+}
+
+fn missing(folder: &Path, why: String, fix: &str) -> Error {
+    Error::Missing { folder: folder.to_path_buf(), why, fix: fix.to_string() }
+}
+
+/// True if a name is one that older versions gave to pickled weights.
+fn is_pickle(name: &str) -> bool {
+    ["pytorch_model", "consolidated", "model"].iter().any(|stem| name.starts_with(stem))
+        && has_end(name, &[".bin", ".bin.index.json", ".pt", ".pth"])
+}
+
+fn has_end(name: &str, ends: &[&str]) -> bool {
+    ends.iter().any(|end| name.ends_with(end))
 }
 
 /// True if a name is one of a file in the folder itself.

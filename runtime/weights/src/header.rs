@@ -1,7 +1,7 @@
 //! Headers of safetensors files: the length of the header, its JSON, then the elements of all tensors without gaps.
 
 use crate::error::Error;
-use crate::folder::unread;
+use crate::folder::{damaged, unread};
 use safetensors::tensor::Metadata;
 use std::path::Path;
 use support::positioned::PositionedFile;
@@ -25,29 +25,28 @@ impl Header {
     /// # Errors
     /// The file cannot be read, is no safetensors file, or has another size.
     pub(crate) fn read(file: &PositionedFile, path: &Path) -> Result<Header, Error> {
-        let damaged = |why: String| Error::Damaged { file: path.to_path_buf(), why };
         let bytes = file.bytes();
         if bytes < LENGTH {
-            return Err(damaged(format!("is cut off: {bytes} bytes are no safetensors file")));
+            return Err(damaged(path, format!("is cut off: {bytes} bytes are no safetensors file")));
         }
         let mut length = [0; LENGTH as usize];
         file.read_at(0, &mut length).map_err(|why| unread(path, why))?;
         let length = u64::from_le_bytes(length);
         if length > MOST_HEADER {
-            return Err(damaged("is no safetensors file: no header is that long".to_string()));
+            return Err(damaged(path, "is no safetensors file: no header is that long".to_string()));
         }
         let start = LENGTH + length;
         if start > bytes {
-            return Err(damaged(format!("is cut off: the header reaches beyond its {bytes} bytes")));
+            return Err(damaged(path, format!("is cut off: the header reaches beyond its {bytes} bytes")));
         }
         let text = file.read(LENGTH..start).map_err(|why| unread(path, why))?;
         let tensors: Metadata =
-            serde_json::from_slice(&text).map_err(|why| damaged(format!("is no safetensors file: {why}")))?;
+            serde_json::from_slice(&text).map_err(|why| damaged(path, format!("is no safetensors file: {why}")))?;
         // Offsets ascend without gaps, which the format's own reader has checked.
         let end = tensors.tensors().values().map(|info| info.data_offsets.1 as u64).max().unwrap_or(0);
         if start.checked_add(end) != Some(bytes) {
             let why = format!("is cut off or too long: {bytes} bytes are not those that its header counts");
-            return Err(damaged(why));
+            return Err(damaged(path, why));
         }
         Ok(Header { start: start as usize, tensors })
     }

@@ -52,8 +52,7 @@ impl Weights {
         }
         let folder = Folder::open(&path)?;
         let family = Conventions::of(&description);
-        let present = |name: &str| find(&folder, Some(&family), name).is_some();
-        let names = Names::of(&description, seq, &present);
+        let names = Names::of(&description, seq, &|name| find(&folder, Some(&family), name).is_some());
         let names = names.map_err(|source| Error::BadConfig { file: path.join("config.json"), source })?;
         let weights = Weights::checked(folder, names, description.unknown)?;
         match description.raw.get("quantization_config").filter(|stated| !stated.is_null()) {

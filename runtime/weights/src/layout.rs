@@ -83,12 +83,12 @@ impl Source {
         }
         let inner = Shard { offset: shard.offset[1..].to_vec(), shape: shard.shape[1..].to_vec() };
         let first = shard.offset[0] as usize;
-        let part = |number: usize| PieceBox {
+        let parts = (0..shard.shape[0] as usize).map(|number| PieceBox {
             piece: &self.pieces[first + number],
             shard: inner.clone(),
             at: number * inner.elements() as usize,
-        };
-        (0..shard.shape[0] as usize).map(part).collect()
+        });
+        parts.collect()
     }
 
     /// The box of the parameter that one piece has.
@@ -195,17 +195,16 @@ impl Strided {
 
     /// Calls `f` with the place in the tensor and the place in the box of each element.
     pub(crate) fn walk(&self, f: &mut impl FnMut(usize, usize)) {
-        let long = |d: &usize| self.sizes[*d] > 1;
         let dims = 0..self.sizes.len();
-        let Some(own) = dims.clone().rev().find(long) else { return f(self.file.0, self.own.0) };
-        let file = dims.clone().filter(long).min_by_key(|&d| self.file.1[d]).unwrap_or(own);
+        let long: Vec<usize> = dims.clone().filter(|&d| self.sizes[d] > 1).collect();
+        let Some(&own) = long.last() else { return f(self.file.0, self.own.0) };
+        let file = long.into_iter().min_by_key(|&d| self.file.1[d]).unwrap_or(own);
         let outer: Vec<usize> = dims.filter(|&d| d != own && d != file).collect();
         let mut index = vec![0; outer.len()];
         loop {
-            let place = |(first, steps): &(usize, Vec<usize>)| {
-                outer.iter().zip(&index).fold(*first, |place, (&d, &i)| place + i * steps[d])
-            };
-            self.walk_plane([file, own], [place(&self.file), place(&self.own)], f);
+            let [from, to] = [&self.file, &self.own]
+                .map(|(first, steps)| outer.iter().zip(&index).fold(*first, |place, (&d, &i)| place + i * steps[d]));
+            self.walk_plane(Plane { dims: [file, own], from, to }, f);
             let Some(last) = (0..outer.len()).rev().find(|&at| index[at] + 1 < self.sizes[outer[at]]) else { return };
             index[last] += 1;
             index[last + 1..].fill(0);
@@ -213,7 +212,8 @@ impl Strided {
     }
 
     /// The elements along one or two dims: the one with the shortest steps in the file, and that in the box.
-    fn walk_plane(&self, [p, q]: [usize; 2], [from, to]: [usize; 2], f: &mut impl FnMut(usize, usize)) {
+    fn walk_plane(&self, plane: Plane, f: &mut impl FnMut(usize, usize)) {
+        let Plane { dims: [p, q], from, to } = plane;
         let (file, own) = (&self.file.1, &self.own.1);
         if p == q {
             return (0..self.sizes[p]).for_each(|i| f(from + i * file[p], to + i * own[p]));
@@ -228,6 +228,15 @@ impl Strided {
             }
         }
     }
+}
+
+/// Elements of a box along two dims, which may be the same.
+struct Plane {
+    dims: [usize; 2],
+    /// The first place in the file.
+    from: usize,
+    /// The first place in the box.
+    to: usize,
 }
 
 /// The distances of neighbours in row-major elements.

@@ -16,8 +16,8 @@ pub(crate) struct Merge {
 impl Merge {
     /// Returns the adapters of a run's fixed options; `None` if it has none.
     pub(crate) fn of(fixed: &Value) -> Option<Merge> {
-        let number = |key: &str| fixed.pointer(&format!("/adapters/{key}")).and_then(Value::as_f64);
-        Some(Merge { factor: number("scale")? / number("rank")? })
+        let [scale, rank] = ["/adapters/scale", "/adapters/rank"].map(|key| fixed.pointer(key).and_then(Value::as_f64));
+        Some(Merge { factor: scale? / rank? })
     }
 
     /// Adds the term of a parameter's adapter, if it has one, to the numbers of a box of it. A has the dims of the parameter that the
@@ -43,8 +43,8 @@ impl Merge {
             let place = coordinates(at, shard);
             let (first, second) = (flat(&place[..split], &sizes[..split]), flat(&place[split..], &sizes[split..]));
             let (row, column) = if leads { (first, second) } else { (second, first) };
-            let term = |k: usize| f64::from(a.numbers[row * rank + k]) * f64::from(b.numbers[k * columns + column]);
-            let terms = (0..rank).map(term);
+            let terms =
+                (0..rank).map(|k| f64::from(a.numbers[row * rank + k]) * f64::from(b.numbers[k * columns + column]));
             *number = (f64::from(*number) + self.factor * terms.sum::<f64>()) as f32;
         }
         Ok(())

@@ -150,9 +150,14 @@ fn begin(path: &Path, tensors: &[Planned], is_sharded: bool) -> io::Result<File>
 /// The system refuses.
 pub(crate) fn write_index(folder: &Path, files: &[Vec<Planned>]) -> Result<(), Error> {
     let names = names(files.len(), None);
-    let all = || files.iter().zip(&names).flat_map(|(file, name)| file.iter().map(move |tensor| (tensor, name)));
-    let map: BTreeMap<&str, &str> = all().map(|(tensor, name)| (tensor.name.as_str(), name.as_str())).collect();
-    let (bytes, elements) = all().fold((0, 0), |(b, e), (tensor, _)| (b + tensor.bytes(), e + tensor.elements()));
+    let (mut map, mut bytes, mut elements) = (BTreeMap::new(), 0, 0);
+    for (file, name) in files.iter().zip(&names) {
+        for tensor in file {
+            map.insert(tensor.name.as_str(), name.as_str());
+            bytes += tensor.bytes();
+            elements += tensor.elements();
+        }
+    }
     let index = json!({"metadata": {"total_parameters": elements, "total_size": bytes}, "weight_map": map});
     write_json(&folder.join(INDEX), &index)
 }
@@ -162,10 +167,14 @@ pub(crate) fn write_index(folder: &Path, files: &[Vec<Planned>]) -> Result<(), E
 /// # Errors
 /// The system refuses.
 pub(crate) fn write_json(path: &Path, value: &serde_json::Value) -> Result<(), Error> {
-    let refused = |why: io::Error| Error::file("write", path, why);
-    let text = serde_json::to_string_pretty(value).map_err(|why| refused(why.into()))? + "\n";
-    let mut file = File::create_new(path).map_err(refused)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(refused)
+    try_write_json(path, value).map_err(|why| Error::file("write", path, why))
+}
+
+fn try_write_json(path: &Path, value: &serde_json::Value) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    let mut file = File::create_new(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
 }
 
 /// A header in the order of its tensors.
@@ -184,21 +193,20 @@ impl Serialize for Header {
 }
 
 fn header(tensors: &[Planned], is_sharded: bool) -> io::Result<Vec<u8>> {
-    let mut end = 0;
-    let info = |tensor: &Planned| {
+    let (mut end, mut infos) = (0, Vec::with_capacity(tensors.len()));
+    for tensor in tensors {
         let start = end;
         end += tensor.bytes() as usize;
         let shape = tensor.shape.iter().map(|&size| size as usize).collect();
-        (tensor.name.clone(), TensorInfo { dtype: format(tensor.dtype), shape, data_offsets: (start, end) })
-    };
-    let infos: Vec<(String, TensorInfo)> = tensors.iter().map(info).collect();
+        let info = TensorInfo { dtype: format(tensor.dtype), shape, data_offsets: (start, end) };
+        infos.push((tensor.name.clone(), info));
+    }
     Metadata::new(None, infos.clone()).map_err(|why| io::Error::other(why.to_string()))?;
     // Without this, `transformers` does not take a file for one of PyTorch's.
     let mut more = BTreeMap::from([("format", "pt".to_string())]);
     if is_sharded {
-        let place = |tensor: &Planned| (tensor.name.clone(), json!({"saved_offsets": tensor.offsets()}));
-        let places: serde_json::Map<_, _> = tensors.iter().map(place).collect();
-        more.insert("DCP_SHARDING_INFO", serde_json::Value::Object(places).to_string());
+        let places = tensors.iter().map(|tensor| (tensor.name.clone(), json!({"saved_offsets": tensor.offsets()})));
+        more.insert("DCP_SHARDING_INFO", serde_json::Value::Object(places.collect()).to_string());
         more.insert("DCP_VERSION", DCP_VERSION.to_string());
     }
     let mut text = serde_json::to_vec(&Header { more, tensors: infos })?;

@@ -111,11 +111,11 @@ impl Names {
     /// The names of a model without a class: each parameter is the tensor of its own name and sizes, `layer.3.w1` for
     /// `%layer[3].w1`.
     pub fn own(params: impl IntoIterator<Item = (String, Vec<u64>)>) -> Names {
-        let source = |(name, sizes): (String, Vec<u64>)| {
+        let sources = params.into_iter().map(|(name, sizes)| {
             let pieces = vec![form::same(name.clone(), &sizes)];
             (name, Source { sizes, pieces, is_split: false, shift: 0.0 })
-        };
-        Names { sources: params.into_iter().map(source).collect(), family: None }
+        });
+        Names { sources: sources.collect(), family: None }
     }
 
     /// The names of an exported model: those of its modules.
