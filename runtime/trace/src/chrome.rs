@@ -3,7 +3,7 @@
 //! A rank is a process, a stream a thread; of several processes each is one, with the streams of all its ranks. Events are complete (`X`) with times in microseconds; flows are pairs of `s` and
 //! `f` that are bound to the enclosing events. Source: "Trace Event Format", Duca and Sinclair, 2016.
 
-use super::{Event, EventRef, Flow, Trace, Track};
+use super::{Event, Flow, Trace, Track};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -45,35 +45,35 @@ impl<W: Write> Lines<'_, W> {
     /// Names and order of a process and a thread.
     fn head(&mut self, trace: &Trace, track: &Track, number: usize) -> io::Result<()> {
         let pid = process_of(trace, track);
-        let mut meta = |name: &str, key: &str, value: Value| {
-            let args: Map<String, Value> = [(key.to_string(), value)].into_iter().collect();
-            self.line(&json!({ "ph": "M", "pid": pid, "tid": number, "name": name, "args": args }))
-        };
         let rank = format!("rank {} (stage {})", track.rank, track.stage);
         let (process, thread) = match trace.processes.get(pid as usize) {
             Some(process) => (format!("process {pid} on {}", process.host), format!("{rank} {}", track.stream.label())),
             None => (rank, track.stream.label()),
         };
-        meta("process_name", "name", process.into())?;
-        meta("process_sort_index", "sort_index", pid.into())?;
-        meta("thread_name", "name", thread.into())?;
-        meta("thread_sort_index", "sort_index", number.into())
+        let metadata = [
+            ("process_name", json!({ "name": process })),
+            ("process_sort_index", json!({ "sort_index": pid })),
+            ("thread_name", json!({ "name": thread })),
+            ("thread_sort_index", json!({ "sort_index": number })),
+        ];
+        metadata.into_iter().try_for_each(|(name, args)| {
+            self.line(&json!({ "ph": "M", "pid": pid, "tid": number, "name": name, "args": args }))
+        })
     }
 
     /// From the start of one event into the middle of the other, or to its position when the first starts: both are in their
     /// slices, and the second is not earlier.
     fn flow(&mut self, trace: &Trace, number: usize, flow: &Flow) -> io::Result<()> {
-        let mut end = |place: EventRef, phase: &str, ts: f64| {
-            let event = trace.event(place);
+        let (from, to) = (trace.event(flow.from), trace.event(flow.to));
+        let arrival = from.start.max(to.start + to.seconds / 2.0);
+        for (place, phase, seconds) in [(flow.from, "s", from.start), (flow.to, "f", arrival)] {
             let (pid, tid) = (process_of(trace, &trace.tracks[place.track as usize]), place.track);
-            let cat = trace.site(event).kind.label();
+            let (ts, cat) = (microseconds(seconds), trace.site(trace.event(place)).kind.label());
             self.line(&json!({
                 "ph": phase, "bp": "e", "id": number, "pid": pid, "tid": tid, "ts": ts, "cat": cat, "name": "transfer"
-            }))
-        };
-        let (from, to) = (trace.event(flow.from), trace.event(flow.to));
-        end(flow.from, "s", microseconds(from.start))?;
-        end(flow.to, "f", microseconds(from.start.max(to.start + to.seconds / 2.0)))
+            }))?;
+        }
+        Ok(())
     }
 }
 
@@ -85,23 +85,16 @@ fn process_of(trace: &Trace, track: &Track) -> u64 {
 
 fn complete(trace: &Trace, track: &Track, number: usize, event: &Event) -> Value {
     let site = trace.site(event);
-    let mut args = Map::from_iter([("stage".to_string(), json!(track.stage))]);
-    let mut arg = |name: &str, value: Value| drop(args.insert(name.to_string(), value));
+    let mut args: Vec<(&str, Value)> = vec![("stage", track.stage.into())];
     if let Some(run) = event.run {
-        arg("call", run.call.into());
-        arg("instance", run.instance.into());
-        run.microbatch.into_iter().for_each(|microbatch| arg("microbatch", microbatch.into()));
+        args.extend([("call", run.call.into()), ("instance", run.instance.into())]);
+        args.extend(run.microbatch.map(|microbatch| ("microbatch", microbatch.into())));
     }
-    for (name, count) in [("bytes", event.bytes.unwrap_or(site.bytes)), ("flops", site.flops)] {
-        if count > 0 {
-            arg(name, count.into());
-        }
-    }
-    for (name, text) in [("axes", &site.axes), ("shapes", &site.shapes)] {
-        if !text.is_empty() {
-            arg(name, text.as_str().into());
-        }
-    }
+    let counts = [("bytes", event.bytes.unwrap_or(site.bytes)), ("flops", site.flops)];
+    args.extend(counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name, count.into())));
+    let texts = [("axes", site.axes.as_str()), ("shapes", site.shapes.as_str())];
+    args.extend(texts.into_iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| (name, text.into())));
+    let args: Map<String, Value> = args.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
     json!({
         "ph": "X", "pid": process_of(trace, track), "tid": number, "name": site.name, "cat": site.kind.label(),
         "ts": microseconds(event.start), "dur": microseconds(event.seconds), "args": args

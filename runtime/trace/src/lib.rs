@@ -181,13 +181,10 @@ impl Trace {
         order.iter().enumerate().for_each(|(new, &old)| now[old] = new as u32);
         let mut old: Vec<Option<Track>> = std::mem::take(&mut self.tracks).into_iter().map(Some).collect();
         self.tracks = order.iter().filter_map(|&at| old[at].take()).collect();
-        let moved = |place: &mut EventRef| place.track = now[place.track as usize];
-        self.tracks
-            .iter_mut()
-            .flat_map(|track| &mut track.events)
-            .filter_map(|event| event.awaits.as_mut())
-            .for_each(moved);
-        self.flows.iter_mut().flat_map(|flow| [&mut flow.from, &mut flow.to]).for_each(moved);
+        let events = self.tracks.iter_mut().flat_map(|track| &mut track.events);
+        let awaited = events.filter_map(|event| event.awaits.as_mut());
+        let ends = self.flows.iter_mut().flat_map(|flow| [&mut flow.from, &mut flow.to]);
+        awaited.chain(ends).for_each(|place| place.track = now[place.track as usize]);
     }
 
     /// Appends an event to a track and returns its reference.

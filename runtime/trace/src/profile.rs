@@ -105,15 +105,18 @@ impl KernelTime {
 /// Rank seconds of a step by what they go to; those of all ranks add up to the step times its ranks.
 pub fn seconds_by_share(trace: &Trace) -> BTreeMap<String, f64> {
     let mut all: BTreeMap<String, f64> = BTreeMap::new();
-    let mut add = |name: String, seconds: f64| *all.entry(name).or_default() += seconds;
     for rank in &shares(trace) {
-        for kind in [SiteKind::Matmul, SiteKind::Attention, SiteKind::Memory] {
-            add(kind.label().to_string(), rank.compute.get(&kind).copied().unwrap_or(0.0));
+        let kernels = [SiteKind::Matmul, SiteKind::Attention, SiteKind::Memory]
+            .map(|kind| (kind.label().to_string(), rank.compute.get(&kind).copied().unwrap_or(0.0)));
+        let transfers = rank.exposed.iter().map(|(axes, seconds)| (format!("communication over {axes}"), *seconds));
+        let pauses = [
+            ("waiting for async runs".to_string(), rank.async_work),
+            ("waiting for other ranks".to_string(), rank.waiting),
+            ("idle".to_string(), rank.idle),
+        ];
+        for (name, seconds) in kernels.into_iter().chain(transfers).chain(pauses) {
+            *all.entry(name).or_default() += seconds;
         }
-        rank.exposed.iter().for_each(|(axes, seconds)| add(format!("communication over {axes}"), *seconds));
-        add("waiting for async runs".to_string(), rank.async_work);
-        add("waiting for other ranks".to_string(), rank.waiting);
-        add("idle".to_string(), rank.idle);
     }
     all.retain(|_, seconds| *seconds > 0.0);
     all

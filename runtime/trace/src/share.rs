@@ -34,9 +34,9 @@ pub fn shares(trace: &Trace) -> Vec<RankShare> {
     let mut ranks: BTreeMap<u64, RankShare> = BTreeMap::new();
     for track in &trace.tracks {
         let share = ranks.entry(track.rank).or_insert(RankShare { rank: track.rank, ..RankShare::default() });
-        let works = |event: &&Event| !matches!(trace.site(event).kind, SiteKind::Run | SiteKind::Wait);
-        *share.streams.entry(track.stream.clone()).or_default() +=
-            track.events.iter().filter(works).map(|event| event.seconds).sum::<f64>();
+        let works =
+            track.events.iter().filter(|event| !matches!(trace.site(event).kind, SiteKind::Run | SiteKind::Wait));
+        *share.streams.entry(track.stream.clone()).or_default() += works.map(|event| event.seconds).sum::<f64>();
         if track.stream == Stream::Main {
             track.events.iter().for_each(|event| account(trace, event, share));
         }
@@ -55,8 +55,7 @@ fn account(trace: &Trace, event: &Event, share: &mut RankShare) {
         // What is started takes the row a moment, too.
         SiteKind::Transfer => *share.exposed.entry(site.axes.clone()).or_default() += event.seconds,
         SiteKind::Wait => {
-            let between = (event.start, event.end());
-            let told = event.awaits.map_or(0.0, |place| expose(trace, place, between, share));
+            let told = event.awaits.map_or(0.0, |place| expose(trace, place, event.start, event.end(), share));
             share.waiting += event.seconds - told;
         }
         kind => *share.compute.entry(kind).or_default() += event.seconds,
@@ -64,7 +63,7 @@ fn account(trace: &Trace, event: &Event, share: &mut RankShare) {
 }
 
 /// Attributes a row's wait for an event to the event, as far as the event fills the wait. Returns the attributed seconds.
-fn expose(trace: &Trace, place: EventRef, (from, to): (f64, f64), share: &mut RankShare) -> f64 {
+fn expose(trace: &Trace, place: EventRef, from: f64, to: f64, share: &mut RankShare) -> f64 {
     if to <= from {
         return 0.0;
     }
@@ -79,7 +78,7 @@ fn expose(trace: &Trace, place: EventRef, (from, to): (f64, f64), share: &mut Ra
     let mut told = 0.0;
     for step in &trace.tracks[place.track as usize].events {
         if let (SiteKind::Wait, Some(awaited)) = (trace.site(step).kind, step.awaits) {
-            told += expose(trace, awaited, (from.max(step.start), to.min(step.end())), share);
+            told += expose(trace, awaited, from.max(step.start), to.min(step.end()), share);
         }
     }
     share.async_work += to - from - told;

@@ -2,9 +2,9 @@
 
 use ir::fused::Fused;
 use ir::graph::{Model, Stmt};
-use ir::ids::{BodyId, Token, Value};
+use ir::ids::{BodyId, Reg, Token, Value};
 use ir::mesh::{Axes, Mesh};
-use ir::ops::KernelOp;
+use ir::ops::{Collective, KernelOp};
 use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
 use ir::types::{Dim, Type};
 use serde::{Deserialize, Serialize};
@@ -67,51 +67,67 @@ impl SiteKind {
 /// The sites of a body: of its run, and of each instruction but the frees, in order.
 pub fn body_sites(mesh: &Mesh, body: &Body) -> (TraceSite, Vec<TraceSite>) {
     let run = TraceSite::plain(body.name.clone(), "run", SiteKind::Run);
-    let site = |(at, instr): (usize, &BodyInstr)| match instr {
-        BodyInstr::Compute(stmt) => Some(kernel_site(mesh, body, stmt)),
-        BodyInstr::Fused(fused) => Some(group_site(mesh, body, fused)),
-        BodyInstr::Start { token, collective, operands } => {
-            let results = results_of(body, at, *token);
-            let of_tensor = |ty: &Type| {
-                let whole = ty.local_bytes(mesh);
-                collective.ragged().map_or(whole, |ragged| ragged.mean_bytes(ty, whole))
-            };
-            let bytes = |values: &[Value]| values.iter().map(|&v| of_tensor(&body.values[v].ty)).sum::<u64>();
-            let (operands, name) = (collective.moved(operands), collective.name());
-            let name = format!("{} {} = {name}", body.name, names(body, results));
-            Some(TraceSite {
-                axes: axes_name(mesh, collective.over()),
-                bytes: bytes(operands).max(bytes(results)),
-                shapes: shapes(mesh, operands.iter().map(|&v| &body.values[v].ty)),
-                ..TraceSite::plain(name, collective.name(), SiteKind::Transfer)
-            })
+    let mut sites = Vec::with_capacity(body.instrs.len());
+    for (at, instr) in body.instrs.iter().enumerate() {
+        match instr {
+            BodyInstr::Compute(stmt) => sites.push(kernel_site(mesh, body, stmt)),
+            BodyInstr::Fused(fused) => sites.push(group_site(mesh, body, fused)),
+            BodyInstr::Start { token, collective, operands } => {
+                sites.push(collective_site(mesh, body, collective, operands, results_of(body, at, *token)));
+            }
+            BodyInstr::Wait { token, results } => {
+                let axes = over_of(body, at, *token).map_or_else(String::new, |over| axes_name(mesh, over));
+                let name = format!("{} wait {}", body.name, names(body, results));
+                sites.push(TraceSite { axes, ..TraceSite::plain(name, "wait", SiteKind::Wait) });
+            }
+            BodyInstr::Free(_) => {}
         }
-        BodyInstr::Wait { token, results } => {
-            let axes = over_of(body, at, *token).map_or_else(String::new, |over| axes_name(mesh, over));
-            let name = format!("{} wait {}", body.name, names(body, results));
-            Some(TraceSite { axes, ..TraceSite::plain(name, "wait", SiteKind::Wait) })
-        }
-        BodyInstr::Free(_) => None,
-    };
-    (run, body.instrs.iter().enumerate().filter_map(site).collect())
+    }
+    (run, sites)
+}
+
+fn collective_site(
+    mesh: &Mesh,
+    body: &Body,
+    collective: &Collective,
+    operands: &[Value],
+    results: &[Value],
+) -> TraceSite {
+    let operands = collective.moved(operands);
+    let [given, made] = [operands, results].map(|values| {
+        let types = values.iter().map(|&value| &body.values[value].ty);
+        let bytes = types.map(|ty| {
+            let whole = ty.local_bytes(mesh);
+            collective.ragged().map_or(whole, |ragged| ragged.mean_bytes(ty, whole))
+        });
+        bytes.sum::<u64>()
+    });
+    let name = format!("{} {} = {}", body.name, names(body, results), collective.name());
+    TraceSite {
+        axes: axes_name(mesh, collective.over()),
+        bytes: given.max(made),
+        shapes: shapes(mesh, operands.iter().map(|&v| &body.values[v].ty)),
+        ..TraceSite::plain(name, collective.name(), SiteKind::Transfer)
+    }
 }
 
 /// The site of an instruction of a row; none for runs, which have that of their body, and for what is at once.
 pub fn instr_site(model: &Model, program: &Program, class: &Class, at: usize) -> Option<TraceSite> {
-    let reg = |reg: ir::ids::Reg| format!("%{}", class.regs[reg].name);
-    let bytes = |reg: ir::ids::Reg| class.regs[reg].ty.as_ref().map_or(0, |ty| ty.local_bytes(&model.mesh));
     let pipeline = model.mesh.pipeline().map_or_else(String::new, |pp| model.mesh.axes[pp].name.clone());
     match &class.instrs[at] {
         Instr::Run { .. } | Instr::LossGrad { .. } | Instr::Out { .. } | Instr::Free(_) => None,
         Instr::Feed { out, .. } => Some(TraceSite {
-            bytes: 2 * bytes(*out),
-            ..TraceSite::plain(format!("feed {}", reg(*out)), "feed", SiteKind::Memory)
+            bytes: 2 * reg_bytes(model, class, *out),
+            ..TraceSite::plain(format!("feed {}", reg_name(class, *out)), "feed", SiteKind::Memory)
         }),
-        Instr::Add { into, from } => Some(TraceSite {
-            flops: bytes(*from) / 4,
-            bytes: 3 * bytes(*from),
-            ..TraceSite::plain(format!("{} += {}", reg(*into), reg(*from)), "add", SiteKind::Memory)
-        }),
+        Instr::Add { into, from } => {
+            let (bytes, name) = (reg_bytes(model, class, *from), reg_name(class, *into));
+            Some(TraceSite {
+                flops: bytes / 4,
+                bytes: 3 * bytes,
+                ..TraceSite::plain(format!("{name} += {}", reg_name(class, *from)), "add", SiteKind::Memory)
+            })
+        }
         Instr::Start { token, transfer, operand } => {
             let (op, what) = transfer_name(model, class, at, *token, transfer, *operand);
             let is_copy = transfer.is_host_copy();
@@ -136,8 +152,17 @@ pub fn instr_site(model: &Model, program: &Program, class: &Class, at: usize) ->
     }
 }
 
+fn reg_name(class: &Class, reg: Reg) -> String {
+    format!("%{}", class.regs[reg].name)
+}
+
+/// Bytes of a register's tensor on one rank.
+fn reg_bytes(model: &Model, class: &Class, reg: Reg) -> u64 {
+    class.regs[reg].ty.as_ref().map_or(0, |ty| ty.local_bytes(&model.mesh))
+}
+
 /// Bytes of one rank that a transfer moves.
-pub fn moved_by(model: &Model, class: &Class, transfer: &Transfer, operand: Option<ir::ids::Reg>) -> u64 {
+pub fn moved_by(model: &Model, class: &Class, transfer: &Transfer, operand: Option<Reg>) -> u64 {
     let ty = match transfer {
         Transfer::Send { .. } | Transfer::Sum { .. } => operand.and_then(|reg| class.regs[reg].ty.as_ref()),
         Transfer::Recv { ty, .. } => Some(ty),
@@ -148,13 +173,7 @@ pub fn moved_by(model: &Model, class: &Class, transfer: &Transfer, operand: Opti
 }
 
 /// Bytes of a bundle of one rank that is copied to host memory or back before an instruction of the row.
-pub(super) fn copied_by(
-    model: &Model,
-    program: &Program,
-    class: &Class,
-    at: usize,
-    bundle: Option<ir::ids::Reg>,
-) -> u64 {
+pub(super) fn copied_by(model: &Model, program: &Program, class: &Class, at: usize, bundle: Option<Reg>) -> u64 {
     let maker = bundle.and_then(|bundle| maker_of(class, at, bundle));
     maker.map_or(0, |body| bundle_bytes(model, &program.bodies[body]))
 }
@@ -166,18 +185,20 @@ fn bundle_bytes(model: &Model, body: &Body) -> u64 {
 }
 
 /// The body whose run made a bundle, or the one that it is a copy of.
-fn maker_of(class: &Class, at: usize, bundle: ir::ids::Reg) -> Option<BodyId> {
-    let made = |instr: &Instr| match instr {
-        Instr::Run { keep, body, .. } if *keep == Some(bundle) => Some(Ok(*body)),
-        Instr::Wait { token, result } if *result == Some(bundle) => Some(Err(*token)),
-        _ => None,
-    };
-    let (place, made) = class.instrs[..at].iter().enumerate().rev().find_map(|(at, instr)| Some((at, made(instr)?)))?;
-    let token = match made {
-        Ok(body) => return Some(body),
-        Err(token) => token,
-    };
-    class.instrs[..place].iter().enumerate().rev().find_map(|(start, instr)| match instr {
+fn maker_of(class: &Class, at: usize, bundle: Reg) -> Option<BodyId> {
+    for (place, instr) in class.instrs[..at].iter().enumerate().rev() {
+        match instr {
+            Instr::Run { keep, body, .. } if *keep == Some(bundle) => return Some(*body),
+            Instr::Wait { token, result } if *result == Some(bundle) => return maker_of_copy(class, place, *token),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The body whose run made the bundle that the last start of a token copies.
+fn maker_of_copy(class: &Class, at: usize, token: Token) -> Option<BodyId> {
+    class.instrs[..at].iter().enumerate().rev().find_map(|(start, instr)| match instr {
         Instr::Start { token: started, operand: Some(operand), .. } if *started == token => {
             maker_of(class, start, *operand)
         }
@@ -197,9 +218,8 @@ impl TraceSite {
 }
 
 fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> TraceSite {
-    let local = |values: &[Value]| values.iter().map(|&v| local_type(&body.values[v].ty, mesh)).collect::<Vec<_>>();
-    let (operands, results) = (local(&stmt.operands), local(&stmt.results));
-    let (given, made) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
+    let types = local_types(mesh, body, stmt);
+    let [given, made] = types.each_ref().map(|types| types.iter().collect::<Vec<_>>());
     let work = stmt.op.def().map(|def| def.work(&given, &made));
     let (flops, bytes) = work.map_or((0, 0), |work| (work.flops, work.bytes));
     let kind = match &stmt.op {
@@ -217,13 +237,12 @@ fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> TraceSite {
 fn group_site(mesh: &Mesh, body: &Body, fused: &Fused) -> TraceSite {
     let reads = fused.reads();
     let bytes: u64 = reads.iter().chain(&fused.outs).map(|&value| body.values[value].ty.local_bytes(mesh)).sum();
-    let untouched = |stmt: &Stmt| {
-        let local = |values: &[Value]| values.iter().map(|&v| local_type(&body.values[v].ty, mesh)).collect::<Vec<_>>();
-        let (operands, results) = (local(&stmt.operands), local(&stmt.results));
-        let (operands, results) = (operands.iter().collect::<Vec<_>>(), results.iter().collect::<Vec<_>>());
+    let untouched = fused.stmts.iter().map(|stmt| {
+        let types = local_types(mesh, body, stmt);
+        let [operands, results] = types.each_ref().map(|types| types.iter().collect::<Vec<_>>());
         stmt.op.def().map_or(0, |def| def.work(&operands, &results).untouched(&operands, &results))
-    };
-    let bytes = bytes.saturating_sub(fused.stmts.iter().map(untouched).sum());
+    });
+    let bytes = bytes.saturating_sub(untouched.sum());
     let flops = fused.stmts.iter().map(|stmt| kernel_site(mesh, body, stmt).flops).sum();
     let ops = fused.stmts.iter().map(|stmt| stmt.op.name()).collect::<Vec<_>>().join(", ");
     let name = format!("{} {} = fused {ops}", body.name, names(body, &fused.outs));
@@ -231,6 +250,12 @@ fn group_site(mesh: &Mesh, body: &Body, fused: &Fused) -> TraceSite {
     let product = fused.product().map(|product| kernel_site(mesh, body, product));
     let (op, kind) = product.map_or(("fused".to_string(), SiteKind::Memory), |product| (product.op, product.kind));
     TraceSite { flops, bytes, shapes, ..TraceSite::plain(name, &op, kind) }
+}
+
+/// Local types of a statement's operands and results.
+fn local_types(mesh: &Mesh, body: &Body, stmt: &Stmt) -> [Vec<Type>; 2] {
+    [&stmt.operands, &stmt.results]
+        .map(|values| values.iter().map(|&value| local_type(&body.values[value].ty, mesh)).collect())
 }
 
 /// Local type of a tensor on one rank: each dim has the size of its largest shard, and a flat-sharded tensor is one range.
@@ -250,11 +275,9 @@ fn names(body: &Body, values: &[Value]) -> String {
 }
 
 fn shapes<'a>(mesh: &Mesh, types: impl Iterator<Item = &'a Type>) -> String {
-    let shape = |ty: &Type| {
-        let sizes = local_type(ty, mesh).sizes();
-        sizes.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
-    };
-    types.map(shape).collect::<Vec<_>>().join(", ")
+    let sizes = types.map(|ty| local_type(ty, mesh).sizes());
+    let shapes = sizes.map(|sizes| sizes.iter().map(u64::to_string).collect::<Vec<_>>().join("x"));
+    shapes.collect::<Vec<_>>().join(", ")
 }
 
 fn axes_name(mesh: &Mesh, axes: &Axes) -> String {
@@ -263,11 +286,11 @@ fn axes_name(mesh: &Mesh, axes: &Axes) -> String {
 
 /// Results of the next wait for a token.
 fn results_of(body: &Body, at: usize, token: Token) -> &[Value] {
-    let wait = |instr: &'_ BodyInstr| matches!(instr, BodyInstr::Wait { token: awaited, .. } if *awaited == token);
-    match body.instrs[at..].iter().find(|instr| wait(instr)) {
-        Some(BodyInstr::Wait { results, .. }) => results,
-        _ => &[],
-    }
+    let results = body.instrs[at..].iter().find_map(|instr| match instr {
+        BodyInstr::Wait { token: awaited, results } if *awaited == token => Some(results.as_slice()),
+        _ => None,
+    });
+    results.unwrap_or_default()
 }
 
 /// Axes of the last start of a token.
@@ -285,27 +308,32 @@ fn transfer_name(
     at: usize,
     token: Token,
     transfer: &Transfer,
-    operand: Option<ir::ids::Reg>,
+    operand: Option<Reg>,
 ) -> (&'static str, String) {
-    let reg = |reg: Option<ir::ids::Reg>| reg.map_or_else(String::new, |reg| format!("%{}", class.regs[reg].name));
-    let received = || {
-        class.instrs[at..].iter().find_map(|instr| match instr {
-            Instr::Wait { token: awaited, result } if *awaited == token => *result,
-            _ => None,
-        })
+    let (word, moved) = match transfer {
+        Transfer::SumGradient { param, instance, .. } => {
+            return ("sum_gradient", format!("%{}", model.params[*param].instance_name(*instance)));
+        }
+        Transfer::ShareParam { param, instance, .. } => {
+            return ("share_param", format!("%{}", model.params[*param].instance_name(*instance)));
+        }
+        Transfer::Send { .. } => ("send", operand),
+        Transfer::Recv { .. } => ("recv", received(class, at, token)),
+        Transfer::Sum { .. } => ("sum", operand),
+        Transfer::Offload => ("offload", operand),
+        Transfer::Load => ("load", operand),
+        Transfer::LoadStates { .. } => ("load", received(class, at, token)),
+        Transfer::StoreStates { .. } => ("store", operand),
     };
-    let param = |param, instance| format!("%{}", ir::graph::Param::instance_name(&model.params[param], instance));
-    match transfer {
-        Transfer::Send { .. } => ("send", reg(operand)),
-        Transfer::Recv { .. } => ("recv", reg(received())),
-        Transfer::Sum { .. } => ("sum", reg(operand)),
-        Transfer::SumGradient { param: id, instance, .. } => ("sum_gradient", param(*id, *instance)),
-        Transfer::ShareParam { param: id, instance, .. } => ("share_param", param(*id, *instance)),
-        Transfer::Offload => ("offload", reg(operand)),
-        Transfer::Load => ("load", reg(operand)),
-        Transfer::LoadStates { .. } => ("load", reg(received())),
-        Transfer::StoreStates { .. } => ("store", reg(operand)),
-    }
+    (word, moved.map_or_else(String::new, |reg| reg_name(class, reg)))
+}
+
+/// Result of the next wait for a token.
+fn received(class: &Class, at: usize, token: Token) -> Option<Reg> {
+    class.instrs[at..].iter().find_map(|instr| match instr {
+        Instr::Wait { token: awaited, result } if *awaited == token => *result,
+        _ => None,
+    })
 }
 
 /// How a wait of a row is named, and whether it is for other stages.
