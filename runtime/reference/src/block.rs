@@ -60,9 +60,9 @@ impl<'a, R: Real> BlockRun<'a, R> {
             Array::Real(tensor) if ty.dtype != DType::F32 => {
                 let first = self.rounded;
                 self.rounded += tensor.data.len() as u64;
-                let round = |(x, index): (&R, u64)| R::of(self.rounding.round(ty.dtype, x.to_f64(), index));
-                let data = tensor.data.iter().zip(first..).map(round).collect();
-                Array::Real(Tensor { data, ..tensor })
+                let numbered = tensor.data.iter().zip(first..);
+                let data = numbered.map(|(x, index)| R::of(self.rounding.round(ty.dtype, x.to_f64(), index)));
+                Array::Real(Tensor { data: data.collect(), dims: tensor.dims })
             }
             array => array,
         });
@@ -106,13 +106,14 @@ impl<'a, R: Real> BlockRun<'a, R> {
     pub fn weight_grad(&mut self) -> Result<Vec<(Value, Tensor<R>)>, String> {
         self.section(SectionKind::W)?;
         let sums = self.block[SectionKind::W].stmts.iter().filter(|stmt| stmt.accumulate).flat_map(|s| &s.results);
-        let of_param = |&gradient: &Value| {
+        let mut gradients = Vec::new();
+        for &gradient in sums {
             let owner = self.block.owner_of(gradient).ok_or_else(|| {
                 format!("`%{}` of block `{}` belongs to no parameter", self.block.value_name(gradient), self.block.name)
             })?;
-            Ok((owner, self.get(gradient)?.real()?.clone()))
-        };
-        sums.map(of_param).collect()
+            gradients.push((owner, self.get(gradient)?.real()?.clone()));
+        }
+        Ok(gradients)
     }
 
     /// Runs the part of `U` that its results need; gives them. The gradients must have been set to their sums over the step.
@@ -137,8 +138,10 @@ impl<'a, R: Real> BlockRun<'a, R> {
         let mut stored = BTreeSet::new();
         for (stmt, _) in self.block[SectionKind::U].stmts.iter().zip(needed).filter(|(_, needed)| !needed) {
             self.statement(stmt)?;
-            let is_kept = |value: &Value| matches!(self.block.arg_kind(*value), Some(ArgKind::Param | ArgKind::State));
-            stored.extend(stmt.results.iter().copied().filter(is_kept));
+            let results = stmt.results.iter().copied();
+            stored.extend(
+                results.filter(|&value| matches!(self.block.arg_kind(value), Some(ArgKind::Param | ArgKind::State))),
+            );
         }
         stored.into_iter().map(|value| Ok((value, self.get(value)?.real()?.clone()))).collect()
     }

@@ -239,11 +239,14 @@ impl<'m, R: Real> Reference<'m, R> {
         }
         for value in block.args_of(ArgKind::State) {
             let name = state_name(block, value, &names)?;
-            let first = || match name.strip_suffix(".master") {
-                Some(param) => self.params[param].clone(),
-                None => Tensor::zeros(&block.ty(value).sizes().iter().map(|&size| size as usize).collect::<Vec<_>>()),
+            let state = match (self.states.get(&name), name.strip_suffix(".master")) {
+                (Some(state), _) => state.clone(),
+                (None, Some(param)) => self.params[param].clone(),
+                (None, None) => {
+                    Tensor::zeros(&block.ty(value).sizes().iter().map(|&size| size as usize).collect::<Vec<_>>())
+                }
             };
-            run.set(value, self.states.get(&name).cloned().unwrap_or_else(first))?;
+            run.set(value, state)?;
         }
         Ok(run)
     }

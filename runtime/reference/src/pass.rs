@@ -44,10 +44,10 @@ impl<'m, R: Real> Reference<'m, R> {
         index: u64,
         inputs: &MicroBatch<R>,
     ) -> Result<Vec<BlockRun<'m, R>>, String> {
-        let known = |&value: &ModelValue| {
-            env[value].clone().ok_or_else(|| format!("`%{}` is not known", self.model.values[value]))
-        };
-        let mut args = call.args.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+        let mut args = Vec::with_capacity(call.args.len());
+        for &value in &call.args {
+            args.push(env[value].clone().ok_or_else(|| format!("`%{}` is not known", self.model.values[value]))?);
+        }
         let (mut runs, mut carried) = (Vec::new(), Vec::new());
         for instance in 0..call.instances() {
             let mut run = self.bind(call, instance, index)?;
@@ -117,8 +117,8 @@ impl<'m, R: Real> Reference<'m, R> {
 
 /// The arguments that a call's `args` bind, in order.
 fn flowing_args(block: &Block) -> impl Iterator<Item = Value> + '_ {
-    let flows = |kind| matches!(kind, ArgKind::Value | ArgKind::Input);
-    block.args.iter().filter(move |arg| flows(arg.kind)).map(|arg| arg.value)
+    let flowing = block.args.iter().filter(|arg| matches!(arg.kind, ArgKind::Value | ArgKind::Input));
+    flowing.map(|arg| arg.value)
 }
 
 /// Indices of the differentiable arguments among those.
@@ -137,14 +137,18 @@ fn losses<R: Real>(run: &BlockRun<'_, R>) -> Result<R, String> {
 fn given<R: Real>(run: &BlockRun<'_, R>, carried: Vec<Option<Tensor<R>>>, seed: R) -> Result<Vec<Tensor<R>>, String> {
     let block = run.block();
     let mut carried = carried.into_iter();
-    let from_later = |kind: &ResultKind| (*kind == ResultKind::Value).then(|| carried.next().flatten()).flatten();
-    let mut later: Vec<Option<Tensor<R>>> = block.results.iter().map(from_later).collect();
-    let cotangent = |(index, value): (usize, Value)| match (block.results[index], later[index].take()) {
-        (kind, _) if kind.is_loss() => Ok(Tensor::scalar(seed)),
-        (_, Some(cotangent)) => Ok(cotangent),
-        (_, None) => Ok(Tensor::zeros(run.get(value)?.dims())),
-    };
-    block.differentiable_results().map(cotangent).collect()
+    let results = block.results.iter();
+    let later = results.map(|kind| if *kind == ResultKind::Value { carried.next().flatten() } else { None });
+    let mut later: Vec<Option<Tensor<R>>> = later.collect();
+    let mut cotangents = Vec::new();
+    for (index, value) in block.differentiable_results() {
+        cotangents.push(match (block.results[index], later[index].take()) {
+            (kind, _) if kind.is_loss() => Tensor::scalar(seed),
+            (_, Some(cotangent)) => cotangent,
+            (_, None) => Tensor::zeros(run.get(value)?.dims()),
+        });
+    }
+    Ok(cotangents)
 }
 
 fn add_to<R: Real>(slot: &mut Option<Tensor<R>>, cotangent: Tensor<R>) {

@@ -22,10 +22,10 @@ fn inverse_frequency(op: &Rope, i: usize, d: usize, length: i32) -> f64 {
         }
         Some(Scaling::Linear { factor }) => plain / factor,
         Some(Scaling::Yarn { factor, low, high, context, fractional }) => {
-            let bound = |turns: f64| (context as f64 / (turns * 2.0 * PI)).ln() * d as f64 / (2.0 * op.theta.ln());
-            let round = |bound: f64, to: fn(f64) -> f64| if fractional { bound } else { to(bound) };
-            let first = round(bound(high), f64::floor).max(0.0);
-            let last = round(bound(low), f64::ceil).min(d as f64 - 1.0);
+            let [first, last] =
+                [high, low].map(|turns| (context as f64 / (turns * 2.0 * PI)).ln() * d as f64 / (2.0 * op.theta.ln()));
+            let (first, last) = if fractional { (first, last) } else { (first.floor(), last.ceil()) };
+            let (first, last) = (first.max(0.0), last.min(d as f64 - 1.0));
             let ramp = (i as f64 - first) / (if first == last { 0.001 } else { last - first });
             let kept = 1.0 - ramp.clamp(0.0, 1.0);
             plain / factor * (1.0 - kept) + plain * kept
@@ -114,21 +114,23 @@ impl<R: Real> AttentionInputs<'_, R> {
         let t = self.k.dims[1];
         let (query, group) = (row / (g * r), row / r % g);
         let first = query / s * t;
-        let visible = |key: &usize| {
-            let back = i64::from(self.qpos.data[query]) - i64::from(self.kpos.data[*key]);
-            let beyond = self.settings.window.is_some_and(|window| back >= 0 && back as u64 >= window);
-            let [of_query, of_key] = [self.qpos.data[query], self.kpos.data[*key]].map(i64::from);
-            let beyond = beyond
-                || self
-                    .settings
-                    .chunk
-                    .is_some_and(|chunk| of_query.div_euclid(chunk as i64) != of_key.div_euclid(chunk as i64));
+        let keys = (first..first + t).filter(|&key| {
             let is_apart =
                 self.settings.block.is_some_and(|block| query % s / block as usize != key % t / block as usize);
-            let is_hidden = beyond || is_apart || self.settings.causal && back < 0;
-            self.qseg.data[query] == self.kseg.data[*key] && !is_hidden
-        };
-        (first..first + t).filter(visible).map(|key| key * g + group).collect()
+            !is_apart && self.is_visible(query, key)
+        });
+        keys.map(|key| key * g + group).collect()
+    }
+
+    /// True if a query sees a key of the same block by segments and positions.
+    fn is_visible(&self, query: usize, key: usize) -> bool {
+        let AttentionSettings { window, chunk, causal, .. } = self.settings;
+        let [of_query, of_key] = [self.qpos.data[query], self.kpos.data[key]].map(i64::from);
+        let back = of_query - of_key;
+        let is_hidden = window.is_some_and(|window| back >= 0 && back as u64 >= window)
+            || chunk.is_some_and(|chunk| of_query.div_euclid(chunk as i64) != of_key.div_euclid(chunk as i64))
+            || *causal && back < 0;
+        self.qseg.data[query] == self.kseg.data[key] && !is_hidden
     }
 
     /// Factor by which dropout multiplies the weight of a row of q and a row of k: 0 or `1 / (1 - p)`; 1 without dropout.
@@ -156,7 +158,7 @@ impl<R: Real> AttentionInputs<'_, R> {
     }
 
     /// A number of a row of q and one of k, rounded to the type of q: an operand of a product.
-    fn rounded(&self, x: R, kind: u32, [row, key]: [usize; 2]) -> R {
+    fn rounded(&self, x: R, kind: u32, row: usize, key: usize) -> R {
         self.within.round(x, kind, (row * self.k.data.len() + key) as u64)
     }
 
@@ -174,7 +176,7 @@ impl<R: Real> AttentionInputs<'_, R> {
             lse.data[i] = log_sum_exp(&scores.iter().copied().chain(sink).collect::<Vec<R>>());
             for (&key, score) in keys.iter().zip(scores) {
                 let weight = self.kept(i, key) * (score - lse.data[i]).exp();
-                add_scaled(&mut out, i, self.rounded(weight, FORWARD, [i, key]), row(self.v, key));
+                add_scaled(&mut out, i, self.rounded(weight, FORWARD, i, key), row(self.v, key));
             }
         }
         [out, lse]
@@ -193,10 +195,10 @@ impl<R: Real> AttentionInputs<'_, R> {
                 let p = (score - lse.data[i]).exp();
                 let kept = self.kept(i, key);
                 let ds = slope * p * (kept * dot(cotangent, row(self.v, key)) - shared);
-                let ds = R::of(self.settings.scale) * self.rounded(ds, OF_SCORES, [i, key]);
+                let ds = R::of(self.settings.scale) * self.rounded(ds, OF_SCORES, i, key);
                 add_scaled(&mut dq, i, ds, row(self.k, key));
                 add_scaled(&mut dk, key, ds, query);
-                add_scaled(&mut dv, key, self.rounded(kept * p, BACKWARD, [i, key]), cotangent);
+                add_scaled(&mut dv, key, self.rounded(kept * p, BACKWARD, i, key), cotangent);
             }
         }
         [dq, dk, dv]

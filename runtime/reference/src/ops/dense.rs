@@ -38,10 +38,9 @@ pub(super) fn einsum<R: Real>(eq: &Equation, operands: &[&Tensor<R>], dims: &[us
             // The last letter is a plain loop: it is where the time goes.
             let outer = sizes.len().saturating_sub(1);
             let inner = sizes.get(outer).copied().unwrap_or(1);
-            let step = |places: &[usize]| places.get(outer).copied().unwrap_or(0);
-            let steps = [step(&a), step(&b), step(&o)];
+            let steps = [&a, &b, &o].map(|places| places.get(outer).copied().unwrap_or(0));
             walk(&sizes[..outer], [&a, &b, &o], [0; 3], &mut |at| {
-                multiply_add([&x.data, &y.data], &mut out.data, inner, at, steps);
+                multiply_add(&x.data, &y.data, &mut out.data, inner, at, steps);
             });
         }
         _ => walk(&sizes, [&a, &o], [0; 2], &mut |[i, k]| out.data[k] += operands[0].data[i]),
@@ -50,7 +49,7 @@ pub(super) fn einsum<R: Real>(eq: &Equation, operands: &[&Tensor<R>], dims: &[us
 }
 
 /// `out += a b` along one letter of `size` indices, from places `at` in steps.
-fn multiply_add<R: Real>([a, b]: [&[R]; 2], out: &mut [R], size: usize, at: [usize; 3], steps: [usize; 3]) {
+fn multiply_add<R: Real>(a: &[R], b: &[R], out: &mut [R], size: usize, at: [usize; 3], steps: [usize; 3]) {
     for n in 0..size {
         let [i, j, k] = [0, 1, 2].map(|t| at[t] + n * steps[t]);
         out[k] += a[i] * b[j];

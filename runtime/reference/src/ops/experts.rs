@@ -14,8 +14,9 @@ fn sorted(numbers: &[f64]) -> Vec<usize> {
 /// True if the group of each expert is open.
 fn open(scores: &[f64], limit: GroupLimit) -> Vec<bool> {
     let size = scores.len() / limit.groups as usize;
-    let score = |group: &[f64]| sorted(group).iter().take(limit.by as usize).map(|&place| group[place]).sum();
-    let groups: Vec<f64> = scores.chunks_exact(size).map(score).collect();
+    let groups = scores.chunks_exact(size);
+    let groups: Vec<f64> =
+        groups.map(|group| sorted(group).iter().take(limit.by as usize).map(|&place| group[place]).sum()).collect();
     let chosen = &sorted(&groups)[..limit.from as usize];
     (0..scores.len()).map(|expert| chosen.contains(&(expert / size))).collect()
 }
@@ -29,8 +30,11 @@ pub(super) fn top_k<R: Real>(
 ) -> (Tensor<R>, Tensor<i32>) {
     let mut chosen = Vec::new();
     for row in scores.rows() {
-        let bias = |expert: usize| bias.map_or(R::zero(), |bias| bias.data[expert]);
-        let biased: Vec<f64> = row.iter().enumerate().map(|(expert, &score)| (score + bias(expert)).to_f64()).collect();
+        let biased = row.iter().enumerate().map(|(expert, &score)| {
+            let bias = bias.map_or(R::zero(), |bias| bias.data[expert]);
+            (score + bias).to_f64()
+        });
+        let biased: Vec<f64> = biased.collect();
         let open = op.limit.map_or_else(|| vec![true; row.len()], |limit| open(&biased, limit));
         chosen.extend(sorted(&biased).into_iter().filter(|&expert| open[expert]).take(op.k as usize));
     }
@@ -103,11 +107,10 @@ pub(super) fn dispatch<R: Real>(
 /// Chunks of rows, along a dim, of which the counted ones are filled. The others are zeros.
 pub(super) fn filled<R: Real>(x: &Tensor<R>, counts: &Tensor<i32>, rows: usize) -> Tensor<R> {
     let width: usize = x.dims[rows + 1..].iter().product();
-    let is_filled = |i: usize| {
+    Tensor::from_fn(&x.dims, |i| {
         let (row, chunk) = (i / width % x.dims[rows], i / width / x.dims[rows]);
-        row < counts.data[chunk].max(0) as usize
-    };
-    Tensor::from_fn(&x.dims, |i| if is_filled(i) { x.data[i] } else { R::zero() })
+        if row < counts.data[chunk].max(0) as usize { x.data[i] } else { R::zero() }
+    })
 }
 
 /// The sum of the rows of y that each token's choices have taken, times their weights.

@@ -113,20 +113,27 @@ fn routed<R: Real>(op: &KernelOp, o: Operands<'_, R>, dims: &[Vec<usize>]) -> Re
     if moved.is_some() {
         return Ok(moved.map(|moved| vec![moved]));
     }
-    let one = |array| Ok(Some(vec![array]));
-    let floats = |x: &Tensor<i32>| Array::Real(x.map(|x| R::of(f64::from(x))));
-    let (reals, ints) = match op {
+    Ok(Some(match op {
         KernelOp::Iota(iota) => {
             let index = select::iota(iota.dim, &dims[0]);
-            return one(if iota.dtype == DType::I32 { Array::Int(index) } else { floats(&index) });
+            vec![if iota.dtype == DType::I32 { Array::Int(index) } else { floats(&index) }]
         }
-        KernelOp::Unary(_) if o.int(0).is_ok() => return one(floats(o.int(0)?)),
-        KernelOp::Compare(op) => return one(Array::Int(select::compare(op.0, o.0[0], o.0[1])?)),
-        KernelOp::TopK(op) => experts::top_k(op, o.real(0)?, o.optional(1)?, &dims[0]),
-        KernelOp::Dispatch(_) => experts::dispatch(o.real(0)?, o.int(1)?, o.optional(2)?, dims),
+        KernelOp::Unary(_) if o.int(0).is_ok() => vec![floats(o.int(0)?)],
+        KernelOp::Compare(op) => vec![Array::Int(select::compare(op.0, o.0[0], o.0[1])?)],
+        KernelOp::TopK(op) => {
+            let (values, index) = experts::top_k(op, o.real(0)?, o.optional(1)?, &dims[0]);
+            vec![Array::Real(values), Array::Int(index)]
+        }
+        KernelOp::Dispatch(_) => {
+            let (rows, counts) = experts::dispatch(o.real(0)?, o.int(1)?, o.optional(2)?, dims);
+            vec![Array::Real(rows), Array::Int(counts)]
+        }
         _ => return Ok(None),
-    };
-    Ok(Some(vec![Array::Real(reals), Array::Int(ints)]))
+    }))
+}
+
+fn floats<R: Real>(x: &Tensor<i32>) -> Array<R> {
+    Array::Real(x.map(|x| R::of(f64::from(x))))
 }
 
 fn kernel<'a, R: Real>(

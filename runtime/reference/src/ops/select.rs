@@ -105,6 +105,8 @@ pub(super) fn compare<R: Real>(kind: CompareKind, a: &Array<R>, b: &Array<R>) ->
 
 /// a where the mask is not 0 (is 0, with `not`), else b or 0.
 pub(super) fn select<R: Real>(mask: &Tensor<i32>, not: bool, a: &Tensor<R>, b: Option<&Tensor<R>>) -> Tensor<R> {
-    let other = |at: usize| b.map_or(R::zero(), |b| b.data[at]);
-    Tensor::from_fn(&a.dims, |at| if (mask.data[at] != 0) != not { a.data[at] } else { other(at) })
+    Tensor::from_fn(&a.dims, |at| match (mask.data[at] != 0) != not {
+        true => a.data[at],
+        false => b.map_or(R::zero(), |b| b.data[at]),
+    })
 }

@@ -13,8 +13,7 @@ fn place(token: i32, vocabulary: usize) -> Option<usize> {
 /// Row `id` of the table `[v, h]` for each id; zeros where there is none.
 pub(super) fn embedding<R: Real>(ids: &Tensor<i32>, table: &Tensor<R>, dims: &[usize]) -> Tensor<R> {
     let (v, h) = (table.dims[0], table.dims[1]);
-    let at = |i: usize| place(ids.data[i / h], v).map_or(R::zero(), |id| table.data[id * h + i % h]);
-    Tensor::from_fn(dims, at)
+    Tensor::from_fn(dims, |i| place(ids.data[i / h], v).map_or(R::zero(), |id| table.data[id * h + i % h]))
 }
 
 /// The sum of the rows of dy at each id: the cotangent of the table. That of the id `pad` stays zero.

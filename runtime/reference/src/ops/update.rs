@@ -48,8 +48,7 @@ pub(super) fn adamw<R: Real>(op: &AdamW, operands: &[&Tensor<R>]) -> Vec<Tensor<
     if !is_finite_step(clip) {
         return vec![w, m, v];
     }
-    let bias = |beta: f64| R::of(1.0 - beta.powf(step.to_f64()));
-    let (bias1, bias2) = (bias(op.beta1), bias(op.beta2));
+    let [bias1, bias2] = [op.beta1, op.beta2].map(|beta| R::of(1.0 - beta.powf(step.to_f64())));
     for (i, &g) in operands[1].data.iter().enumerate() {
         let g = g * clip;
         let (w, m, v) = (&mut w.data[i], &mut m.data[i], &mut v.data[i]);
@@ -72,10 +71,15 @@ pub(super) fn sgd<R: Real>(op: &Sgd, operands: &[&Tensor<R>]) -> Vec<Tensor<R>> 
         return [Some(&w), tensors.get(2)].into_iter().flatten().map(|&tensor| tensor.clone()).collect();
     }
     let slope = Tensor::from_fn(&w.dims, |i| g.data[i] * clip + decay * w.data[i]);
-    let moved = |step: &Tensor<R>| Tensor::from_fn(&w.dims, |i| w.data[i] - lr * step.data[i]);
-    let Some(last) = tensors.get(2) else { return vec![moved(&slope)] };
+    let Some(last) = tensors.get(2) else { return vec![stepped(w, lr, &slope)] };
     let velocity = Tensor::from_fn(&w.dims, |i| momentum * last.data[i] + slope.data[i]);
-    let ahead = |i: usize| slope.data[i] + momentum * velocity.data[i];
-    let step = if op.nesterov { Tensor::from_fn(&w.dims, ahead) } else { velocity.clone() };
-    vec![moved(&step), velocity]
+    let step = match op.nesterov {
+        true => Tensor::from_fn(&w.dims, |i| slope.data[i] + momentum * velocity.data[i]),
+        false => velocity.clone(),
+    };
+    vec![stepped(w, lr, &step), velocity]
+}
+
+fn stepped<R: Real>(w: &Tensor<R>, lr: R, step: &Tensor<R>) -> Tensor<R> {
+    Tensor::from_fn(&w.dims, |i| w.data[i] - lr * step.data[i])
 }
