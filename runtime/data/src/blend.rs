@@ -92,8 +92,8 @@ impl Turns {
         let (mut sets, mut before) = (Vec::with_capacity(PERIOD), Vec::with_capacity(PERIOD));
         for _ in 0..PERIOD {
             behind.iter_mut().zip(&counts).for_each(|(behind, &count)| *behind += count as i64);
-            let first_most = |best: usize, set: usize| if behind[set] > behind[best] { set } else { best };
-            let next = (0..counts.len()).fold(0, first_most);
+            // Of equals the first is the last of the reversed ones.
+            let next = (0..counts.len()).rev().max_by_key(|&set| behind[set]).unwrap_or(0);
             behind[next] -= PERIOD as i64;
             sets.push(next as u8);
             before.push(given[next]);
@@ -116,15 +116,17 @@ fn apportioned(shares: &[f64]) -> Vec<u64> {
     let mut counts: Vec<u64> = exact.iter().map(|&exact| (exact as u64).clamp(1, PERIOD as u64)).collect();
     loop {
         let sum: u64 = counts.iter().sum();
-        let lacks = |&set: &usize| exact[set] - counts[set] as f64;
-        let by_lack = |a: &usize, b: &usize| lacks(a).total_cmp(&lacks(b));
+        let lacks: Vec<f64> = exact.iter().zip(&counts).map(|(exact, &count)| exact - count as f64).collect();
         let all = 0..counts.len();
         match sum.cmp(&(PERIOD as u64)) {
             std::cmp::Ordering::Equal => return counts,
-            std::cmp::Ordering::Less => all.max_by(by_lack).into_iter().for_each(|set| counts[set] += 1),
+            std::cmp::Ordering::Less => {
+                let most = all.max_by(|&a, &b| lacks[a].total_cmp(&lacks[b]));
+                most.into_iter().for_each(|set| counts[set] += 1);
+            }
             std::cmp::Ordering::Greater => {
-                let most = all.filter(|&set| counts[set] > 1).min_by(by_lack);
-                most.into_iter().for_each(|set| counts[set] -= 1);
+                let least = all.filter(|&set| counts[set] > 1).min_by(|&a, &b| lacks[a].total_cmp(&lacks[b]));
+                least.into_iter().for_each(|set| counts[set] -= 1);
             }
         }
     }

@@ -28,22 +28,24 @@ impl Batch {
     /// Numbers of each token, those of the token `places` places further on; `none` where that one is of another segment, or of
     /// another sequence of `seq` tokens.
     pub fn ahead(&self, numbers: &[i32], seq: usize, places: usize, none: i32) -> Vec<i32> {
-        let of = |at: usize| {
+        let mut ahead = vec![none; numbers.len()];
+        for (at, number) in ahead.iter_mut().enumerate() {
             let next = at + places;
-            let is_near = at % seq + places < seq && self.segments[next] == self.segments[at];
-            if is_near { numbers[next] } else { none }
-        };
-        (0..numbers.len()).map(of).collect()
+            if at % seq + places < seq && self.segments[next] == self.segments[at] {
+                *number = numbers[next];
+            }
+        }
+        ahead
     }
 
     /// The length of each token's sequence of `seq` tokens: one more than its largest position. Documents in it that start again
     /// at position 0 make it shorter.
     pub fn lengths(&self, seq: usize) -> Vec<i32> {
-        let length = |positions: &[i32]| positions.iter().copied().max().unwrap_or(-1) + 1;
-        self.positions
-            .chunks(seq)
-            .flat_map(|positions| std::iter::repeat_n(length(positions), positions.len()))
-            .collect()
+        let lengths = self.positions.chunks(seq).flat_map(|positions| {
+            let length = positions.iter().copied().max().unwrap_or(-1) + 1;
+            std::iter::repeat_n(length, positions.len())
+        });
+        lengths.collect()
     }
 
     /// Adds the first `inputs` tokens of a segment. The label of each is the token behind it, if there is one.

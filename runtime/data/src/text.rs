@@ -59,15 +59,16 @@ impl TextData {
             return Err(DataError::NoText { path: path.into(), files: files.len() });
         }
         let bytes = texts.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
-        let too_large = |free| DataError::TooLarge { path: path.into(), bytes, free };
         if bytes > free {
-            return Err(too_large(free));
+            return Err(DataError::TooLarge { path: path.into(), bytes, free });
         }
-        let mut documents = Vec::new();
-        for (file, bytes) in texts {
-            let read = read(file, bytes).map_err(unreadable(file))?;
-            documents
-                .push(read.ok_or_else(|| too_large(documents.iter().map(|read: &Vec<u8>| read.len() as u64).sum()))?);
+        let (mut documents, mut held) = (Vec::new(), 0);
+        for (file, expected) in texts {
+            let Some(read) = read(file, expected).map_err(unreadable(file))? else {
+                return Err(DataError::TooLarge { path: path.into(), bytes, free: held });
+            };
+            held += read.len() as u64;
+            documents.push(read);
         }
         let held_out = hold_out(&documents, valid_fraction);
         let documents: Arc<[Vec<u8>]> = documents.into();

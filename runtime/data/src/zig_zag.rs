@@ -14,9 +14,15 @@ pub fn zig_zag(seq: usize, slices: usize, ranks: usize) -> Option<Vec<usize>> {
         return None;
     }
     let length = seq / slices / parts;
-    let part = |number: usize| number * length..(number + 1) * length;
-    let of_rank = |first: usize, rank: usize| part(first + rank).chain(part(first + parts - 1 - rank));
-    Some((0..slices).flat_map(|slice| (0..ranks).flat_map(move |rank| of_rank(slice * parts, rank))).collect())
+    let mut places = Vec::with_capacity(seq);
+    for first in (0..slices).map(|slice| slice * parts) {
+        for rank in 0..ranks {
+            for part in [first + rank, first + parts - 1 - rank] {
+                places.extend(part * length..(part + 1) * length);
+            }
+        }
+    }
+    Some(places)
 }
 
 #[cfg(test)]

@@ -298,7 +298,7 @@ fn token_data(name: &str, ids: &[u32], change: fn(&[u8]) -> &[u8]) -> std::path:
 fn refused_tokens(folder: &Path) -> Option<Code> {
     let prefix = folder.join("data");
     let open = || {
-        let data = TokenData::open(&prefix, Some(&prefix), (None, None), 0.1)?.unwrap();
+        let data = TokenData::open(&prefix, Some(&prefix), None, None, 0.1)?.unwrap();
         Sampler::new(&data.train, 2, 0)?.within(512).fill(0, 1, &mut Batch::default())
     };
     let refused: Option<DataError> = open().err();

@@ -75,7 +75,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ids.bin");
         fs::write(&path, ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
-        let data = TokenData::open(&path, Some(&path), (Some(super::super::Layout::Raw16), Some(0)), 0.0);
+        let data = TokenData::open(&path, Some(&path), Some(super::super::Layout::Raw16), Some(0), 0.0);
         let data = data.unwrap().unwrap();
         [Extent::Sampled, Extent::Whole].map(|extent| data.fingerprint(extent).unwrap())
     }

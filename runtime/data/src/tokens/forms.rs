@@ -3,6 +3,7 @@
 use super::super::DataError;
 use super::file::{DocumentPlace, Documents, Layout, NamedFile, TokenFile, Width};
 use super::record::TokenRecord;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// How an index of Megatron's begins.
@@ -19,28 +20,30 @@ pub(super) fn open(path: &Path, layout: Option<Layout>, eos: Option<u32>) -> Res
         let width = if layout == Layout::Raw16 { Width::Two } else { Width::Four };
         return raw(path, width, 0, eos).map(Some);
     }
-    let with = |suffix: &str| {
-        let mut name = path.as_os_str().to_os_string();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    let ends = |end: &str| path.extension().is_some_and(|extension| extension == end);
-    if ends("ds") && path.is_file() {
-        return datatrove(path, &with(".index")).map(Some);
+    let extension = path.extension().and_then(OsStr::to_str);
+    if extension == Some("ds") && path.is_file() {
+        return datatrove(path, &with(path, ".index")).map(Some);
     }
-    let (bin, idx) = match ends("bin") || ends("idx") {
-        true => (path.with_extension("bin"), path.with_extension("idx")),
-        false => (with(".bin"), with(".idx")),
+    let (bin, idx) = match extension {
+        Some("bin" | "idx") => (path.with_extension("bin"), path.with_extension("idx")),
+        _ => (with(path, ".bin"), with(path, ".idx")),
     };
     let has = (bin.is_file(), idx.is_file());
     // Of a prefix, which is no file itself, the one that is missing is named.
     if has == (true, true) || has != (false, false) && !path.exists() {
         return megatron(&bin, &idx).map(Some);
     }
-    if ends("bin") && path.is_file() {
+    if extension == Some("bin") && path.is_file() {
         return llm_c(path, eos).map(Some);
     }
     Ok(None)
+}
+
+/// A path with a suffix after its whole name.
+fn with(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 fn damaged(path: &Path, why: impl Into<String>) -> DataError {
@@ -126,14 +129,13 @@ fn llm_c(path: &Path, eos: Option<u32>) -> Result<TokenFile, DataError> {
     let file = NamedFile::open(path)?;
     let (magic, first) = LLM_C;
     let (bytes, head) = (file.bytes(), file.head(first)?);
-    let word =
-        |at: usize| head.get(4 * at..4 * at + 4).map(|word| i32::from_le_bytes(word.try_into().unwrap_or_default()));
-    if word(0) != Some(magic) || bytes < first {
+    let mut words = head.as_chunks::<4>().0.iter().map(|word| i32::from_le_bytes(*word));
+    if words.next() != Some(magic) || bytes < first {
         let why =
             "has no index next to it, and is no file of llm.c: say what it is with --data-format raw-u16 or raw-u32";
         return Err(damaged(path, why));
     }
-    let (version, count) = (word(1).unwrap_or(0), word(2).unwrap_or(0));
+    let (version, count) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
     if version != 1 {
         return Err(damaged(path, format!("has the version {version} of llm.c; only 1 is known")));
     }

@@ -99,6 +99,11 @@ impl TokenPart {
     }
 }
 
+/// Returns whether a document is among the `fraction` of them that is held out.
+fn is_held_out(document: usize, fraction: f64) -> bool {
+    (mix(document as u64) as f64) < fraction * (u64::MAX as f64)
+}
+
 impl TokenData {
     /// Opens tokenised data and holds out about `fraction` of the documents, by a hash of their numbers. None where there is
     /// none, so that the path is one of text. `valid` is held out instead, if it is given.
@@ -108,7 +113,8 @@ impl TokenData {
     pub fn open(
         path: &Path,
         valid: Option<&Path>,
-        (layout, eos): (Option<Layout>, Option<u32>),
+        layout: Option<Layout>,
+        eos: Option<u32>,
         fraction: f64,
     ) -> Result<Option<TokenData>, DataError> {
         let Some(file) = numbered(TokenFile::open(path, layout, eos)?)? else { return Ok(None) };
@@ -123,9 +129,8 @@ impl TokenData {
         if !(0.0..1.0).contains(&fraction) {
             return Err(DataError::Fraction { fraction });
         }
-        let is_out = |document: usize| (mix(document as u64) as f64) < fraction * (u64::MAX as f64);
-        let train = TokenPart::new(Role::Training, &file, |document| !is_out(document))?;
-        let valid = TokenPart::new(Role::HeldOut, &file, is_out)?;
+        let train = TokenPart::new(Role::Training, &file, |document| !is_held_out(document, fraction))?;
+        let valid = TokenPart::new(Role::HeldOut, &file, |document| is_held_out(document, fraction))?;
         Ok(Some(TokenData { train, valid }))
     }
 

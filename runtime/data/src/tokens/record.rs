@@ -50,26 +50,30 @@ impl TokenRecord {
     /// It cannot be read, or is the record of other files.
     pub(super) fn read(ids: &Path, count: u64) -> Result<Option<TokenRecord>, DataError> {
         let path = ids.with_extension("json");
-        let unreadable = |source| DataError::Unreadable { path: path.clone(), source };
-        let mut head = Vec::new();
-        match files::open(&path) {
-            Ok(file) => file.take(HEAD).read_to_end(&mut head).map_err(unreadable)?,
+        let bytes = match read_marked(&path) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(None),
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(why) => return Err(unreadable(why)),
+            Err(source) => return Err(DataError::Unreadable { path, source }),
         };
-        if !head.windows(MARK.len()).any(|part| part == MARK) {
-            return Ok(None);
-        }
-        let bytes = files::read(&path, MOST_BYTES).map_err(unreadable)?;
-        let damaged = |why: String| DataError::Damaged { path: path.clone(), why };
-        let record: TokenRecord =
-            serde_json::from_slice(&bytes).map_err(|why| damaged(format!("is no whole record of tokens: {why}")))?;
-        if record.schema != SCHEMA {
-            return Err(damaged(format!("is a record of the version {}; only {SCHEMA} is known", record.schema)));
-        }
-        if record.tokens != count {
-            return Err(damaged(format!("counts {} tokens, but {} has {count}", record.tokens, ids.display())));
-        }
-        Ok(Some(record))
+        let why = match serde_json::from_slice::<TokenRecord>(&bytes) {
+            Err(why) => format!("is no whole record of tokens: {why}"),
+            Ok(record) if record.schema != SCHEMA => {
+                format!("is a record of the version {}; only {SCHEMA} is known", record.schema)
+            }
+            Ok(record) if record.tokens != count => {
+                format!("counts {} tokens, but {} has {count}", record.tokens, ids.display())
+            }
+            Ok(record) => return Ok(Some(record)),
+        };
+        Err(DataError::Damaged { path, why })
     }
+}
+
+/// The bytes of a file whose head has the mark of a record; none of another file.
+fn read_marked(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut head = Vec::new();
+    files::open(path)?.take(HEAD).read_to_end(&mut head)?;
+    let is_record = head.windows(MARK.len()).any(|part| part == MARK);
+    is_record.then(|| files::read(path, MOST_BYTES)).transpose()
 }

@@ -132,7 +132,7 @@ fn same_tokenizer(sets: &[(TokenData, NamedSet)]) -> Result<(), Error> {
 /// Opens a set of tokenised data; none if it is text.
 fn open_set(request: &TrainRequest, source: &NamedSet, layout: Option<Layout>) -> Result<Option<TokenData>, Error> {
     let (valid, fraction) = (request.valid.as_deref(), request.valid_fraction);
-    let set = TokenData::open(&source.path, valid, (layout, request.eos), fraction)?;
+    let set = TokenData::open(&source.path, valid, layout, request.eos, fraction)?;
     let data = source.path.display();
     let (message, help) = match (&set, valid, request.eos) {
         (None, Some(valid), _) => (
