@@ -3,11 +3,19 @@
 
 use super::Message;
 use super::courier::{Courier, Job, Landing, Target, Way};
-use super::medium::Medium;
+use super::medium::{Buffer, Medium};
 use super::parking_lot::{ParkingLot, locked};
 use device::backend::{Mark, Span};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+
+/// Key of a channel: the ranks that send and receive, and the tag.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ChannelKey {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) tag: u32,
+}
 
 /// Messages with one tag from one rank to another.
 pub(super) struct Channel<M: Medium> {
@@ -53,27 +61,36 @@ pub struct ChannelEnd<M: Medium> {
 }
 
 impl<M: Medium> Channel<M> {
-    /// A channel; `far`: the process of the end that is in another one, and the parker of this end.
-    pub(super) fn new([from, to]: [usize; 2], tag: u32, copies: M::Stream, far: Option<[usize; 2]>) -> Channel<M> {
-        let far = far.map(|[process, parker]| FarEnd { process, tag: OnceLock::new(), parker });
+    pub(super) fn new(key: ChannelKey, copies: M::Stream, far: Option<FarEnd>) -> Channel<M> {
+        let ChannelKey { from, to, tag } = key;
         Channel { from, to, tag, copies, far, slots: OnceLock::new() }
     }
 
     fn make_slots(&self, medium: &M, in_flight: &AtomicUsize) -> &[MessageSlot<M::Event>] {
-        let event = || medium.event().unwrap_or_else(|why| panic!("{why}"));
-        let slot = |_| MessageSlot {
-            first: Mutex::default(),
-            completed: AtomicU64::new(0),
-            arrivals: [event(), event()],
-            copied: event(),
-        };
-        self.slots.get_or_init(|| (0..in_flight.load(Ordering::Relaxed).max(1)).map(slot).collect())
+        self.slots.get_or_init(|| {
+            let slots = (0..in_flight.load(Ordering::Relaxed).max(1)).map(|_| MessageSlot::new(medium));
+            slots.collect::<Result<_, _>>().unwrap_or_else(|why| panic!("{why}"))
+        })
     }
 
     /// The slot of a message, if one has begun.
     fn slot(&self, number: u64) -> Option<&MessageSlot<M::Event>> {
         let slots = self.slots.get()?;
         slots.get((number % slots.len() as u64) as usize)
+    }
+}
+
+impl FarEnd {
+    /// The end in another process of a channel whose end here has a parker.
+    pub(super) fn new(process: usize, parker: usize) -> FarEnd {
+        FarEnd { process, tag: OnceLock::new(), parker }
+    }
+}
+
+impl<E> MessageSlot<E> {
+    fn new<M: Medium<Event = E>>(medium: &M) -> Result<MessageSlot<E>, String> {
+        let (arrivals, copied) = ([medium.event()?, medium.event()?], medium.event()?);
+        Ok(MessageSlot { first: Mutex::default(), completed: AtomicU64::new(0), arrivals, copied })
     }
 }
 
@@ -133,7 +150,11 @@ impl<M: Medium> ChannelEnd<M> {
         slot.arrivals.iter().for_each(|arrival| medium.wait(&channel.copies, arrival));
         let start = medium.mark(&channel.copies);
         // SAFETY: the program changes neither until both waits are over.
-        unsafe { medium.copy(&channel.copies, (memories[1], target), (memories[0], source)) };
+        unsafe {
+            let (to, from) =
+                (Buffer { memory: memories[1], span: target }, Buffer { memory: memories[0], span: source });
+            medium.copy(&channel.copies, to, from);
+        }
         let end = medium.mark(&channel.copies);
         medium.record(&channel.copies, &slot.copied);
         slot.completed.fetch_add(1, Ordering::Release);
@@ -146,12 +167,13 @@ impl<M: Medium> ChannelEnd<M> {
         &self,
         medium: &M,
         courier: &Courier,
-        (memory, span): (&M::Memory, Span),
+        own: Buffer<'_, M::Memory>,
         in_flight: &AtomicUsize,
     ) -> Message {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.channel.make_slots(medium, in_flight);
-        if let (Some(far), Some(memory)) = (&self.channel.far, M::host(memory)) {
+        let span = own.span;
+        if let (Some(far), Some(memory)) = (&self.channel.far, M::host(own.memory)) {
             let way = if self.sends { Way::Send } else { Way::Receive };
             let tag = *far.tag.get().expect("channels have numbers before the first step");
             let (bytes, most) = (memory.place(span.offset, span.bytes()), span.bytes());

@@ -135,8 +135,7 @@ impl Courier {
     pub(super) fn start(self: &Arc<Courier>, wire: Box<dyn Wire>, limits: Limits) -> Result<(), String> {
         let courier = self.clone();
         let name = format!("courier {}", self.world.me);
-        let work = move || Rounds::new(&courier, wire, limits).serve();
-        let thread = thread::Builder::new().name(name).spawn(work);
+        let thread = thread::Builder::new().name(name).spawn(move || Rounds::new(&courier, wire, limits).serve());
         let thread = thread.map_err(|why| format!("the courier gets no thread: {why}"))?;
         self.lot.tell(thread.thread().clone());
         *locked(&self.sleeper) = Some(thread.thread().clone());
@@ -451,9 +450,9 @@ impl<'a> Rounds<'a> {
 
     /// Aborts all ranks here if one waits for a process that has ended. What that has sent before has had the time of a silence to come.
     fn look_for_ended(&self, now: Instant) {
-        let has_ended = |process: usize| self.ended[process].is_some_and(|at| now - at > self.pulse.silence);
         let mut awaited = self.under_way.iter().flatten().map(|under_way| under_way.job.process);
-        if let Some(process) = awaited.find(|&process| has_ended(process)) {
+        let ended = awaited.find(|&process| self.ended[process].is_some_and(|at| now - at > self.pulse.silence));
+        if let Some(process) = ended {
             let host = &self.courier.world.processes[process].host;
             self.lose(process, &format!("process {process} on {host} has ended, and this one waits for it"));
         }

@@ -140,27 +140,24 @@ impl Members<'_> {
     /// The exchange of the member at a place, localised.
     pub(super) fn fit(&self, me: usize) -> FittedExchange {
         let (home, exchange) = (self.homes[me], &self.exchanges[me]);
-        let places = 0..self.homes.len();
-        let is_near = |place: &usize| self.homes[*place] == home;
+        let (near, others): (Vec<usize>, Vec<usize>) =
+            (0..self.homes.len()).partition(|place| self.homes[*place] == home);
         let halves = [Half::Pull, Half::Gather];
-        let sent = |half, from| self.elsewhere(home).flat_map(move |to| self.parcels(half, from, to));
-        let far = || places.clone().filter(|place| !is_near(place));
-        let mut sends = halves.map(|half| sent(half, me).collect::<Vec<_>>());
-        let mut receives = halves.map(|half| far().flat_map(|from| self.parcels(half, from, home)).collect::<Vec<_>>());
+        let mut sends = halves.map(|half| self.sent(half, me));
+        let mut receives =
+            halves.map(|half| others.iter().flat_map(|&from| self.parcels(half, from, home)).collect::<Vec<_>>());
         sends.iter_mut().flatten().for_each(|parcel| parcel.process = self.homes[parcel.lane.to]);
         receives.iter_mut().flatten().for_each(|parcel| parcel.process = self.homes[parcel.lane.from]);
         let bytes = [place_all(&mut receives), place_all(&mut sends)];
-        let near = places.clone().filter(is_near);
-        let local_sends = near.map(|from| halves.map(|half| sent(half, from).count()).iter().sum::<usize>()).sum();
+        let local = near.iter().flat_map(|&from| halves.map(|half| self.sent(half, from).len()));
+        let local_sends = local.sum();
         let mut localised = exchange.clone();
         let mut far = vec![FarTensors::default(); self.homes.len()];
-        for place in places.filter(|place| !is_near(place)) {
-            let tensors = |half: Half| -> Vec<Span> {
-                (0..exchange.tensors.len())
-                    .map(|tensor| self.span(&receives[half as usize], tensor, place, me))
-                    .collect()
-            };
-            far[place] = FarTensors { sources: tensors(Half::Pull), results: tensors(Half::Gather) };
+        for place in others {
+            let [sources, results] = receives.each_ref().map(|parcels| {
+                (0..exchange.tensors.len()).map(|tensor| self.span(parcels, tensor, place, me)).collect()
+            });
+            far[place] = FarTensors { sources, results };
         }
         for (tensor, plan) in localised.tensors.iter_mut().enumerate() {
             let is_packed = plan.filled.is_some();
@@ -176,9 +173,10 @@ impl Members<'_> {
         FittedExchange { exchange: localised, op: 0, crossing: Some(crossing) }
     }
 
-    /// The processes of members, but for one.
-    fn elsewhere(&self, home: usize) -> impl Iterator<Item = usize> {
-        processes_of(self.homes).into_iter().filter(move |other| *other != home)
+    /// The parcels that the member at a place packs for the members of all other processes.
+    fn sent(&self, half: Half, from: usize) -> Vec<Parcel> {
+        let others = processes_of(self.homes).into_iter().filter(|process| *process != self.homes[from]);
+        others.flat_map(|to| self.parcels(half, from, to)).collect()
     }
 
     /// The parcels that the member at a place packs for the members of a process. Both ends compute the same ones.
@@ -186,27 +184,32 @@ impl Members<'_> {
         let pulls = (0..self.homes.len()).filter(|place| self.homes[*place] == to);
         let pulls: Vec<usize> = pulls.collect();
         let Some(&first) = pulls.first() else { return Vec::new() };
-        let tensors = 0..self.exchanges[from].tensors.len();
-        let lane = |to, tensor| Lane { half: half as u8, from, to, tensor };
-        let parcel = |lane, tensors: &[usize], pulls: &[usize], filled| {
-            let (process, offset, bytes, blocks, tag) = Default::default();
-            let mut parcel = Parcel { lane, process, offset, bytes, filled, blocks, tag };
-            for &tensor in tensors {
-                let moves = pulls.iter().flat_map(|&place| self.moves(half, place, tensor));
-                moves
-                    .filter(|block| block.peer == from)
-                    .for_each(|block| parcel.add(tensor, block, self.dtypes[tensor]));
+        let tensors = &self.exchanges[from].tensors;
+        let half_number = half as u8;
+        let mut whole = Parcel::empty(Lane { half: half_number, from, to: first, tensor: 0 }, false);
+        let mut filled = Vec::new();
+        for (tensor, plan) in tensors.iter().enumerate() {
+            if plan.filled.is_none() {
+                self.add_pulled(&mut whole, half, tensor, &pulls);
+                continue;
             }
-            parcel
-        };
-        let is_filled = |tensor: &usize| self.exchanges[from].tensors[*tensor].filled.is_some();
-        let whole: Vec<usize> = tensors.clone().filter(|tensor| !is_filled(tensor)).collect();
-        let mut all = vec![parcel(lane(first, 0), &whole, &pulls, false)];
-        for tensor in tensors.filter(is_filled) {
-            all.extend(pulls.iter().map(|&to| parcel(lane(to, tensor), &[tensor], &[to], true)));
+            for &to in &pulls {
+                let mut parcel = Parcel::empty(Lane { half: half_number, from, to, tensor }, true);
+                self.add_pulled(&mut parcel, half, tensor, &[to]);
+                filled.push(parcel);
+            }
         }
-        all.retain(|parcel| !parcel.blocks.is_empty());
-        all
+        let all = std::iter::once(whole).chain(filled);
+        all.filter(|parcel| !parcel.blocks.is_empty()).collect()
+    }
+
+    /// Adds the blocks of a tensor that some members pull of the one that packs a parcel.
+    fn add_pulled(&self, parcel: &mut Parcel, half: Half, tensor: usize, pulls: &[usize]) {
+        let from = parcel.lane.from;
+        let moves = pulls.iter().flat_map(|&place| self.moves(half, place, tensor));
+        for block in moves.filter(|block| block.peer == from) {
+            parcel.add(tensor, block, self.dtypes[tensor]);
+        }
     }
 
     fn moves(&self, half: Half, place: usize, tensor: usize) -> &[Move] {
@@ -219,12 +222,11 @@ impl Members<'_> {
 
     /// The parcel of a far member that has a tensor for a member of this process.
     fn parcel_of<'a>(&self, receives: &'a [Parcel], tensor: usize, from: usize, me: usize) -> Option<&'a Parcel> {
-        let has = |parcel: &&Parcel| {
-            parcel.lane.from == from
-                && if parcel.filled { (parcel.lane.to, parcel.lane.tensor) == (me, tensor) } else { true }
+        let mut parcels = receives.iter().filter(|parcel| parcel.lane.from == from);
+        parcels.find(|parcel| {
+            (!parcel.filled || (parcel.lane.to, parcel.lane.tensor) == (me, tensor))
                 && parcel.blocks.iter().any(|block| block.tensor == tensor)
-        };
-        receives.iter().find(has)
+        })
     }
 
     /// The place of a far member's tensor in the staging memory: all its blocks for this process, one after the other.
@@ -249,6 +251,11 @@ impl Members<'_> {
 }
 
 impl Parcel {
+    fn empty(lane: Lane, filled: bool) -> Parcel {
+        let (process, offset, bytes, blocks, tag) = Default::default();
+        Parcel { lane, process, offset, bytes, filled, blocks, tag }
+    }
+
     /// Adds a block that a rank pulls, unless another one pulls the same.
     fn add(&mut self, tensor: usize, of: &Move, dtype: DType) {
         let is_known = !self.filled && self.blocks.iter().any(|block| block.is(tensor, of));

@@ -51,14 +51,15 @@ impl Courier {
         let mut lengths: Vec<Vec<u8>> = (0..count).map(|_| vec![0; 8]).collect();
         self.swap(&(own.len() as u64).to_le_bytes(), &mut lengths)?;
         lengths[self.world.me] = (own.len() as u64).to_le_bytes().to_vec();
-        let length = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes) as usize;
-        let lengths: Vec<usize> = lengths.iter().map(length).collect();
+        let lengths = lengths.iter().map(|bytes| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes) as usize);
+        let lengths: Vec<usize> = lengths.collect();
         let most = lengths.iter().copied().max().unwrap_or(0);
         let mut all = vec![Vec::new(); count];
         for start in (0..most).step_by(MOST_SHARED) {
-            let part = |length: usize| start.min(length)..start.saturating_add(MOST_SHARED).min(length);
-            let mut parts: Vec<Vec<u8>> = lengths.iter().map(|&length| vec![0; part(length).len()]).collect();
-            self.swap(&own[part(own.len())], &mut parts)?;
+            let rests = lengths.iter().map(|&length| length.saturating_sub(start));
+            let mut parts: Vec<Vec<u8>> = rests.map(|rest| vec![0; rest.min(MOST_SHARED)]).collect();
+            let rest = own.get(start..).unwrap_or_default();
+            self.swap(&rest[..rest.len().min(MOST_SHARED)], &mut parts)?;
             all.iter_mut().zip(parts).for_each(|(all, part)| all.extend(part));
         }
         all[self.world.me] = own.to_vec();
@@ -87,15 +88,14 @@ impl Courier {
         self.driver.landed.store(0, Ordering::Relaxed);
         self.driver.waits.store(true, Ordering::Release);
         let mut begun = 0;
-        let mut submit = |way, process, bytes: *mut [u8]| {
-            let (landing, target) = (self.driver.clone() as Arc<dyn Landing>, Target { number: 0, phase: 0, count: 0 });
-            let most = bytes.len();
-            self.submit(Job { way, process, tag: DRIVER, bytes, most, parts: None, exact: true, landing, target });
-            begun += 1;
-        };
         for (process, bytes) in all.iter_mut().enumerate().filter(|(process, _)| *process != self.world.me) {
-            submit(Way::Receive, process, std::ptr::from_mut(bytes.as_mut_slice()));
-            submit(Way::Send, process, std::ptr::from_ref(own).cast_mut());
+            let received = std::ptr::from_mut(bytes.as_mut_slice());
+            for (way, bytes) in [(Way::Receive, received), (Way::Send, std::ptr::from_ref(own).cast_mut())] {
+                let landing = self.driver.clone() as Arc<dyn Landing>;
+                let (most, target) = (bytes.len(), Target { number: 0, phase: 0, count: 0 });
+                self.submit(Job { way, process, tag: DRIVER, bytes, most, parts: None, exact: true, landing, target });
+                begun += 1;
+            }
         }
         while self.driver.landed.load(Ordering::Acquire) < begun {
             if let Some(failure) = self.lot.failure() {

@@ -6,7 +6,7 @@
 
 use super::ExchangePlan;
 use super::engine_rows::RowsExchange;
-use super::exchange::{Exchange, Move, TensorPlan};
+use super::exchange::{Exchange, Move, TensorPlan, contiguous};
 use device::region::row_major;
 use ir::types::{DType, PartialKind};
 
@@ -153,7 +153,7 @@ impl EngineExchange {
         let mut all: Vec<Pulls> = dtypes.iter().map(|_| Pulls { is_alike: true, ..Pulls::default() }).collect();
         for member in 0..ranks.len() {
             let tensors = of(member)?.tensors;
-            all.iter_mut().zip(tensors).for_each(|(pulls, plan)| pulls.note([member, me, ranks.len()], plan));
+            all.iter_mut().zip(tensors).for_each(|(pulls, plan)| pulls.note(member, me, ranks.len(), plan));
         }
         let plan = EngineExchange { ranks: ranks.to_vec(), ..EngineExchange::default() };
         let mut rows = all.iter().zip(dtypes).filter_map(|(pulls, &dtype)| Some((pulls.own.filled?, dtype))).peekable();
@@ -162,22 +162,22 @@ impl EngineExchange {
             return Ok(EngineExchange { bytes: rows.bytes, rows: Some(rows), ..plan });
         }
         let mut builder = Builder { me, all: &all, dtypes, plan };
-        let mut classes: Vec<(Form, Option<(DType, PartialKind)>)> = Vec::new();
-        for (pulls, &dtype) in all.iter().zip(dtypes) {
-            let class = (pulls.form(), pulls.own.combine.map(|kind| (dtype, kind)));
-            if let (_, Some((DType::F8E4M3 | DType::F8E5M2, _))) = class {
+        // Tensors that move alike, in the order of the first of each.
+        let mut classes: Vec<(Class, Vec<usize>)> = Vec::new();
+        for (tensor, (pulls, &dtype)) in all.iter().zip(dtypes).enumerate() {
+            let class = Class { form: pulls.form(), sum: pulls.own.combine.map(|kind| (dtype, kind)) };
+            if let Some((DType::F8E4M3 | DType::F8E5M2, _)) = class.sum {
                 return Err(format!("no engine adds numbers of {}", dtype.name()));
             }
-            if !classes.contains(&class) {
-                classes.push(class);
+            match classes.iter_mut().find(|(other, _)| *other == class) {
+                Some((_, tensors)) => tensors.push(tensor),
+                None => classes.push((class, vec![tensor])),
             }
         }
-        for class in classes {
-            let is_in = |t: &usize| (all[*t].form(), all[*t].own.combine.map(|kind| (dtypes[*t], kind))) == class;
-            let tensors: Vec<usize> = (0..all.len()).filter(is_in).collect();
-            match class {
-                (Form::AllReduce, Some(sum)) => builder.all_reduce(&tensors, sum),
-                (Form::ReduceScatter, Some(sum)) => builder.reduce_scatter(&tensors, sum),
+        for (class, tensors) in classes {
+            match (class.form, class.sum) {
+                (Form::AllReduce, Some((dtype, kind))) => builder.all_reduce(&tensors, dtype, kind),
+                (Form::ReduceScatter, Some((dtype, kind))) => builder.reduce_scatter(&tensors, dtype, kind),
                 (Form::AllGather, _) => builder.all_gather(&tensors),
                 (Form::Broadcast(root), _) => builder.broadcast(&tensors, root),
                 _ => builder.messages(&tensors),
@@ -187,18 +187,25 @@ impl EngineExchange {
     }
 }
 
+/// How tensors that share a call move, and what they are if the call adds them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Class {
+    form: Form,
+    sum: Option<(DType, PartialKind)>,
+}
+
 impl Pulls {
-    fn note(&mut self, [member, me, members]: [usize; 3], plan: TensorPlan) {
-        let of = |peer| plan.moves.iter().filter(|block| block.peer == peer).cloned().collect::<Vec<Move>>();
-        self.of_me.push(of(me));
+    /// Notes the plan of a member of several, one member after the other.
+    fn note(&mut self, member: usize, me: usize, members: usize, plan: TensorPlan) {
         self.firsts.push((plan.moves.first().cloned(), plan.moves.len()));
         self.gathers |= !plan.gather.is_empty();
-        match member {
-            0 => self.of_each = (0..members).map(of).collect(),
-            _ => {
-                let same = |(peer, blocks): (usize, &Vec<Move>)| are_same(&of(peer), blocks);
-                self.is_alike = self.is_alike && self.of_each.iter().enumerate().all(same);
-            }
+        let mut of_each = vec![Vec::new(); members];
+        plan.moves.iter().for_each(|block| of_each[block.peer].push(block.clone()));
+        self.of_me.push(of_each[me].clone());
+        if member == 0 {
+            self.of_each = of_each;
+        } else {
+            self.is_alike &= self.of_each.iter().zip(&of_each).all(|(first, other)| are_same(other, first));
         }
         if member == me {
             self.own = plan;
@@ -212,34 +219,44 @@ impl Pulls {
     }
 
     fn find_form(&self) -> Form {
-        let first = |member: usize| self.firsts[member].0.as_slice();
         if self.own.combine.is_some() {
-            let is_whole = self.gathers || (1..self.firsts.len()).all(|member| are_same(first(member), first(0)));
+            let mut firsts = self.firsts.iter().map(|(first, _)| first.as_slice());
+            let is_whole = self.gathers || firsts.all(|first| are_same(first, self.firsts[0].0.as_slice()));
             return if is_whole { Form::AllReduce } else { Form::ReduceScatter };
         }
-        let root = self.firsts.iter().position(|(_, blocks)| *blocks == 0);
-        if let Some(root) = root
-            && let Some((Some(block), _)) = self.firsts.iter().find(|(_, blocks)| *blocks > 0)
-        {
-            let takes = |(member, (one, blocks)): (usize, &(Option<Move>, usize))| {
-                let is_same =
-                    |one: &Move| one.peer == root && are_same(std::slice::from_ref(one), std::slice::from_ref(block));
-                member == root || (*blocks == 1 && one.as_ref().is_some_and(is_same))
-            };
-            let is_whole = [block.from, block.to] == [0, 0]
-                && [&block.from_strides, &block.to_strides].iter().all(|strides| is_dense(strides, &block.sizes));
-            if is_whole && self.firsts.iter().enumerate().all(takes) {
-                return Form::Broadcast(root);
-            }
+        match self.broadcast_root() {
+            Some(root) => Form::Broadcast(root),
+            None if self.is_alike => Form::AllGather,
+            None => Form::Messages,
         }
-        if self.is_alike { Form::AllGather } else { Form::Messages }
+    }
+
+    /// The member of which all others pull one block, the same and whole, while it pulls none itself.
+    fn broadcast_root(&self) -> Option<usize> {
+        let root = self.firsts.iter().position(|(_, blocks)| *blocks == 0)?;
+        let block = self.firsts.iter().find(|(_, blocks)| *blocks > 0)?.0.as_ref()?;
+        let mut members = self.firsts.iter().enumerate();
+        let is_whole = [block.from, block.to] == [0, 0] && is_dense_on_both(block);
+        let is_common = members.all(|(member, (first, blocks))| {
+            member == root
+                || *blocks == 1 && first.as_ref().is_some_and(|first| first.peer == root && is_same(first, block))
+        });
+        (is_whole && is_common).then_some(root)
     }
 }
 
 /// True if both take the same blocks of a peer.
 fn are_same(a: &[Move], b: &[Move]) -> bool {
-    let is_same = |(a, b): (&Move, &Move)| (a.from, &a.from_strides, &a.sizes) == (b.from, &b.from_strides, &b.sizes);
-    a.len() == b.len() && a.iter().zip(b).all(is_same)
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+}
+
+fn is_same(a: &Move, b: &Move) -> bool {
+    (a.from, &a.from_strides, &a.sizes) == (b.from, &b.from_strides, &b.sizes)
+}
+
+/// True if a block lies together, in its order, in the source and in the result.
+fn is_dense_on_both(block: &Move) -> bool {
+    [&block.from_strides, &block.to_strides].iter().all(|strides| is_dense(strides, &block.sizes))
 }
 
 /// True if a block with these strides lies together, in its order.
@@ -261,21 +278,43 @@ pub(super) enum Half {
 
 /// Adds the blocks of tensors of rows, as the member at a place moves them.
 fn rows_exchange(me: usize, all: &[Pulls], mut rows: RowsExchange) -> RowsExchange {
-    let gives = |peer: usize| {
-        let tensors = all.iter().enumerate();
-        tensors.flat_map(move |(tensor, pulls)| pulls.of_me[peer].iter().map(move |block| (tensor, block)))
-    };
-    let takes = |peer: usize| {
-        let tensors = all.iter().enumerate();
-        let blocks = tensors.flat_map(|(tensor, pulls)| pulls.own.moves.iter().map(move |block| (tensor, block)));
-        blocks.filter(move |(_, block)| block.peer == peer)
-    };
-    rows.keep(takes(me));
+    let tensors: Vec<usize> = (0..all.len()).collect();
+    rows.keep(taken(all, &tensors, me));
     for peer in (0..all[0].firsts.len()).filter(|peer| *peer != me) {
-        rows.add(Half::Send, peer, gives(peer));
-        rows.add(Half::Receive, peer, takes(peer));
+        rows.add(Half::Send, peer, given(all, &tensors, peer));
+        rows.add(Half::Receive, peer, taken(all, &tensors, peer));
     }
     rows
+}
+
+/// The blocks of some tensors that a member pulls of this one, each with its tensor.
+fn given<'a>(all: &'a [Pulls], tensors: &'a [usize], member: usize) -> impl Iterator<Item = (usize, &'a Move)> {
+    tensors.iter().flat_map(move |&tensor| all[tensor].of_me[member].iter().map(move |block| (tensor, block)))
+}
+
+/// The blocks of some tensors that this member pulls of another one, with the places in its own results.
+fn taken<'a>(all: &'a [Pulls], tensors: &'a [usize], member: usize) -> impl Iterator<Item = (usize, &'a Move)> {
+    let blocks = tensors.iter().flat_map(|&tensor| all[tensor].own.moves.iter().map(move |block| (tensor, block)));
+    blocks.filter(move |(_, block)| block.peer == member)
+}
+
+/// The blocks of some tensors that all members pull of one.
+fn gathered<'a>(all: &'a [Pulls], tensors: &'a [usize], member: usize) -> impl Iterator<Item = (usize, &'a Move)> {
+    tensors.iter().flat_map(move |&tensor| all[tensor].of_each[member].iter().map(move |block| (tensor, block)))
+}
+
+/// The first blocks of some tensors that a member pulls: in a scatter its parts.
+fn scattered<'a>(all: &'a [Pulls], tensors: &'a [usize], member: usize) -> impl Iterator<Item = (usize, &'a Move)> {
+    tensors.iter().filter_map(move |&tensor| Some((tensor, all[tensor].firsts[member].0.as_ref()?)))
+}
+
+/// The place of a block of a message, if the block lies together there.
+fn dense_place(half: Half, tensor: usize, block: &Move) -> Option<CallPlace> {
+    let (strides, place) = match half {
+        Half::Send => (&block.from_strides, CallPlace::Source(tensor, block.from)),
+        Half::Receive => (&block.to_strides, CallPlace::Result(tensor, block.to)),
+    };
+    is_dense(strides, &block.sizes).then_some(place)
 }
 
 /// Builder of one member's exchange.
@@ -310,16 +349,15 @@ impl Builder<'_> {
 
     /// The places of blocks one after the other, from the start of a parcel on, and the bytes of all.
     fn lay_out<'b>(&self, blocks: impl Iterator<Item = (usize, &'b Move)>) -> (Vec<usize>, usize) {
-        let mut end = 0;
-        let place = |(tensor, block): (usize, &Move)| {
-            let at = end;
-            end = (at + self.bytes(tensor, block.elements())).next_multiple_of(ALIGNED);
-            at
-        };
-        (blocks.map(place).collect(), end)
+        let (mut places, mut end) = (Vec::new(), 0);
+        for (tensor, block) in blocks {
+            places.push(end);
+            end = (end + self.bytes(tensor, block.elements())).next_multiple_of(ALIGNED);
+        }
+        (places, end)
     }
 
-    fn all_reduce(&mut self, tensors: &[usize], (dtype, kind): (DType, PartialKind)) {
+    fn all_reduce(&mut self, tensors: &[usize], dtype: DType, kind: PartialKind) {
         let all = self.all;
         if let &[tensor] = tensors {
             let (from, to, len) = (CallPlace::Source(tensor, 0), CallPlace::Result(tensor, 0), all[tensor].own.len);
@@ -328,12 +366,8 @@ impl Builder<'_> {
             }
             return;
         }
-        let whole = |&tensor: &usize| {
-            let (len, strides) = (all[tensor].own.len, vec![1]);
-            let (from_strides, to_strides, sizes) = (strides.clone(), strides, vec![len]);
-            (tensor, Move { peer: 0, from: 0, from_strides, to: 0, to_strides, sizes, packed: false })
-        };
-        let blocks: Vec<(usize, Move)> = tensors.iter().map(whole).collect();
+        let blocks = tensors.iter().map(|&tensor| (tensor, contiguous(0, 0, all[tensor].own.len)));
+        let blocks: Vec<(usize, Move)> = blocks.collect();
         let (places, bytes) = self.lay_out(blocks.iter().map(|(tensor, block)| (*tensor, block)));
         let start = self.take(bytes);
         for ((tensor, block), place) in blocks.iter().zip(places) {
@@ -346,12 +380,10 @@ impl Builder<'_> {
         }
     }
 
-    fn reduce_scatter(&mut self, tensors: &[usize], (dtype, kind): (DType, PartialKind)) {
+    fn reduce_scatter(&mut self, tensors: &[usize], dtype: DType, kind: PartialKind) {
         let (me, all, members) = (self.me, self.all, self.plan.ranks.len());
-        let parts = |member: usize| {
-            tensors.iter().filter_map(move |&tensor| Some((tensor, all[tensor].firsts[member].0.as_ref()?)))
-        };
-        let laid: Vec<(Vec<usize>, usize)> = (0..members).map(|member| self.lay_out(parts(member))).collect();
+        let laid = (0..members).map(|member| self.lay_out(scattered(all, tensors, member)));
+        let laid: Vec<(Vec<usize>, usize)> = laid.collect();
         let chunk = laid.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
         if chunk == 0 {
             return;
@@ -364,11 +396,11 @@ impl Builder<'_> {
         }
         let [send, receive] = [self.take(members * chunk), self.take(chunk)];
         for (member, (places, _)) in laid.iter().enumerate() {
-            for ((tensor, block), place) in parts(member).zip(places) {
+            for ((tensor, block), place) in scattered(all, tensors, member).zip(places) {
                 self.pack(tensor, block, send + member * chunk + place);
             }
         }
-        for ((tensor, block), place) in parts(me).zip(&laid[me].0) {
+        for ((tensor, block), place) in scattered(all, tensors, me).zip(&laid[me].0) {
             self.unpack(tensor, block, receive + place);
         }
         let (from, to) = (CallPlace::Staging(send), CallPlace::Staging(receive));
@@ -380,46 +412,34 @@ impl Builder<'_> {
         let &[tensor] = tensors else { return None };
         let firsts = &self.all[tensor].firsts;
         let len = firsts[0].0.as_ref()?.elements();
-        let is_in_order = |(member, block): (usize, &Move)| {
-            (block.from, block.elements()) == (member * len, len)
-                && is_dense(&block.from_strides, &block.sizes)
-                && is_dense(&block.to_strides, &block.sizes)
-        };
-        let blocks = firsts.iter().map(|(block, _)| block.as_ref());
-        let is_ordered =
-            blocks.enumerate().all(|(member, block)| block.is_some_and(|block| is_in_order((member, block))));
+        let is_ordered = firsts.iter().enumerate().all(|(member, (block, _))| {
+            block
+                .as_ref()
+                .is_some_and(|block| (block.from, block.elements()) == (member * len, len) && is_dense_on_both(block))
+        });
         is_ordered.then_some((tensor, len))
     }
 
     fn all_gather(&mut self, tensors: &[usize]) {
         let (me, all, members) = (self.me, self.all, self.plan.ranks.len());
-        let parts = |member: usize| {
-            tensors.iter().flat_map(move |&tensor| all[tensor].of_each[member].iter().map(move |block| (tensor, block)))
-        };
-        let laid: Vec<(Vec<usize>, usize)> = (0..members).map(|member| self.lay_out(parts(member))).collect();
+        let laid = (0..members).map(|member| self.lay_out(gathered(all, tensors, member)));
+        let laid: Vec<(Vec<usize>, usize)> = laid.collect();
         let chunk = laid.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
         if chunk == 0 {
             return;
         }
-        // The own plan has the places in the own results.
-        let pulled = |member: usize| {
-            let of = move |block: &&Move| block.peer == member;
-            tensors
-                .iter()
-                .flat_map(move |&tensor| all[tensor].own.moves.iter().filter(of).map(move |block| (tensor, block)))
-        };
         if let Some((tensor, bytes)) = self.gathers_in_order(tensors) {
-            let (_, own) = parts(me).next().unwrap_or((tensor, &all[tensor].own.moves[0]));
+            let (_, own) = gathered(all, tensors, me).next().unwrap_or((tensor, &all[tensor].own.moves[0]));
             let (from, to) = (CallPlace::Source(tensor, own.from), CallPlace::Result(tensor, 0));
             self.plan.calls.push(EngineCall::AllGather { from, to, bytes });
             return;
         }
         let [send, receive] = [self.take(chunk), self.take(members * chunk)];
-        for ((tensor, block), place) in parts(me).zip(&laid[me].0) {
+        for ((tensor, block), place) in gathered(all, tensors, me).zip(&laid[me].0) {
             self.pack(tensor, block, send + place);
         }
         for (member, (places, _)) in laid.iter().enumerate() {
-            for ((tensor, block), place) in pulled(member).zip(places) {
+            for ((tensor, block), place) in taken(all, tensors, member).zip(places) {
                 self.unpack(tensor, block, receive + member * chunk + place);
             }
         }
@@ -432,13 +452,10 @@ impl Builder<'_> {
         let &[tensor] = tensors else { return None };
         let moves = &self.all[tensor].own.moves;
         let len = moves.first()?.elements();
-        let is_in_order = |(member, block): (usize, &Move)| {
-            (block.peer, block.to, block.elements()) == (member, member * len, len)
-                && is_dense(&block.from_strides, &block.sizes)
-                && is_dense(&block.to_strides, &block.sizes)
-        };
-        let is_ordered = moves.len() == self.plan.ranks.len() && moves.iter().enumerate().all(is_in_order);
-        is_ordered.then(|| (tensor, self.bytes(tensor, len)))
+        let is_ordered = moves.iter().enumerate().all(|(member, block)| {
+            (block.peer, block.to, block.elements()) == (member, member * len, len) && is_dense_on_both(block)
+        });
+        (is_ordered && moves.len() == self.plan.ranks.len()).then(|| (tensor, self.bytes(tensor, len)))
     }
 
     fn broadcast(&mut self, tensors: &[usize], root: usize) {
@@ -453,35 +470,19 @@ impl Builder<'_> {
 
     fn messages(&mut self, tensors: &[usize]) {
         let (me, all, members) = (self.me, self.all, self.plan.ranks.len());
-        let gives = |member: usize| {
-            tensors.iter().flat_map(move |&tensor| all[tensor].of_me[member].iter().map(move |block| (tensor, block)))
-        };
-        let takes = |member: usize| {
-            let of = move |block: &&Move| block.peer == member;
-            tensors
-                .iter()
-                .flat_map(move |&tensor| all[tensor].own.moves.iter().filter(of).map(move |block| (tensor, block)))
-        };
-        self.plan.own.extend(takes(me).map(|(tensor, block)| (tensor, block.clone())));
+        self.plan.own.extend(taken(all, tensors, me).map(|(tensor, block)| (tensor, block.clone())));
         for peer in (0..members).filter(|peer| *peer != me) {
-            self.message(Half::Send, peer, &gives(peer).collect::<Vec<_>>());
-            self.message(Half::Receive, peer, &takes(peer).collect::<Vec<_>>());
+            self.message(Half::Send, peer, &given(all, tensors, peer).collect::<Vec<_>>());
+            self.message(Half::Receive, peer, &taken(all, tensors, peer).collect::<Vec<_>>());
         }
     }
 
     /// A half of a message: its only block as it lies, if that is dense, or all blocks through staging memory.
     fn message(&mut self, half: Half, peer: usize, blocks: &[(usize, &Move)]) {
-        let direct = |tensor: usize, block: &Move| {
-            let (strides, place) = match half {
-                Half::Send => (&block.from_strides, CallPlace::Source(tensor, block.from)),
-                Half::Receive => (&block.to_strides, CallPlace::Result(tensor, block.to)),
-            };
-            is_dense(strides, &block.sizes).then_some(place)
-        };
         let (places, padded) = self.lay_out(blocks.iter().copied());
         // A single block has no padding: the other end may take it as it lies.
         let (only, bytes) = match blocks {
-            &[(tensor, block)] => (direct(tensor, block), self.bytes(tensor, block.elements())),
+            &[(tensor, block)] => (dense_place(half, tensor, block), self.bytes(tensor, block.elements())),
             _ => (None, padded),
         };
         if bytes == 0 {

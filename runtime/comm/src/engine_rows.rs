@@ -79,12 +79,13 @@ impl RowsExchange {
 
     /// Adds blocks that move to another member or come from it; both name them in one order.
     pub(super) fn add<'a>(&mut self, half: Half, peer: usize, blocks: impl Iterator<Item = (usize, &'a Move)>) {
-        let chunk = |tensor: usize, [source, target]: [usize; 2]| match half {
-            Half::Send => (tensor, source),
-            Half::Receive => (tensor, target),
-        };
-        let chunks: Vec<Chunk> =
-            blocks.flat_map(|(tensor, block)| block.chunks().map(move |places| chunk(tensor, places))).collect();
+        let chunks = blocks.flat_map(|(tensor, block)| {
+            block.chunks().map(move |[source, target]| match half {
+                Half::Send => (tensor, source),
+                Half::Receive => (tensor, target),
+            })
+        });
+        let chunks: Vec<Chunk> = chunks.collect();
         if chunks.is_empty() {
             return;
         }
@@ -109,11 +110,11 @@ impl RowsExchange {
 
     /// The most copies before the calls, and after them.
     pub fn most_copies(&self) -> [usize; 2] {
-        let of = |half: Half| {
-            let parcels = self.parcels.iter().filter(move |parcel| parcel.half == half && parcel.chunks.len() > 1);
+        let [sent, received] = [Half::Send, Half::Receive].map(|half| {
+            let parcels = self.parcels.iter().filter(|parcel| parcel.half == half && parcel.chunks.len() > 1);
             parcels.map(|parcel| parcel.chunks.len()).sum::<usize>()
-        };
-        [self.own.len() + of(Half::Send), of(Half::Receive)]
+        });
+        [self.own.len() + sent, received]
     }
 
     /// The bytes of all copies when all rows are filled.

@@ -102,14 +102,14 @@ impl Exchange {
         let ranks: Vec<usize> = peers.iter().map(|&peer| peer as usize).collect();
         change.check_counts(operands)?;
         let moved = change.moved(operands);
-        let tensor = |ty: &&Type| {
+        let mut tensors = Vec::with_capacity(moved.len());
+        for ty in moved {
             let plan = plan_tensor(mesh, rank, &ranks, change, ty)?;
-            Ok(match change.ragged() {
+            tensors.push(match change.ragged() {
                 Some(ragged) => plan.of_filled_rows(ragged, &region(ty, mesh, rank), moved.len()),
                 None => plan,
-            })
-        };
-        let tensors = moved.iter().map(tensor).collect::<Result<_, String>>()?;
+            });
+        }
         Ok(Exchange { ranks, tensors })
     }
 
@@ -162,12 +162,8 @@ fn plan_tensor(
 ) -> Result<TensorPlan, String> {
     change.check_sizes(mesh, ty)?;
     let result = change.result_type(ty)?;
-    let stored = !(ty.storage.is_empty() && result.storage.is_empty());
-    let region = |ty: &Type, rank: usize| {
-        let region = region(ty, mesh, rank);
-        if stored { region.as_run() } else { region }
-    };
-    let own = region(&result, rank);
+    let regions = Regions { mesh, are_runs: !(ty.storage.is_empty() && result.storage.is_empty()) };
+    let own = regions.of(&result, rank);
     let kind = ty.partial.as_ref().map(|partial| partial.kind);
     match (change, kind) {
         (Collective::AllReduce { .. }, Some(kind)) => {
@@ -182,29 +178,41 @@ fn plan_tensor(
         _ => {}
     }
     if let Collective::Shift { dim, by, over } = change {
-        let shards = (by / region(ty, rank).sizes[*dim].max(1) as u64) as usize;
-        let place = |rank: usize| mesh.index_along(over, &mesh.coordinates(rank as u64)) as usize;
-        let gives = |peer: &usize| (place(*peer) + shards) % ranks.len() == place(rank);
-        let peer = ranks.iter().position(gives).ok_or("a shift beyond the group")?;
+        let shards = by / regions.of(ty, rank).sizes[*dim].max(1) as u64;
+        let place = mesh.index_along(over, &mesh.coordinates(rank as u64));
+        let mut places = ranks.iter().map(|&peer| mesh.index_along(over, &mesh.coordinates(peer as u64)));
+        let peer = places.position(|peer| (peer + shards) % ranks.len() as u64 == place);
+        let peer = peer.ok_or("a shift beyond the group")?;
         return Ok(TensorPlan { len: own.len(), moves: vec![contiguous(peer, 0, own.len())], ..TensorPlan::default() });
     }
-    let gives = |peer: usize| match change {
-        Collective::Permute { over, .. } => is_source(mesh, over, (ty, peer), (&result, rank)),
+    let peers = ranks.iter().enumerate().filter(|&(_, &peer)| match change {
+        // Each block is on as many ranks as before, and the copies are dealt out in order, so that each rank gives as much as it gets.
+        Collective::Permute { over, .. } => copy_of(mesh, over, ty, peer) == copy_of(mesh, over, &result, rank),
         _ => true,
-    };
-    let peers = ranks.iter().enumerate().filter(|(_, peer)| gives(**peer));
-    let blocks = peers.filter_map(|(peer, &rank)| block(peer, &region(ty, rank), &own));
+    });
+    let blocks = peers.filter_map(|(peer, &rank)| block(peer, &regions.of(ty, rank), &own));
     let combine = kind.filter(|_| matches!(change, Collective::ReduceScatter { .. }));
     let zero = matches!(change, Collective::ToPartial { dim: Some(_), .. });
     Ok(TensorPlan { len: own.len(), combine, zero, moves: blocks.collect(), ..TensorPlan::default() })
 }
 
-/// True if a rank may be given to by a peer in a permute. Each block is on as many ranks as before: they are along the
-/// moving axes that do not cut the tensor, and the copies are dealt out in order, so that each rank gives as much as it gets.
-fn is_source(mesh: &Mesh, over: &Axes, (from, peer): (&Type, usize), (to, rank): (&Type, usize)) -> bool {
-    let copy =
-        |ty: &Type, rank: usize| mesh.index_along(&over.without(&ty.sharded_axes()), &mesh.coordinates(rank as u64));
-    copy(from, peer) == copy(to, rank)
+/// The parts of ranks in an exchange.
+struct Regions<'a> {
+    mesh: &'a Mesh,
+    /// True if a part is a run of elements, and no box.
+    are_runs: bool,
+}
+
+impl Regions<'_> {
+    fn of(&self, ty: &Type, rank: usize) -> Region {
+        let region = region(ty, self.mesh, rank);
+        if self.are_runs { region.as_run() } else { region }
+    }
+}
+
+/// The number of a rank's copy of its part among the equal ones, which are along the moving axes that do not shard the tensor.
+fn copy_of(mesh: &Mesh, over: &Axes, ty: &Type, rank: usize) -> u64 {
+    mesh.index_along(&over.without(&ty.sharded_axes()), &mesh.coordinates(rank as u64))
 }
 
 /// The move from a peer's region into the rank's own; `None` if the regions are disjoint.
@@ -222,7 +230,7 @@ fn block(peer: usize, source: &Region, own: &Region) -> Option<Move> {
 }
 
 /// The same elements of a peer's dense tensor and of the rank's own.
-fn contiguous(peer: usize, start: usize, end: usize) -> Move {
+pub(super) fn contiguous(peer: usize, start: usize, end: usize) -> Move {
     let strides = vec![1];
     let (from_strides, to_strides, sizes) = (strides.clone(), strides, vec![end - start]);
     Move { peer, from: start, from_strides, to: start, to_strides, sizes, packed: false }
@@ -231,11 +239,10 @@ fn contiguous(peer: usize, start: usize, end: usize) -> Move {
 /// A reduction of dense tensors: whole on every rank, or from `split_from` elements on each rank its piece, and then the
 /// pieces of the others.
 fn reduction(peers: usize, me: usize, len: usize, kind: PartialKind, split_from: usize) -> TensorPlan {
-    let bounds = |piece: usize| (piece * len / peers, (piece + 1) * len / peers);
     let splits = peers > 1 && len >= split_from;
-    let (start, end) = if splits { bounds(me) } else { (0, len) };
+    let (start, end) = if splits { (me * len / peers, (me + 1) * len / peers) } else { (0, len) };
     let moves = (0..peers).map(|peer| contiguous(peer, start, end)).collect();
     let others = (0..peers).filter(|&peer| splits && peer != me);
-    let gather = others.map(|peer| contiguous(peer, bounds(peer).0, bounds(peer).1)).collect();
+    let gather = others.map(|peer| contiguous(peer, peer * len / peers, (peer + 1) * len / peers)).collect();
     TensorPlan { len, combine: Some(kind), moves, gather, ..TensorPlan::default() }
 }

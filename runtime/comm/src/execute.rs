@@ -4,7 +4,7 @@
 use super::ThreadRole;
 use super::crossing::{PackedBlock, Parcel};
 use super::exchange::{Exchange, FilledRows, Move, TensorPlan};
-use super::medium::{Half, Medium, PeerBuffers};
+use super::medium::{Buffer, Buffers, Half, Medium, PeerBuffers};
 use device::arena::{Arena, Stored};
 use device::backend::Span;
 use device::host::narrow;
@@ -41,9 +41,9 @@ impl Medium for HostMemory {
 
     fn stream_of(&self, _: ThreadRole) {}
 
-    fn record(&self, (): &(), (): &()) {}
+    fn record(&self, _: &(), _: &()) {}
 
-    fn wait(&self, (): &(), (): &()) {}
+    fn wait(&self, _: &(), _: &()) {}
 
     fn host(memory: &Arena) -> Option<&Arena> {
         Some(memory)
@@ -55,7 +55,7 @@ impl Medium for HostMemory {
 
     unsafe fn exchange<'a>(
         &self,
-        (): &(),
+        _: &(),
         plan: &Exchange,
         half: Half,
         me: usize,
@@ -71,9 +71,9 @@ impl Medium for HostMemory {
         None
     }
 
-    unsafe fn copy(&self, (): &(), (to, target): (&Arena, Span), (from, source): (&Arena, Span)) {
+    unsafe fn copy(&self, _: &(), to: Buffer<'_, Arena>, from: Buffer<'_, Arena>) {
         // SAFETY: by the caller's contract.
-        unsafe { to.bytes_mut(target).copy_from_slice(from.bytes(source)) }
+        unsafe { to.memory.bytes_mut(to.span).copy_from_slice(from.memory.bytes(from.span)) }
     }
 }
 
@@ -104,21 +104,17 @@ impl Exchange {
     ) -> Option<u64> {
         let mut bytes = None;
         for (index, plan) in self.tensors.iter().enumerate() {
-            let source = |place: usize| (peer(place).memory, peer(place).sources[index]);
-            let result = (peer(me).memory, peer(me).results[index]);
+            let own = peer(me);
             // SAFETY: by the caller's contract.
             unsafe {
-                if let Some(filled) = &plan.filled {
-                    let counts = (peer(me).memory, peer(me).sources[filled.counts[1]]);
-                    *bytes.get_or_insert(0) += plan.copy_filled(filled, counts, source, result);
-                    continue;
-                }
-                match (plan.combine, narrow(result.1.dtype)) {
-                    (None, _) => plan.copy(source, result),
-                    (Some(kind), Some(format)) => plan.combine_narrow((kind, format), source, result, scratch),
-                    (Some(kind), None) if plan.in_place => plan.reduce_in_place(kind, source, result, scratch),
-                    (Some(kind), None) if result.1.dtype == DType::I32 => plan.reduce::<i32>(kind, source, result),
-                    (Some(kind), None) => plan.reduce::<f32>(kind, source, result),
+                match &plan.filled {
+                    Some(filled) => {
+                        let counts = own.source(filled.counts[1]);
+                        let copied =
+                            plan.copy_filled(filled, counts, |place| peer(place).source(index), own.result(index));
+                        *bytes.get_or_insert(0) += copied;
+                    }
+                    None => plan.pull(|place| peer(place).source(index), own.result(index), scratch),
                 }
             }
         }
@@ -145,15 +141,38 @@ impl Exchange {
 }
 
 impl TensorPlan {
+    /// Makes a result whose chunks are filled from the sources of all.
+    ///
+    /// # Safety
+    /// As for [`Exchange::pull`].
+    unsafe fn pull<'a>(
+        &self,
+        source: impl Fn(usize) -> Buffer<'a, Arena>,
+        result: Buffer<'a, Arena>,
+        scratch: &mut Scratch,
+    ) {
+        let dtype = result.span.dtype;
+        // SAFETY: by the caller's contract.
+        unsafe {
+            match (self.combine, narrow(dtype)) {
+                (None, _) => self.copy(source, result),
+                (Some(kind), Some(format)) => self.combine_narrow(kind, format, source, result, scratch),
+                (Some(kind), None) if self.in_place => self.reduce_in_place(kind, source, result, scratch),
+                (Some(kind), None) if dtype == DType::I32 => self.reduce::<i32>(kind, source, result),
+                (Some(kind), None) => self.reduce::<f32>(kind, source, result),
+            }
+        }
+    }
+
     /// Copies blocks, whatever their type.
     ///
     /// # Safety
     /// Nobody writes a source or touches the result, and no source overlaps the result. A copy in place (a broadcast) has no
     /// move at the rank that others read.
-    unsafe fn copy<'a>(&self, source: impl Fn(usize) -> (&'a Arena, Span), result: (&'a Arena, Span)) {
+    unsafe fn copy<'a>(&self, source: impl Fn(usize) -> Buffer<'a, Arena>, result: Buffer<'a, Arena>) {
         // SAFETY: by the caller's contract.
         unsafe {
-            match result.1.dtype.bytes() {
+            match result.span.dtype.bytes() {
                 4 => self.copy_words::<u32>(source, result),
                 2 => self.copy_words::<u16>(source, result),
                 _ => self.copy_words::<u8>(source, result),
@@ -165,18 +184,18 @@ impl TensorPlan {
     /// As for [`TensorPlan::copy`].
     unsafe fn copy_words<'a, T: Stored + Default>(
         &self,
-        source: impl Fn(usize) -> (&'a Arena, Span),
-        (arena, result): (&'a Arena, Span),
+        source: impl Fn(usize) -> Buffer<'a, Arena>,
+        result: Buffer<'a, Arena>,
     ) {
         // SAFETY: by the caller's contract.
-        let result = unsafe { arena.elements_mut::<T>(result) };
+        let result = unsafe { result.memory.elements_mut::<T>(result.span) };
         if self.zero {
             result.fill(T::default());
         }
         for block in &self.moves {
-            let (arena, span) = source(block.peer);
+            let Buffer { memory, span } = source(block.peer);
             // SAFETY: by the caller's contract.
-            let from = unsafe { arena.elements::<T>(span) };
+            let from = unsafe { memory.elements::<T>(span) };
             copy_strided(from, block.from(), result, block.to(), &block.sizes);
         }
     }
@@ -188,18 +207,19 @@ impl TensorPlan {
     unsafe fn copy_filled<'a>(
         &self,
         filled: &FilledRows,
-        (memory, counts): (&'a Arena, Span),
-        source: impl Fn(usize) -> (&'a Arena, Span),
-        (arena, result): (&'a Arena, Span),
+        counts: Buffer<'a, Arena>,
+        source: impl Fn(usize) -> Buffer<'a, Arena>,
+        result: Buffer<'a, Arena>,
     ) -> u64 {
-        let size = result.dtype.bytes() as usize;
+        let size = result.span.dtype.bytes() as usize;
         // SAFETY: by the caller's contract.
-        let (counts, result) = unsafe { (memory.elements::<i32>(counts), arena.bytes_mut(result)) };
+        let (counts, result) =
+            unsafe { (counts.memory.elements::<i32>(counts.span), result.memory.bytes_mut(result.span)) };
         let (chunk, mut copied) = (filled.chunk(), 0);
         for block in &self.moves {
-            let (arena, span) = source(block.peer);
+            let Buffer { memory, span } = source(block.peer);
             // SAFETY: by the caller's contract.
-            let from = unsafe { arena.bytes(span) };
+            let from = unsafe { memory.bytes(span) };
             let mut packed = block.from;
             for [source, target] in block.chunks() {
                 let elements = filled.filled(counts[target / chunk]) * filled.width;
@@ -222,21 +242,22 @@ impl TensorPlan {
     unsafe fn reduce<'a, T: Stored + PartialOrd + AddAssign>(
         &self,
         kind: PartialKind,
-        source: impl Fn(usize) -> (&'a Arena, Span),
-        (arena, result): (&'a Arena, Span),
+        source: impl Fn(usize) -> Buffer<'a, Arena>,
+        result: Buffer<'a, Arena>,
     ) {
         // SAFETY: by the caller's contract.
-        let result = unsafe { arena.elements_mut::<T>(result) };
+        let result = unsafe { result.memory.elements_mut::<T>(result.span) };
         for (place, block) in self.moves.iter().enumerate() {
-            let (arena, span) = source(block.peer);
+            let Buffer { memory, span } = source(block.peer);
             // SAFETY: by the caller's contract.
-            let (from, source) = (unsafe { arena.elements::<T>(span) }, block.from());
+            let (from, source) = (unsafe { memory.elements::<T>(span) }, block.from());
             match (place, kind) {
                 (0, _) => copy_strided(from, source, result, block.to(), &block.sizes),
                 (_, PartialKind::Sum) => put_strided(from, source, result, block.to(), &block.sizes, |a, b| *a += b),
                 (_, PartialKind::Max) => {
-                    let larger = |a: &mut T, b: T| *a = if b > *a { b } else { *a };
-                    put_strided(from, source, result, block.to(), &block.sizes, larger);
+                    put_strided(from, source, result, block.to(), &block.sizes, |a, b| {
+                        *a = if b > *a { b } else { *a }
+                    });
                 }
             }
         }
@@ -248,9 +269,10 @@ impl TensorPlan {
     /// Nobody writes a source. Nobody touches the result, but in place the peers may read or write what this rank does not make.
     unsafe fn combine_narrow<'a>(
         &self,
-        (kind, format): (PartialKind, Narrow),
-        source: impl Fn(usize) -> (&'a Arena, Span),
-        (arena, result): (&'a Arena, Span),
+        kind: PartialKind,
+        format: Narrow,
+        source: impl Fn(usize) -> Buffer<'a, Arena>,
+        result: Buffer<'a, Arena>,
         scratch: &mut Scratch,
     ) {
         let Some(first) = self.moves.first() else { return };
@@ -258,15 +280,16 @@ impl TensorPlan {
         for at in (0..len).step_by(if is_run { CHUNK } else { len }) {
             let count = if is_run { CHUNK.min(len - at) } else { len };
             for (place, block) in self.moves.iter().enumerate() {
-                let (arena, span) = source(block.peer);
+                let source = source(block.peer);
                 scratch.wide.resize(count, 0.0);
                 // SAFETY: by the caller's contract; what is read of a source in place is written below.
                 unsafe {
                     match is_run {
                         true => {
-                            widen(format, arena.bytes(span.part(block.from + at, count)), &mut scratch.wide, Par(1))
+                            let piece = source.memory.bytes(source.span.part(block.from + at, count));
+                            widen(format, piece, &mut scratch.wide, Par(1));
                         }
-                        false => block.widen(format, arena, span, scratch),
+                        false => block.widen(format, source, scratch),
                     }
                 }
                 match place {
@@ -275,7 +298,8 @@ impl TensorPlan {
                 }
             }
             // SAFETY: by the caller's contract, and no slice of the sources lives.
-            round(format, &scratch.sum, unsafe { arena.bytes_mut(result.part(first.to + at, count)) }, Par(1));
+            let piece = unsafe { result.memory.bytes_mut(result.span.part(first.to + at, count)) };
+            round(format, &scratch.sum, piece, Par(1));
         }
     }
 
@@ -287,8 +311,8 @@ impl TensorPlan {
     unsafe fn reduce_in_place<'a>(
         &self,
         kind: PartialKind,
-        source: impl Fn(usize) -> (&'a Arena, Span),
-        (arena, result): (&'a Arena, Span),
+        source: impl Fn(usize) -> Buffer<'a, Arena>,
+        result: Buffer<'a, Arena>,
         scratch: &mut Scratch,
     ) {
         let Some(piece) = self.moves.first() else { return };
@@ -298,43 +322,46 @@ impl TensorPlan {
             let sum = &mut scratch.sum;
             sum.clear();
             for block in &self.moves {
-                let (arena, span) = source(block.peer);
+                let Buffer { memory, span } = source(block.peer);
                 // SAFETY: by the caller's contract; the own piece is written below.
-                let theirs = unsafe { arena.elements(span.part(block.from + at, len)) };
+                let theirs = unsafe { memory.elements(span.part(block.from + at, len)) };
                 match sum.is_empty() {
                     true => sum.extend_from_slice(theirs),
                     false => combine(kind, sum, theirs),
                 }
             }
             // SAFETY: by the caller's contract, and no slice of the sources lives.
-            unsafe { arena.elements_mut(result.part(to + at, len)) }.copy_from_slice(sum);
+            unsafe { result.memory.elements_mut(result.span.part(to + at, len)) }.copy_from_slice(sum);
         }
     }
 }
 
-/// Packs a parcel of a member's tensors into staging memory, from a place on. Returns its bytes.
+/// Packs a parcel of a member's tensors into staging memory, into the area that begins at a byte. Returns its bytes.
 ///
 /// # Safety
 /// Nobody writes the tensors, or touches the place of the parcel.
 pub(super) unsafe fn pack(
-    (plan, parcel): (&Exchange, &Parcel),
-    (memory, tensors): (&Arena, &[Span]),
-    (staging, area): (&Arena, usize),
+    plan: &Exchange,
+    parcel: &Parcel,
+    tensors: Buffers<'_, Arena>,
+    staging: &Arena,
+    area: usize,
 ) -> usize {
     let mut packed = 0;
     for block in &parcel.blocks {
-        let (tensor, filled) = (tensors[block.tensor], &plan.tensors[block.tensor].filled);
-        let size = tensor.dtype.bytes() as usize;
+        let (tensor, filled) = (tensors.tensor(block.tensor), &plan.tensors[block.tensor].filled);
+        let dtype = tensor.span.dtype;
         let place = if parcel.filled { packed } else { block.at };
-        let to = Span::new(tensor.dtype, area + parcel.offset + place, block.elements());
+        let span = Span::new(dtype, area + parcel.offset + place, block.elements());
+        let to = Buffer { memory: staging, span };
         // SAFETY: by the caller's contract.
         packed = place
             + unsafe {
-                match (filled, size) {
-                    (Some(filled), _) => block.pack_filled(filled, (memory, tensors), (staging, to)),
-                    (None, 4) => block.pack::<u32>((memory, tensor), (staging, to)),
-                    (None, 2) => block.pack::<u16>((memory, tensor), (staging, to)),
-                    (None, _) => block.pack::<u8>((memory, tensor), (staging, to)),
+                match (filled, dtype.bytes()) {
+                    (Some(filled), _) => block.pack_filled(filled, tensors, to),
+                    (None, 4) => block.pack::<u32>(tensor, to),
+                    (None, 2) => block.pack::<u16>(tensor, to),
+                    (None, _) => block.pack::<u8>(tensor, to),
                 }
             };
     }
@@ -346,29 +373,25 @@ impl PackedBlock {
     ///
     /// # Safety
     /// As for [`pack`].
-    unsafe fn pack<T: Stored>(&self, (memory, tensor): (&Arena, Span), (staging, to): (&Arena, Span)) -> usize {
+    unsafe fn pack<T: Stored>(&self, tensor: Buffer<'_, Arena>, to: Buffer<'_, Arena>) -> usize {
         // SAFETY: by the caller's contract.
-        let (from, into) = unsafe { (memory.elements::<T>(tensor), staging.elements_mut::<T>(to)) };
+        let (from, into) = unsafe { (tensor.memory.elements::<T>(tensor.span), to.memory.elements_mut::<T>(to.span)) };
         let source = View { offset: self.from, strides: &self.strides };
         copy_strided(from, source, into, View { offset: 0, strides: &row_major(&self.sizes) }, &self.sizes);
-        to.bytes()
+        to.span.bytes()
     }
 
     /// Copies the filled rows of the block's chunks, one after the other, and returns their bytes.
     ///
     /// # Safety
     /// As for [`pack`].
-    unsafe fn pack_filled(
-        &self,
-        filled: &FilledRows,
-        (memory, tensors): (&Arena, &[Span]),
-        (staging, to): (&Arena, Span),
-    ) -> usize {
-        let (tensor, size) = (tensors[self.tensor], to.dtype.bytes() as usize);
+    unsafe fn pack_filled(&self, filled: &FilledRows, tensors: Buffers<'_, Arena>, to: Buffer<'_, Arena>) -> usize {
+        let Buffers { memory, spans } = tensors;
+        let size = to.span.dtype.bytes() as usize;
         // SAFETY: by the caller's contract.
         let (counts, from, into) = unsafe {
-            let counts = memory.elements::<i32>(tensors[filled.counts[0]]);
-            (counts, memory.bytes(tensor), staging.bytes_mut(to))
+            let counts = memory.elements::<i32>(spans[filled.counts[0]]);
+            (counts, memory.bytes(spans[self.tensor]), to.memory.bytes_mut(to.span))
         };
         let (chunk, mut packed) = (filled.chunk(), 0);
         for start in starts(&self.sizes, self.from, &self.strides) {
@@ -421,17 +444,17 @@ impl Move {
     ///
     /// # Safety
     /// Nobody writes the source.
-    unsafe fn widen(&self, format: Narrow, arena: &Arena, source: Span, scratch: &mut Scratch) {
-        let Scratch { block, wide, .. } = scratch;
+    unsafe fn widen(&self, format: Narrow, source: Buffer<'_, Arena>, scratch: &mut Scratch) {
+        let (Scratch { block, wide, .. }, Buffer { memory, span }) = (scratch, source);
         block.resize(wide.len() * format.bytes(), 0);
         let to = View { offset: 0, strides: &self.to_strides };
         match format.bytes() {
             // SAFETY: by the caller's contract.
-            1 => copy_strided(unsafe { arena.elements(source) }, self.from(), block, to, &self.sizes),
+            1 => copy_strided(unsafe { memory.elements(span) }, self.from(), block, to, &self.sizes),
             _ => {
                 let (pairs, _) = block.as_chunks_mut::<2>();
                 // SAFETY: as above; pairs of bytes are elements of two bytes.
-                let (from, _) = unsafe { arena.bytes(source) }.as_chunks::<2>();
+                let (from, _) = unsafe { memory.bytes(span) }.as_chunks::<2>();
                 copy_strided(from, self.from(), pairs, to, &self.sizes);
             }
         }

@@ -94,12 +94,12 @@ impl Events {
 
     /// The events in words.
     pub(super) fn list(&self) -> Vec<WireEvent> {
-        let event = |noted: &Noted| {
+        let events = self.0.iter().map(|noted| {
             let (way, process, lane, number, bytes) = noted.message;
             let message = WireMessage { way, process, lane, of: noted.landing.name(), number, bytes };
             WireEvent { seconds_ago: noted.at.elapsed().as_secs_f64(), event: noted.kind, message }
-        };
-        self.0.iter().map(event).collect()
+        });
+        events.collect()
     }
 }
 

@@ -13,12 +13,12 @@
 //! exchange posts the receives of all of its parcels, in the order of exchanges.
 
 use super::courier::{Courier, Job, Landing, Target, Way};
-use super::crossing::{Crossing, Lane, Parcel, processes_of};
-use super::exchange::Exchange;
+use super::crossing::{Crossing, FittedExchange, Lane, Parcel, processes_of};
 use super::execute::pack;
-use super::medium::{Half, Medium, PeerBuffers};
+use super::medium::{Buffers, Half, Medium, PeerBuffers};
 use super::parking_lot::{ParkingLot, locked};
 use super::sums::WireSum;
+use device::arena::Arena;
 use device::backend::Span;
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
@@ -96,8 +96,26 @@ pub(super) enum Phase {
     Read,
 }
 
-/// An exchange that a member has begun: its number, and the counts that end its phases.
-pub(super) type Begun = (u64, [u64; 3]);
+/// An exchange that a member has begun.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) number: u64,
+    /// The counts that end its phases.
+    pub(super) targets: [u64; 3],
+}
+
+impl Begun {
+    fn target(&self, phase: Phase) -> Target {
+        Target { number: self.number, phase: phase as usize, count: self.targets[phase as usize] }
+    }
+}
+
+/// The number of a group's slots, and of the tensors in each.
+#[derive(Clone, Copy)]
+pub(super) struct Capacity {
+    pub(super) slots: usize,
+    pub(super) tensors: usize,
+}
 
 /// A rank's membership in a group.
 pub struct GroupMember<M: Medium> {
@@ -134,26 +152,27 @@ impl<M: Medium> Group<M> {
     }
 
     /// Counts one more arrival at the end of a phase. Returns how many are missing.
-    pub(super) fn arrive(&self, number: u64, phase: Phase, targets: &[u64; 3]) -> u64 {
-        targets[phase as usize] - (self.slot(number).counts[phase as usize].fetch_add(1, Ordering::AcqRel) + 1)
+    pub(super) fn arrive(&self, begun: Begun, phase: Phase) -> u64 {
+        let before = self.slot(begun.number).counts[phase as usize].fetch_add(1, Ordering::AcqRel);
+        begun.targets[phase as usize] - (before + 1)
     }
 
     /// True if all have arrived at the end of a phase.
-    pub(super) fn have_all(&self, number: u64, phase: Phase, targets: &[u64; 3]) -> bool {
-        self.slot(number).counts[phase as usize].load(Ordering::Acquire) >= targets[phase as usize]
+    pub(super) fn have_all(&self, begun: Begun, phase: Phase) -> bool {
+        self.slot(begun.number).counts[phase as usize].load(Ordering::Acquire) >= begun.targets[phase as usize]
     }
 
-    /// Makes the slots, with memory for `tensors` tensors in each.
+    /// Makes the slots.
     ///
     /// # Errors
     /// There is no memory, or the device has no more events.
-    pub(super) fn make_slots(&self, medium: &M, [slots, tensors]: [usize; 2]) -> Result<(), String> {
+    pub(super) fn make_slots(&self, medium: &M, capacity: Capacity) -> Result<(), String> {
         if self.slots.get().is_some() {
             return Ok(());
         }
         let staging = self.far.as_ref().map(FarGroup::lay_out);
-        let slot = |_| self.make_slot(medium, tensors, staging);
-        let made = (0..slots.max(1)).map(slot).collect::<Result<Box<[_]>, String>>()?;
+        let slots = (0..capacity.slots.max(1)).map(|_| self.make_slot(medium, capacity.tensors, staging));
+        let made = slots.collect::<Result<Box<[_]>, String>>()?;
         if let Some(far) = &self.far {
             locked(&far.posted).targets = vec![[0; 3]; made.len()];
         }
@@ -162,16 +181,17 @@ impl<M: Medium> Group<M> {
     }
 
     fn make_slot(&self, medium: &M, tensors: usize, staging: Option<usize>) -> Result<ExchangeSlot<M>, String> {
-        let members = self.ranks.len();
-        let table = |place| match self.local.contains(&place) {
-            true => BufferTable { sources: Vec::with_capacity(tensors), results: Vec::with_capacity(tensors) },
-            false => BufferTable::default(),
-        };
-        let events = || Ok([medium.event()?, medium.event()?, medium.event()?]);
+        let (mut buffer_tables, mut events) = (Vec::new(), Vec::new());
+        for place in 0..self.ranks.len() {
+            let most = if self.local.contains(&place) { tensors } else { 0 };
+            let table = BufferTable { sources: Vec::with_capacity(most), results: Vec::with_capacity(most) };
+            buffer_tables.push(UnsafeCell::new(table));
+            events.push([medium.event()?, medium.event()?, medium.event()?]);
+        }
         Ok(ExchangeSlot {
             counts: Default::default(),
-            buffer_tables: (0..members).map(|place| UnsafeCell::new(table(place))).collect(),
-            events: (0..members).map(|_| events()).collect::<Result<_, String>>()?,
+            buffer_tables: buffer_tables.into(),
+            events: events.into(),
             staging: staging.map(|bytes| medium.staging(bytes)).transpose()?,
         })
     }
@@ -199,13 +219,11 @@ impl FarGroup {
     /// Assigns areas of a slot's staging memory, and returns its bytes.
     fn lay_out(&self) -> usize {
         let (receives, sends) = &*locked(&self.bytes);
-        let mut end = *receives;
-        let area = |bytes: &usize| {
-            let start = end;
+        let (mut end, mut areas) = (*receives, Vec::with_capacity(sends.len()));
+        for bytes in sends {
+            areas.push(end);
             end += bytes;
-            start
-        };
-        let areas = sends.iter().map(area).collect();
+        }
         self.areas.get_or_init(|| areas);
         end
     }
@@ -236,22 +254,27 @@ impl<M: Medium> Landing for Group<M> {
         let phase = [Phase::Published, Phase::Reduced, Phase::Read][target.phase];
         let mut targets = [0; 3];
         targets[target.phase] = target.count;
-        if self.arrive(target.number, phase, &targets) == 0 {
+        if self.arrive(Begun { number: target.number, targets }, phase) == 0 {
             self.parkers.iter().for_each(|&parker| lot.unpark(parker));
         }
     }
 }
 
+/// The same buffers of a rank whose memory is the host's.
+fn on_host<M: Medium>(peer: PeerBuffers<'_, M::Memory>) -> PeerBuffers<'_, Arena> {
+    let PeerBuffers { memory, sources, results } = peer;
+    PeerBuffers { memory: M::host(memory).expect("staging memory is the host's"), sources, results }
+}
+
 impl<M: Medium> GroupMember<M> {
-    pub(super) fn new(group: Arc<Group<M>>, place: usize, [own, transfers]: [M::Stream; 2]) -> GroupMember<M> {
+    pub(super) fn new(group: Arc<Group<M>>, place: usize, own: M::Stream, transfers: M::Stream) -> GroupMember<M> {
         GroupMember { group, place, own, transfers, next: AtomicU64::new(0), pulls: AtomicU64::new(0) }
     }
 
-    /// Begins the next exchange: publishes the locations of this member's tensors. The group has `slots` slots, with memory for
-    /// `tensors` tensors in each.
-    pub(super) fn publish(&self, medium: &M, [sources, results]: [&[Span]; 2], most: [usize; 2]) -> Begun {
+    /// Begins the next exchange: publishes the locations of this member's tensors. The group has slots of this capacity.
+    pub(super) fn publish(&self, medium: &M, sources: &[Span], results: &[Span], capacity: Capacity) -> Begun {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.group.make_slots(medium, most).unwrap_or_else(|why| panic!("{why}"));
+        self.group.make_slots(medium, capacity).unwrap_or_else(|why| panic!("{why}"));
         let slot = self.group.slot(number);
         // SAFETY: this is the member's own table, and all have read what it published in the same slot before.
         let buffer_table = unsafe { &mut *slot.buffer_tables[self.place].get() };
@@ -261,7 +284,7 @@ impl<M: Medium> GroupMember<M> {
         buffer_table.results.extend_from_slice(results);
         medium.record(&self.own, slot.event(self.place, Phase::Published));
         let slots = self.group.slots.get().map_or(1, |slots| slots.len()) as u64;
-        (number, [self.group.local.len() as u64 * (number / slots + 1); 3])
+        Begun { number, targets: [self.group.local.len() as u64 * (number / slots + 1); 3] }
     }
 
     /// Posts the receives of an exchange, unless another member of this process has. Returns the counts that end its phases.
@@ -282,11 +305,12 @@ impl<M: Medium> GroupMember<M> {
         let targets = &mut posted.targets[at];
         targets.iter_mut().zip(parcels).for_each(|(target, parcels)| *target += local + parcels as u64);
         let targets = *targets;
-        for (half, parcel) in
-            crossing.receives.iter().enumerate().flat_map(|(half, all)| all.iter().map(move |p| (half, p)))
-        {
-            let target = Target { number, phase: half, count: targets[half] };
-            self.submit(courier, slot, (Way::Receive, parcel), [parcel.offset, parcel.bytes], target);
+        let Some(staging) = slot.staging.as_ref().and_then(M::host) else { return targets };
+        for (parcels, phase) in crossing.receives.iter().zip([Phase::Published, Phase::Reduced]) {
+            for parcel in parcels {
+                let bytes = staging.place(parcel.offset, parcel.bytes);
+                self.submit(courier, Way::Receive, parcel, bytes, Begun { number, targets }.target(phase));
+            }
         }
         targets
     }
@@ -298,38 +322,30 @@ impl<M: Medium> GroupMember<M> {
     pub(super) unsafe fn send(
         &self,
         courier: &Courier,
-        (plan, crossing): (&Exchange, &Crossing),
+        plan: &FittedExchange,
         half: Half,
-        (number, targets): Begun,
-        (memory, tensors): (&M::Memory, &[Span]),
+        begun: Begun,
+        tensors: Buffers<'_, M::Memory>,
     ) {
-        let slot = self.group.slot(number);
-        let staging = slot.staging.as_ref().and_then(M::host);
-        let (Some(staging), Some(memory)) = (staging, M::host(memory)) else { return };
+        let staging = self.group.slot(begun.number).staging.as_ref().and_then(M::host);
+        let (Some(crossing), Some(staging), Some(memory)) = (&plan.crossing, staging, M::host(tensors.memory)) else {
+            return;
+        };
+        let tensors = Buffers { memory, spans: tensors.spans };
         let member = self.group.local.iter().position(|place| *place == self.place).unwrap_or(0);
         let area = self.group.far.as_ref().and_then(|far| far.areas.get()).map_or(0, |areas| areas[member]);
         for parcel in &crossing.sends[half as usize] {
             // SAFETY: by the caller's contract. The slot is this exchange's, so its parcels of before have gone; each parcel has its place.
-            let bytes = unsafe { pack((plan, parcel), (memory, tensors), (staging, area)) };
-            let phase = Phase::Read as usize;
-            let target = Target { number, phase, count: targets[phase] };
-            self.submit(courier, slot, (Way::Send, parcel), [area + parcel.offset, bytes], target);
+            let bytes = unsafe { pack(&plan.exchange, parcel, tensors, staging, area) };
+            let bytes = staging.place(area + parcel.offset, bytes);
+            self.submit(courier, Way::Send, parcel, bytes, begun.target(Phase::Read));
         }
     }
 
-    fn submit(
-        &self,
-        courier: &Courier,
-        slot: &ExchangeSlot<M>,
-        (way, parcel): (Way, &Parcel),
-        [offset, len]: [usize; 2],
-        target: Target,
-    ) {
-        let Some(staging) = slot.staging.as_ref().and_then(M::host) else { return };
+    fn submit(&self, courier: &Courier, way: Way, parcel: &Parcel, bytes: *mut [u8], target: Target) {
         let tag = *parcel.tag.get().expect("lanes have numbers before the first step");
         let landing = self.group.clone() as Arc<dyn Landing>;
         let (process, most, exact) = (parcel.process, parcel.bytes, !parcel.filled);
-        let bytes = staging.place(offset, len);
         courier.submit(Job { way, process, tag, parts: None, bytes, most, exact, landing, target });
     }
 
@@ -348,28 +364,22 @@ impl<M: Medium> GroupMember<M> {
         M::Memory: 'a,
     {
         let staging = slot.staging.as_ref().and_then(M::host)?;
-        let near = |place: usize| {
-            let PeerBuffers { memory, sources, results } = peer(place);
-            PeerBuffers { memory: M::host(memory).expect("staging memory is the host's"), sources, results }
-        };
         // SAFETY: by the caller's contract; of the staging memory each member has its blocks until the sum begins.
         unsafe {
             match half {
-                Half::Pull => sum.add(near, staging),
-                Half::Gather => sum.take(staging, near(self.place)),
+                Half::Pull => sum.add(|place| on_host::<M>(peer(place)), staging),
+                Half::Gather => sum.take(staging, on_host::<M>(peer(self.place))),
             }
         }
         None
     }
 
     /// Begins the sum of all processes, once all members of this one have added theirs.
-    pub(super) fn begin_sum(&self, courier: &Courier, sum: &WireSum, (number, targets): Begun) {
-        let Some(staging) = self.group.slot(number).staging.as_ref().and_then(M::host) else { return };
+    pub(super) fn begin_sum(&self, courier: &Courier, sum: &WireSum, begun: Begun) {
+        let Some(staging) = self.group.slot(begun.number).staging.as_ref().and_then(M::host) else { return };
         let (way, process, parts) = (Way::Sum, sum.other, sum.parts.clone());
         let tag = *sum.group.get().expect("groups have numbers before the first step");
-        let phase = Phase::Reduced as usize;
-        let (landing, target) =
-            (self.group.clone() as Arc<dyn Landing>, Target { number, phase, count: targets[phase] });
+        let (landing, target) = (self.group.clone() as Arc<dyn Landing>, begun.target(Phase::Reduced));
         let (bytes, most) = (staging.place(0, sum.bytes), sum.bytes);
         courier.submit(Job { way, process, tag, parts, bytes, most, exact: true, landing, target });
     }

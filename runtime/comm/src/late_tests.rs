@@ -147,10 +147,13 @@ impl Medium for LateMedium {
         None
     }
 
-    unsafe fn copy(&self, stream: &usize, (to, target): (&Arc<Arena>, Span), (from, source): (&Arc<Arena>, Span)) {
-        let (to, from) = (to.clone(), from.clone());
-        // SAFETY: one thread runs all streams.
-        let run = move || unsafe { HostMemory::default().copy(&(), (&to, target), (&from, source)) };
+    unsafe fn copy(&self, stream: &usize, to: Buffer<'_, Arc<Arena>>, from: Buffer<'_, Arc<Arena>>) {
+        let (memories, spans) = ([to.memory.clone(), from.memory.clone()], [to.span, from.span]);
+        let run = move || {
+            let [to, from] = [0, 1].map(|end| Buffer { memory: &*memories[end], span: spans[end] });
+            // SAFETY: one thread runs all streams.
+            unsafe { HostMemory::default().copy(&(), to, from) }
+        };
         self.device.give(*stream, Work::Run(Box::new(run)));
     }
 }

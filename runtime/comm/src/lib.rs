@@ -46,7 +46,7 @@ pub use engine_rows::{RowCopy, RowMoves, RowsExchange};
 pub use exchange::{Exchange, FilledRows, Move, TensorPlan};
 pub use execute::HostMemory;
 pub use flight_record::{WireEvent, WireMessage, WireRecord};
-pub use medium::{Half, Medium, PeerBuffers};
+pub use medium::{Buffer, Half, Medium, PeerBuffers};
 pub use sums::Sums;
 
 use device::backend::{Mark, Span};

@@ -110,10 +110,11 @@ pub fn looped(ranks: Vec<Vec<usize>>, seed: u64, fault: Option<Fault>) -> Vec<(W
         gone: (0..count).map(|_| Vec::new()).collect(),
         notices: vec![VecDeque::new(); count],
     }));
-    let process = |(number, ranks)| Process { host: format!("looped-{number}"), ranks };
-    let processes: Vec<Process> = ranks.into_iter().enumerate().map(process).collect();
-    let wire = |me| (World { me, processes: processes.clone() }, Looped { me, hub: hub.clone(), groups: Vec::new() });
-    (0..count).map(wire).collect()
+    let numbered = ranks.into_iter().enumerate();
+    let processes: Vec<Process> =
+        numbered.map(|(number, ranks)| Process { host: format!("looped-{number}"), ranks }).collect();
+    let worlds = (0..count).map(|me| World { me, processes: processes.clone() });
+    worlds.map(|world| (world.clone(), Looped { me: world.me, hub: hub.clone(), groups: Vec::new() })).collect()
 }
 
 /// Ranks of each process: in blocks, or for tests at random.
@@ -195,19 +196,30 @@ impl Hub {
 
 /// Adds the numbers of processes, beginning with the last one. The sum comes to all of them or to one.
 fn add(places: &BTreeMap<usize, Place>, to: Option<usize>) {
-    // SAFETY: all processes leave their numbers alone until their tickets come back.
-    let numbers = |place: &Place| unsafe {
-        std::slice::from_raw_parts_mut(place.bytes.cast::<f32>(), place.bytes.len() / size_of::<f32>())
-    };
     let mut sum: Vec<f32> = Vec::new();
     for place in places.values().rev() {
+        // SAFETY: all processes leave their numbers alone until their tickets come back.
+        let numbers = unsafe { place.numbers() };
         match sum.is_empty() {
-            true => sum.extend_from_slice(numbers(place)),
-            false => sum.iter_mut().zip(numbers(place)).for_each(|(a, b)| *a += *b),
+            true => sum.extend_from_slice(numbers),
+            false => sum.iter_mut().zip(numbers).for_each(|(a, b)| *a += *b),
         }
     }
-    let gets = places.iter().filter(|(process, _)| to.is_none_or(|to| to == **process));
-    gets.for_each(|(_, place)| numbers(place).copy_from_slice(&sum));
+    for (_, place) in places.iter().filter(|(process, _)| to.is_none_or(|to| to == **process)) {
+        // SAFETY: as above.
+        unsafe { place.numbers() }.copy_from_slice(&sum);
+    }
+}
+
+impl Place {
+    /// The numbers at the place.
+    ///
+    /// # Safety
+    /// Nobody else touches them.
+    unsafe fn numbers(&self) -> &mut [f32] {
+        // SAFETY: by the caller's contract.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.cast::<f32>(), self.bytes.len() / size_of::<f32>()) }
+    }
 }
 
 impl Wire for Looped {

@@ -23,6 +23,54 @@ impl<M> Clone for PeerBuffers<'_, M> {
 
 impl<M> Copy for PeerBuffers<'_, M> {}
 
+impl<'a, M> PeerBuffers<'a, M> {
+    /// A tensor that the peer gives.
+    pub fn source(&self, index: usize) -> Buffer<'a, M> {
+        Buffer { memory: self.memory, span: self.sources[index] }
+    }
+
+    /// A tensor that it makes.
+    pub fn result(&self, index: usize) -> Buffer<'a, M> {
+        Buffer { memory: self.memory, span: self.results[index] }
+    }
+}
+
+/// A tensor in the memory of a rank.
+pub struct Buffer<'a, M> {
+    /// The memory.
+    pub memory: &'a M,
+    /// The place of the tensor.
+    pub span: Span,
+}
+
+impl<M> Clone for Buffer<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Buffer<'_, M> {}
+
+/// Tensors in the memory of a rank.
+pub(super) struct Buffers<'a, M> {
+    pub(super) memory: &'a M,
+    pub(super) spans: &'a [Span],
+}
+
+impl<M> Clone for Buffers<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Buffers<'_, M> {}
+
+impl<'a, M> Buffers<'a, M> {
+    pub(super) fn tensor(&self, index: usize) -> Buffer<'a, M> {
+        Buffer { memory: self.memory, span: self.spans[index] }
+    }
+}
+
 /// A half of an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Half {
@@ -110,5 +158,5 @@ pub trait Medium: Sized + Send + 'static {
     ///
     /// # Safety
     /// While the stream works on it, nobody writes the source or touches the target.
-    unsafe fn copy(&self, stream: &Self::Stream, to: (&Self::Memory, Span), from: (&Self::Memory, Span));
+    unsafe fn copy(&self, stream: &Self::Stream, to: Buffer<'_, Self::Memory>, from: Buffer<'_, Self::Memory>);
 }

@@ -71,13 +71,13 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl ParkingLot {
     /// A lot for the threads of these ranks, all of them asleep.
     pub(super) fn new(ranks: Vec<usize>, async_threads: bool) -> ParkingLot {
-        let parker = || Parker {
+        let threads = if async_threads { 2 * ranks.len() } else { ranks.len() };
+        let parkers = (0..threads).map(|_| Parker {
             state: AtomicU8::new(AWAKE),
             thread: OnceLock::new(),
             wait_reason: Mutex::new(WaitReason::AsyncWorker),
             waited: AtomicU64::new(0),
-        };
-        let threads = if async_threads { 2 * ranks.len() } else { ranks.len() };
+        });
         ParkingLot {
             ranks,
             groups: Mutex::default(),
@@ -86,7 +86,7 @@ impl ParkingLot {
             place: OnceLock::new(),
             awake: AtomicUsize::new(0),
             entries: AtomicU64::new(0),
-            parkers: (0..threads).map(|_| parker()).collect(),
+            parkers: parkers.collect(),
             device: Mutex::default(),
             abort: AbortFlag::default(),
             courier: OnceLock::new(),
@@ -288,13 +288,17 @@ impl ParkingLot {
         // The count may have been zero at the end of a step, and this thread have stood still until the next one. If no thread is awake
         // before and after, and none has entered meanwhile, nothing has moved.
         let entries = self.entries.load(Ordering::SeqCst);
-        let is_still = || self.awake.load(Ordering::SeqCst) == 0 && self.entries.load(Ordering::SeqCst) == entries;
-        let first = if is_still() { self.first_waiting() } else { None };
-        if let Some(first) = first.filter(|_| is_still()) {
+        let first = if self.is_asleep_since(entries) { self.first_waiting() } else { None };
+        if let Some(first) = first.filter(|_| self.is_asleep_since(entries)) {
             let texts = self.waiting().map(|parker| self.describe(parker, *locked(&self.parkers[parker].wait_reason)));
             let why = format!("all wait for each other: {}", texts.collect::<Vec<_>>().join("; "));
             self.abort(RankFailure::new(self.ranks[first % self.ranks.len()], why));
         }
+    }
+
+    /// True if no thread is awake, and none has entered since there were so many entries.
+    fn is_asleep_since(&self, entries: u64) -> bool {
+        self.awake.load(Ordering::SeqCst) == 0 && self.entries.load(Ordering::SeqCst) == entries
     }
 
     fn describe(&self, parker: usize, wait_reason: WaitReason) -> String {
@@ -322,22 +326,21 @@ impl ParkingLot {
 
     /// The text of a wait for a rank, or if there is none of another wait, behind a semicolon.
     pub(super) fn who_waits_for(&self, rank: usize) -> String {
-        let is_for_rank = |reason: WaitReason| match reason {
+        let for_rank = self.reasons().find(|(_, reason)| match *reason {
             WaitReason::Peers { group, .. } => {
                 locked(&self.groups).get(group as usize).is_some_and(|ranks| ranks.contains(&rank))
             }
             WaitReason::Receiver { rank: peer, .. } | WaitReason::Sender { rank: peer, .. } => peer == rank,
             WaitReason::AsyncWorker => false,
-        };
-        let found = self.reasons().find(|(_, reason)| is_for_rank(*reason)).or_else(|| self.reasons().next());
+        });
+        let found = for_rank.or_else(|| self.reasons().next());
         found.map_or(String::new(), |(parker, reason)| format!("; {}", self.describe(parker, reason)))
     }
 
     /// The reasons of all waits, with the parker of each.
     fn reasons(&self) -> impl Iterator<Item = (usize, WaitReason)> {
-        let reason = |parker: usize| (parker, *locked(&self.parkers[parker].wait_reason));
         let device = locked(&self.device).map(|(_, reason)| (0, reason));
-        self.waiting().map(reason).chain(device)
+        self.waiting().map(|parker| (parker, *locked(&self.parkers[parker].wait_reason))).chain(device)
     }
 
     /// The parkers of threads that wait.

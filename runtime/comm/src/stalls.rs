@@ -72,8 +72,9 @@ impl Stalls {
     pub(super) fn hear(&mut self, from: usize, report: &[u8], now: Instant) {
         let (Some((landed, waits)), true) = (report.split_first_chunk(), self.me == 0) else { return };
         let (landed, waits) = (u64::from_le_bytes(*landed), String::from_utf8_lossy(waits).into_owned());
-        let goes_on = |before: &Stall| before.landed == landed && now - before.last < self.patience / 2;
-        let first = self.all[from].as_ref().filter(|before| goes_on(before)).map_or(now, |before| before.first);
+        let before = self.all[from].as_ref();
+        let same = before.filter(|before| before.landed == landed && now - before.last < self.patience / 2);
+        let first = same.map_or(now, |before| before.first);
         self.all[from] = Some(Stall { landed, waits, first, last: now });
     }
 
@@ -81,9 +82,11 @@ impl Stalls {
     pub(super) fn deadlock(&self, now: Instant) -> Option<String> {
         let stalls: Vec<&Stall> = self.all.iter().map(Option::as_ref).collect::<Option<_>>()?;
         let half = self.patience / 2;
-        let is_stuck = |stall: &&Stall| now - stall.first > half && now - stall.last < half;
-        let text = |(process, stall): (usize, &&Stall)| format!("process {process}: {}", stall.waits);
-        stalls.iter().all(is_stuck).then(|| stalls.iter().enumerate().map(text).collect::<Vec<_>>().join("; "))
+        if !stalls.iter().all(|stall| now - stall.first > half && now - stall.last < half) {
+            return None;
+        }
+        let texts = stalls.iter().enumerate().map(|(process, stall)| format!("process {process}: {}", stall.waits));
+        Some(texts.collect::<Vec<_>>().join("; "))
     }
 }
 

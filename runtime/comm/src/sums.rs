@@ -11,6 +11,7 @@ use device::backend::Span;
 use device::region::row_major;
 use ir::types::{DType, PartialKind};
 use kernels::cpu::shape::{View, copy_strided, put_strided};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// The adder of the sums of ranks that are in several processes.
@@ -48,8 +49,9 @@ const SIZE: usize = size_of::<f32>();
 impl Members<'_> {
     /// The sum that the member at a place makes with the wire; none if the wire does not add the exchange.
     pub(super) fn sum(&self, me: usize) -> Option<WireSum> {
-        let is_sum = |exchange: &Exchange| exchange.tensors.iter().all(|tensor| is_sum(tensor, self.homes.len()));
-        if self.dtypes.iter().any(|dtype| *dtype != DType::F32) || !self.exchanges.iter().all(is_sum) {
+        let mut tensors = self.exchanges.iter().flat_map(|exchange| &exchange.tensors);
+        let are_sums = tensors.all(|tensor| is_sum(tensor, self.homes.len()));
+        if !are_sums || self.dtypes.iter().any(|dtype| *dtype != DType::F32) {
             return None;
         }
         let near: Vec<usize> = (0..self.homes.len()).filter(|place| self.homes[*place] == self.homes[me]).collect();
@@ -62,28 +64,18 @@ impl Members<'_> {
 
     /// True if each member gets the whole sum, and not its part.
     fn all_get_all(&self) -> bool {
-        let firsts = |exchange: &Exchange| {
-            let place = |block: &Move| (block.from, block.from_strides.clone(), block.sizes.clone());
-            exchange.tensors.iter().map(|tensor| tensor.moves.first().map(place)).collect::<Vec<_>>()
-        };
-        let is_same = |exchange: &Exchange| firsts(exchange) == firsts(&self.exchanges[0]);
-        self.exchanges.iter().any(Exchange::gathers) || self.exchanges.iter().all(is_same)
+        let mut firsts = self.exchanges.iter().map(first_places);
+        self.exchanges.iter().any(Exchange::gathers)
+            || firsts.next().is_none_or(|first| firsts.all(|other| other == first))
     }
 
     /// Tensors one after the other, of each of which every near member adds an equal piece.
     fn add_whole(&self, me: usize, mut sum: WireSum) -> WireSum {
         let among = sum.near.iter().position(|place| *place == me).unwrap_or(0);
         for (tensor, plan) in self.exchanges[me].tensors.iter().enumerate() {
-            let bound = |piece: usize| piece * plan.len / sum.near.len();
-            let run = |start: usize, end: usize| PackedBlock {
-                tensor,
-                at: sum.bytes + start * SIZE,
-                from: start,
-                strides: vec![1],
-                sizes: vec![end - start],
-            };
-            sum.adds.push(run(bound(among), bound(among + 1)));
-            sum.takes.push(run(0, plan.len));
+            let [start, end] = [among, among + 1].map(|piece| piece * plan.len / sum.near.len());
+            sum.adds.push(PackedBlock::run(tensor, sum.bytes, start..end));
+            sum.takes.push(PackedBlock::run(tensor, sum.bytes, 0..plan.len));
             sum.bytes += plan.len * SIZE;
         }
         sum
@@ -117,10 +109,29 @@ impl Members<'_> {
     }
 }
 
+/// The place of the first block of each tensor in its source.
+fn first_places(exchange: &Exchange) -> Vec<Option<SourcePlace<'_>>> {
+    exchange.tensors.iter().map(|tensor| tensor.moves.first().map(SourcePlace::of)).collect()
+}
+
+/// The elements of a source that a block has.
+#[derive(PartialEq, Eq)]
+struct SourcePlace<'a> {
+    from: usize,
+    strides: &'a [usize],
+    sizes: &'a [usize],
+}
+
+impl SourcePlace<'_> {
+    fn of(block: &Move) -> SourcePlace<'_> {
+        SourcePlace { from: block.from, strides: &block.from_strides, sizes: &block.sizes }
+    }
+}
+
 /// True if a tensor is a sum of one block of each of a number of members.
 fn is_sum(plan: &TensorPlan, members: usize) -> bool {
-    let place = |block: &Move| (block.from, block.from_strides.clone(), block.sizes.clone());
-    let is_alike = plan.moves.iter().all(|block| place(block) == place(&plan.moves[0]));
+    let mut places = plan.moves.iter().map(SourcePlace::of);
+    let is_alike = places.next().is_none_or(|first| places.all(|place| place == first));
     plan.combine == Some(PartialKind::Sum) && is_alike && [0, members].contains(&plan.moves.len())
 }
 
@@ -171,6 +182,12 @@ impl WireSum {
 }
 
 impl PackedBlock {
+    /// A run of elements of a tensor, whose place in the sum is that of the tensor's first one in bytes.
+    fn run(tensor: usize, start: usize, run: Range<usize>) -> PackedBlock {
+        let (strides, sizes) = (vec![1], vec![run.len()]);
+        PackedBlock { tensor, at: start + run.start * SIZE, from: run.start, strides, sizes }
+    }
+
     /// Its numbers in the sum.
     fn span(&self) -> Span {
         Span::new(DType::F32, self.at, self.elements())

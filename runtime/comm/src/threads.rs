@@ -8,12 +8,12 @@
 //! Peers may be threads of other processes. What a rank reads of them has come into a staging memory before it reads (`Crossing`), by
 //! the courier of its process. So a rank's work is the same wherever its peers are, and so is the order of every sum.
 
-use super::channel::{Channel, ChannelEnd};
+use super::channel::{Channel, ChannelEnd, ChannelKey, FarEnd};
 use super::courier::{Courier, FIRST_LANE, Limits};
-use super::crossing::{Crossing, FittedExchange, Lane, Members};
+use super::crossing::{Crossing, FarTensors, FittedExchange, Lane, Members};
 use super::execute::HostMemory;
-use super::group::{FarGroup, Group, GroupMember, Phase};
-use super::medium::{Half, Medium, PeerBuffers};
+use super::group::{Begun, BufferTable, Capacity, ExchangeSlot, Group, GroupMember, Phase};
+use super::medium::{Buffer, Buffers, Half, Medium, PeerBuffers};
 use super::parking_lot::{ParkingLot, locked};
 use super::sums::Sums;
 use super::wire::{Process, Wire, World};
@@ -27,9 +27,6 @@ use std::time::Duration;
 
 /// Key of a group: its ranks, and the role of the threads that start its exchanges.
 type GroupKey = (Vec<usize>, ThreadRole);
-
-/// Key of a channel: the ranks that send and receive, and the tag.
-type ChannelKey = (usize, usize, u32);
 
 /// Name of a lane or channel between two processes, by which both number them alike.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,8 +78,7 @@ impl<M: Medium> Fabric<M> {
     /// A fabric of the ranks of this process, to be joined with those of others.
     pub fn of(world: World, async_threads: bool) -> Arc<Fabric<M>> {
         let homes = world.homes();
-        let own = |rank: usize| world.ranks().iter().position(|own| *own == rank);
-        let places = (0..homes.len()).map(own).collect();
+        let places = (0..homes.len()).map(|rank| world.ranks().iter().position(|own| *own == rank)).collect();
         let parking_lot = Arc::new(ParkingLot::new(world.ranks().to_vec(), async_threads));
         let memories = homes.iter().map(|_| OnceLock::new()).collect();
         let courier = (world.processes.len() > 1).then(|| Courier::new(world, parking_lot.clone()));
@@ -115,9 +111,9 @@ impl<M: Medium> Fabric<M> {
     /// There is no memory for what comes from other processes, or a rank failed.
     pub fn join(&self, medium: &M) -> Result<(), String> {
         let Some(courier) = &self.courier else { return Ok(()) };
-        let most = [&self.in_flight, &self.tensors].map(|most| most.load(Ordering::Relaxed));
-        let far = |group: &&Arc<Group<M>>| group.far.is_some();
-        locked(&self.groups).values().filter(far).try_for_each(|group| group.make_slots(medium, most))?;
+        for group in locked(&self.groups).values().filter(|group| group.far.is_some()) {
+            group.make_slots(medium, self.capacity())?;
+        }
         self.number_ways();
         match self.number_sums() {
             none if none.is_empty() => Ok(()),
@@ -143,11 +139,12 @@ impl<M: Medium> Fabric<M> {
         let groups = locked(&self.groups);
         let far = groups.values().filter_map(|group| group.far.as_ref());
         let added = far.filter_map(|far| Some((far, far.sums.get()?)));
-        let number = |(number, (far, own)): (u32, (&FarGroup, &Arc<OnceLock<u32>>))| {
+        let mut numbered = Vec::new();
+        for (number, (far, own)) in (0..).zip(added) {
             own.get_or_init(|| number);
-            far.processes()
-        };
-        (0..).zip(added).map(number).collect()
+            numbered.push(far.processes());
+        }
+        numbered
     }
 
     /// Numbers all lanes and channels with each other process: by their order, which is the same in both.
@@ -156,15 +153,17 @@ impl<M: Medium> Fabric<M> {
         for ((ranks, role), group) in locked(&self.groups).iter() {
             let lanes = group.far.iter().flat_map(|far| locked(&far.lanes).clone());
             for (lane, (process, tag)) in lanes {
-                let set = move |number| _ = tag.get_or_init(|| number);
-                ways.entry(process).or_default().insert(WayKey::Lane(ranks.clone(), *role, lane), Box::new(set));
+                let key = WayKey::Lane(ranks.clone(), *role, lane);
+                ways.entry(process).or_default().insert(key, Box::new(move |number| _ = tag.get_or_init(|| number)));
             }
         }
         for (key, channel) in locked(&self.channels).iter() {
             let Some(far) = &channel.far else { continue };
             let channel = channel.clone();
-            let set = move |number| channel.far.iter().for_each(|far| _ = far.tag.get_or_init(|| number));
-            ways.entry(far.process).or_default().insert(WayKey::Channel(*key), Box::new(set));
+            ways.entry(far.process).or_default().insert(
+                WayKey::Channel(*key),
+                Box::new(move |number| channel.far.iter().for_each(|far| _ = far.tag.get_or_init(|| number))),
+            );
         }
         for ways in ways.into_values() {
             ways.into_values().zip(FIRST_LANE..).for_each(|(set, number)| set(number));
@@ -197,6 +196,14 @@ impl<M: Medium> Fabric<M> {
         self.parking_lot.give_up(rank, why)
     }
 
+    /// A new group of ranks.
+    fn group(&self, ranks: &[usize]) -> Group<M> {
+        let local = ranks.iter().enumerate().filter(|(_, rank)| self.places[**rank].is_some());
+        let local = local.map(|(place, &rank)| (place, self.parker(rank, ThreadRole::Async))).collect();
+        let homes = ranks.iter().map(|&rank| self.homes[rank]).collect();
+        Group::new(self.parking_lot.number(ranks), ranks, local, homes)
+    }
+
     fn memory(&self, rank: usize) -> &M::Memory {
         self.memories[rank].get().expect("all ranks have joined before the first step")
     }
@@ -207,9 +214,15 @@ impl<M: Medium> Fabric<M> {
         if self.async_threads && role == ThreadRole::Async { self.parking_lot.ranks().len() + place } else { place }
     }
 
+    /// The capacity of the slots of each group.
+    fn capacity(&self) -> Capacity {
+        let [slots, tensors] = [&self.in_flight, &self.tensors].map(|most| most.load(Ordering::Relaxed));
+        Capacity { slots, tensors }
+    }
+
     /// Counts a rank as arrived at the end of a phase. The last arrival unparks the others. Returns how many are missing.
-    fn arrive(&self, rank: usize, group: &Group<M>, (number, targets): (u64, &[u64; 3]), phase: Phase) -> u64 {
-        let missing = group.arrive(number, phase, targets);
+    fn arrive(&self, rank: usize, group: &Group<M>, begun: Begun, phase: Phase) -> u64 {
+        let missing = group.arrive(begun, phase);
         if missing == 0 {
             let others = group.local.iter().map(|&place| group.ranks[place]).filter(|&other| other != rank);
             others.for_each(|other| self.parking_lot.unpark(self.parker(other, ThreadRole::Async)));
@@ -233,23 +246,54 @@ impl<M: Medium> ThreadCommunicator<M> {
         self.fabric.parker(self.rank, self.role)
     }
 
-    fn channel(&mut self, from: usize, to: usize, tag: u32) -> Result<Arc<ChannelEnd<M>>, String> {
-        let (key, sends) = ((from, to, tag), from == self.rank);
+    fn channel(&mut self, key: ChannelKey) -> Result<Arc<ChannelEnd<M>>, String> {
+        let sends = key.from == self.rank;
         if let Some(known) = self.channels.get(&key) {
             return Ok(known.clone());
         }
         let mut channels = locked(&self.fabric.channels);
-        let peer = self.fabric.homes[if sends { to } else { from }];
-        let far =
-            (peer != self.fabric.homes[self.rank]).then(|| [peer, self.fabric.parker(self.rank, ThreadRole::Main)]);
+        let peer = self.fabric.homes[if sends { key.to } else { key.from }];
+        let far = (peer != self.fabric.homes[self.rank])
+            .then(|| FarEnd::new(peer, self.fabric.parker(self.rank, ThreadRole::Main)));
         let channel = match channels.get(&key) {
             Some(known) => known.clone(),
-            None => Arc::new(Channel::new([from, to], tag, self.medium.stream()?, far)),
+            None => Arc::new(Channel::new(key, self.medium.stream()?, far)),
         };
         channels.insert(key, channel.clone());
         let end = Arc::new(ChannelEnd::new(channel, sends, self.medium.stream_of(ThreadRole::Main)));
         self.channels.insert(key, end.clone());
         Ok(end)
+    }
+}
+
+impl<M: Medium> ThreadCommunicator<M> {
+    /// The buffers of a member of a group in the exchange that uses a slot: those of a far one are in the staging memory.
+    ///
+    /// # Safety
+    /// All have published, and this member has not counted itself as having read.
+    unsafe fn peer<'a>(
+        &'a self,
+        group: &Group<M>,
+        plan: &'a FittedExchange,
+        slot: &'a ExchangeSlot<M>,
+        place: usize,
+    ) -> PeerBuffers<'a, M::Memory> {
+        let (fabric, rank) = (&*self.fabric, group.ranks[place]);
+        if let (Some(crossing), Some(memory)) = (&plan.crossing, &slot.staging)
+            && fabric.places[rank].is_none()
+        {
+            let FarTensors { sources, results } = &crossing.far[place];
+            return PeerBuffers { memory, sources, results };
+        }
+        // SAFETY: by the caller's contract.
+        let BufferTable { sources, results } = unsafe { slot.buffer_table(place) };
+        PeerBuffers { memory: fabric.memory(rank), sources, results }
+    }
+
+    /// Records the end of a member's work of a phase, and counts it as arrived there. Returns how many are missing.
+    fn end_phase(&self, member: &GroupMember<M>, begun: Begun, phase: Phase) -> u64 {
+        self.medium.record(&member.transfers, member.group.slot(begun.number).event(member.place, phase));
+        self.fabric.arrive(self.rank, &member.group, begun, phase)
     }
 }
 
@@ -269,16 +313,9 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
         }
         let place = ranks.iter().position(|&rank| rank == self.rank).unwrap_or(0);
         let fabric = &self.fabric;
-        let made = || {
-            let local = ranks.iter().enumerate().filter(|(_, rank)| fabric.places[**rank].is_some());
-            let local = local.map(|(place, &rank)| (place, fabric.parker(rank, ThreadRole::Async))).collect();
-            let homes = ranks.iter().map(|&rank| fabric.homes[rank]).collect();
-            Arc::new(Group::new(fabric.parking_lot.number(ranks), ranks, local, homes))
-        };
-        let group = locked(&fabric.groups).entry(key.clone()).or_insert_with(made).clone();
-        let own = || self.medium.stream_of(role);
-        let transfers = if ranks.len() == 1 { own() } else { self.medium.stream()? };
-        let member = Arc::new(GroupMember::new(group, place, [own(), transfers]));
+        let group = locked(&fabric.groups).entry(key.clone()).or_insert_with(|| Arc::new(fabric.group(ranks))).clone();
+        let transfers = if ranks.len() == 1 { self.medium.stream_of(role) } else { self.medium.stream()? };
+        let member = Arc::new(GroupMember::new(group, place, self.medium.stream_of(role), transfers));
         self.members.insert(key, member.clone());
         Ok(member)
     }
@@ -308,11 +345,11 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
     }
 
     fn channel_to(&mut self, peer: usize, tag: u32) -> Result<Arc<ChannelEnd<M>>, String> {
-        self.channel(self.rank, peer, tag)
+        self.channel(ChannelKey { from: self.rank, to: peer, tag })
     }
 
     fn channel_from(&mut self, peer: usize, tag: u32) -> Result<Arc<ChannelEnd<M>>, String> {
-        self.channel(peer, self.rank, tag)
+        self.channel(ChannelKey { from: peer, to: self.rank, tag })
     }
 
     fn expect(&mut self, in_flight: usize, tensors: usize) {
@@ -329,51 +366,26 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
             let filled = unsafe { self.medium.exchange(&member.transfers, exchange, Half::Pull, 0, |_| own) };
             return Request { filled, ..complete };
         }
-        let most = [&fabric.in_flight, &fabric.tensors].map(|most| most.load(Ordering::Relaxed));
-        let (number, mut targets) = member.publish(&self.medium, [sources, results], most);
+        let mut begun = member.publish(&self.medium, sources, results, fabric.capacity());
         if let (Some(courier), Some(crossing)) = (&fabric.courier, &plan.crossing) {
-            targets = member.post(courier, crossing, number);
-            let tensors = (fabric.memory(self.rank), sources);
+            begun.targets = member.post(courier, crossing, begun.number);
+            let tensors = Buffers { memory: fabric.memory(self.rank), spans: sources };
             // SAFETY: sources change only when all have read, which this member has yet to do.
-            unsafe { member.send(courier, (exchange, crossing), Half::Pull, (number, targets), tensors) };
+            unsafe { member.send(courier, plan, Half::Pull, begun, tensors) };
         }
-        fabric.arrive(self.rank, &member.group, (number, &targets), Phase::Published);
-        Request { number, phase: Some(Phase::Published), targets, ..complete }
+        fabric.arrive(self.rank, &member.group, begun, Phase::Published);
+        Request { number: begun.number, phase: Some(Phase::Published), targets: begun.targets, ..complete }
     }
 
     fn advance(&self, member: &GroupMember<M>, plan: &FittedExchange, request: &mut Request) {
-        let ThreadCommunicator { rank, fabric, medium, .. } = self;
-        let (group, number, targets, stream) = (&*member.group, request.number, request.targets, &member.transfers);
-        let far = plan.crossing.as_ref().map(|crossing| &crossing.far);
-        while let Some(phase) = request.phase.filter(|&phase| group.have_all(number, phase, &targets)) {
-            if phase == Phase::Published && !member.may_pull(number) {
+        let ThreadCommunicator { fabric, medium, .. } = self;
+        let begun = Begun { number: request.number, targets: request.targets };
+        let (group, stream) = (&*member.group, &member.transfers);
+        while let Some(phase) = request.phase.filter(|&phase| group.have_all(begun, phase)) {
+            if phase == Phase::Published && !member.may_pull(begun.number) {
                 return;
             }
-            let slot = group.slot(number);
-            let peer = |place: usize| {
-                if let (Some(far), Some(memory)) = (far, &slot.staging)
-                    && fabric.places[group.ranks[place]].is_none()
-                {
-                    return PeerBuffers { memory, sources: &far[place].sources, results: &far[place].results };
-                }
-                // SAFETY: all have published, and this member has not counted itself as having read.
-                let buffer_table = unsafe { slot.buffer_table(place) };
-                PeerBuffers {
-                    memory: fabric.memory(group.ranks[place]),
-                    sources: &buffer_table.sources,
-                    results: &buffer_table.results,
-                }
-            };
-            // The work of this phase begins when all have ended the one before; the own part of an earlier phase is on this stream.
-            let is_before = |place: &usize| phase == Phase::Published || *place != member.place;
-            let begin = || {
-                let others = group.local.iter().copied().filter(is_before);
-                others.for_each(|place| medium.wait(stream, slot.event(place, phase)));
-            };
-            let end = |phase| {
-                medium.record(stream, slot.event(member.place, phase));
-                fabric.arrive(*rank, group, (number, &targets), phase)
-            };
+            let slot = group.slot(begun.number);
             let (half, next) = match phase {
                 Phase::Published => (Half::Pull, Phase::Reduced),
                 Phase::Reduced => (Half::Gather, Phase::Read),
@@ -382,35 +394,42 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
                     return;
                 }
             };
-            begin();
+            // The work of this phase begins when all have ended the one before; the own part of an earlier phase is on this stream.
+            for &place in group.local.iter().filter(|place| phase == Phase::Published || **place != member.place) {
+                medium.wait(stream, slot.event(place, phase));
+            }
             if half == Half::Pull {
                 request.times[0] = medium.mark(stream);
             }
-            // SAFETY: sources change only when all have read. Results are this rank's own until all have reduced; then the pieces of others
-            // in them are read by nobody.
+            // SAFETY: all have published, and this member has not counted itself as having read. Sources change only when all have read.
+            // Results are this rank's own until all have reduced; then the pieces of others in them are read by nobody.
             let filled = unsafe {
                 match plan.sum() {
-                    Some(sum) => member.add_or_take(sum, half, slot, peer),
-                    None => medium.exchange(stream, &plan.exchange, half, member.place, peer),
+                    Some(sum) => member.add_or_take(sum, half, slot, |place| self.peer(group, plan, slot, place)),
+                    None => medium.exchange(stream, &plan.exchange, half, member.place, |place| {
+                        self.peer(group, plan, slot, place)
+                    }),
                 }
             };
             request.filled = filled.or(request.filled);
-            if let (Half::Pull, Some(courier), Some(crossing)) = (half, &fabric.courier, &plan.crossing) {
-                let own = peer(member.place);
-                let results = (own.memory, own.results);
-                // SAFETY: the own piece of a result changes only when this member begins another exchange with it.
-                unsafe { member.send(courier, (&plan.exchange, crossing), Half::Gather, (number, targets), results) };
+            if let (Half::Pull, Some(courier), Some(_)) = (half, &fabric.courier, &plan.crossing) {
+                // SAFETY: as above. The own piece of a result changes only when this member begins another exchange with it.
+                unsafe {
+                    let own = self.peer(group, plan, slot, member.place);
+                    let results = Buffers { memory: own.memory, spans: own.results };
+                    member.send(courier, plan, Half::Gather, begun, results);
+                }
                 member.has_pulled();
             }
-            let missing = end(next);
+            let missing = self.end_phase(member, begun, next);
             // The sum itself is the last that is missing.
             if let (Half::Pull, 1, Some(courier), Some(sum)) = (half, missing, &fabric.courier, plan.sum()) {
-                member.begin_sum(courier, sum, (number, targets));
+                member.begin_sum(courier, sum, begun);
             }
             // Without a gather no member waits for the end of the pull, but the counters stay in step.
             let is_last = half == Half::Pull && !plan.gathers();
             if is_last {
-                end(Phase::Read);
+                self.end_phase(member, begun, Phase::Read);
             }
             if is_last || half == Half::Gather {
                 request.times[1] = medium.mark(stream);
@@ -433,7 +452,7 @@ impl<M: Medium> Transport for ThreadCommunicator<M> {
 
     fn start_message(&self, end: &ChannelEnd<M>, span: Span) -> Message {
         if let (Some(courier), Some(_)) = (&self.fabric.courier, &end.channel.far) {
-            let own = (self.fabric.memory(self.rank), span);
+            let own = Buffer { memory: self.fabric.memory(self.rank), span };
             return end.start_far(&self.medium, courier, own, &self.fabric.in_flight);
         }
         let memories = [end.channel.from, end.channel.to].map(|rank| self.fabric.memory(rank));

@@ -44,9 +44,8 @@ pub fn blocks(ranks: usize, processes: usize) -> impl Iterator<Item = Range<usiz
 /// The processes of a run, by the host of each in the order of a launcher's numbers, and that number of each. Each has as many ranks.
 /// Launchers deal processes out to hosts in any order. Neighbours in rank exchange the most, so they belong on one host.
 pub fn by_host(own: usize, hosts: &[String], ranks: usize) -> (World, Vec<usize>) {
-    let first = |host: &String| hosts.iter().position(|other| other == host);
     let mut numbers: Vec<usize> = (0..hosts.len()).collect();
-    numbers.sort_by_key(|&number| first(&hosts[number]));
+    numbers.sort_by_key(|&number| hosts.iter().position(|host| *host == hosts[number]));
     let me = numbers.iter().position(|&number| number == own).unwrap_or(0);
     let dealt = blocks(ranks, hosts.len()).zip(&numbers);
     let processes = dealt.map(|(ranks, &n)| Process { host: hosts[n].clone(), ranks: ranks.collect() }).collect();

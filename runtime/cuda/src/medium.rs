@@ -8,7 +8,7 @@ use super::marks::Marks;
 use super::memory::Arena;
 use super::runs::Runs;
 use super::stream::{Event, Stream};
-use comm::{Exchange, FilledRows, Half, Medium, Move, PeerBuffers, TensorPlan, ThreadRole};
+use comm::{Buffer, Exchange, FilledRows, Half, Medium, Move, PeerBuffers, TensorPlan, ThreadRole};
 use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
 use device::backend::{Mark, Span};
 use ir::types::{DType, PartialKind};
@@ -291,10 +291,10 @@ impl Medium for DeviceMemory {
         None
     }
 
-    unsafe fn copy(&self, stream: &Arc<Stream>, (to, target): (&Arena, Span), (from, source): (&Arena, Span)) {
-        if source.len > 0 {
+    unsafe fn copy(&self, stream: &Arc<Stream>, to: Buffer<'_, Arena>, from: Buffer<'_, Arena>) {
+        if from.span.len > 0 {
             // SAFETY: by the caller's contract.
-            must(unsafe { stream.copy(at(to, target), at(from, source), source.bytes()) });
+            must(unsafe { stream.copy(at(to.memory, to.span), at(from.memory, from.span), from.span.bytes()) });
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::Sum;
 use super::bench::Bench;
 use crate::Error;
-use comm::{Exchange, Half, Medium, PeerBuffers};
+use comm::{Buffer, Exchange, Half, Medium, PeerBuffers};
 use device::backend::Span;
 use ir::types::DType;
 
@@ -57,7 +57,10 @@ pub(super) fn messages(bench: &Bench) -> Result<Vec<(u64, f64)>, Error> {
         let spans = spans(bench, 2, bytes);
         let seconds = bench.clock.seconds(|_| {
             // SAFETY: the tensors are apart, and all is on one stream.
-            unsafe { medium.copy(&bench.clock.stream, (memory, spans[0][0]), (memory, spans[1][0])) };
+            unsafe {
+                let [to, from] = [0, 1].map(|end| Buffer { memory: &**memory, span: spans[end][0] });
+                medium.copy(&bench.clock.stream, to, from);
+            }
             Ok(())
         })?;
         Ok((bytes as u64, seconds))
