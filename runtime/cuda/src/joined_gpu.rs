@@ -53,12 +53,12 @@ impl Platform for JoinedGpu {
     type Backend = Cuda;
     type Communicator = NcclTransport;
 
-    fn connect(&self, _rank: usize, bytes: usize) -> Result<(Cuda, NcclTransport), String> {
-        let mut backend = Cuda::new(self.joint.device()).map_err(|why| why.to_string())?;
+    fn connect(&self, _rank: usize, bytes: usize) -> Result<(Cuda, NcclTransport), exec::Error> {
+        let mut backend = Cuda::new(self.joint.device()).map_err(|why| exec::Error::Resources(why.to_string()))?;
         if self.times_products {
             backend.time_products();
         }
-        backend.reserve(bytes)?;
+        backend.reserve(bytes).map_err(exec::Error::Resources)?;
         let endpoint = NcclTransport::new(&self.joint, backend.arena(), backend.medium());
         Ok((backend, endpoint))
     }

@@ -57,12 +57,12 @@ impl Platform for SharedGpu {
     type Backend = Cuda;
     type Communicator = ThreadCommunicator<DeviceMemory>;
 
-    fn connect(&self, rank: usize, bytes: usize) -> Result<(Cuda, ThreadCommunicator<DeviceMemory>), String> {
-        let mut backend = Cuda::new(&self.device).map_err(|why| why.to_string())?;
+    fn connect(&self, rank: usize, bytes: usize) -> Result<(Cuda, ThreadCommunicator<DeviceMemory>), exec::Error> {
+        let mut backend = Cuda::new(&self.device).map_err(|why| exec::Error::Resources(why.to_string()))?;
         if self.times_products {
             backend.time_products();
         }
-        backend.reserve(bytes)?;
+        backend.reserve(bytes).map_err(exec::Error::Resources)?;
         let endpoint = self.fabric.endpoint(rank, backend.arena().clone(), backend.medium());
         Ok((backend, endpoint))
     }
@@ -76,8 +76,8 @@ impl Platform for SharedGpu {
         self.graphs && self.ranks.len() == 1
     }
 
-    fn start_clock(&self) -> Result<Instant, String> {
-        self.device.start_clock().map_err(|why| why.to_string())
+    fn start_clock(&self) -> Result<Instant, exec::Error> {
+        self.device.start_clock().map_err(|why| exec::Error::Resources(why.to_string()))
     }
 
     fn trace_note(&self) -> &'static str {

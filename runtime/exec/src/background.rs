@@ -10,6 +10,7 @@ use comm::{Communicator, ThreadRole, WaitReason};
 use device::at_once::panic_message;
 use device::backend::Backend;
 use std::collections::VecDeque;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +80,7 @@ impl<B: Backend + 'static, C: Communicator> Background<B, C> {
         context: ThreadContext<B>,
         comm: &C,
         thread: Option<String>,
-    ) -> Result<Background<B, C>, String> {
+    ) -> io::Result<Background<B, C>> {
         let completions =
             rank_programs.iter().map(|rank_program| rank_program.completions.iter().sum()).max().unwrap_or(0);
         let done: Arc<[AtomicBool]> = (0..completions).map(|_| AtomicBool::new(true)).collect();
@@ -91,11 +92,12 @@ impl<B: Backend + 'static, C: Communicator> Background<B, C> {
         let (tasks, inbox) = sync_channel(completions.max(1));
         let own = comm.with_role(ThreadRole::Async);
         let thread = std::thread::Builder::new().name(name).spawn(move || worker.serve(&own, &inbox));
-        let thread = Some(thread.map_err(|why| format!("its async worker gets no thread: {why}"))?);
+        let thread =
+            thread.map_err(|why| io::Error::new(why.kind(), format!("its async worker gets no thread: {why}")))?;
         Ok(Background::Thread(BackgroundThread {
             tasks: Some(tasks),
             done,
-            thread,
+            thread: Some(thread),
             comm: comm.with_role(ThreadRole::Main),
             recorder,
         }))
@@ -280,11 +282,11 @@ impl<B: Backend, C: Communicator> AsyncWorker<B, C> {
         });
         let (Ok(()), Ok(first)) = (parked, first) else { return false };
         self.accept(first);
-        let left = &mut || {
+        let waited = comm.wait(&mut || {
             tasks.try_iter().for_each(|task| self.accept(task));
             self.advance(comm);
             self.wait_reason(comm)
-        };
-        comm.wait(left).is_ok()
+        });
+        waited.is_ok()
     }
 }

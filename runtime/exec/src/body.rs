@@ -1,5 +1,6 @@
 //! Bodies compiled for one rank: kernels with their shapes, collectives with their blocks.
 
+use super::load_error::LoadError;
 use super::rank_program::{BodyCode, BodyStep, ExchangeCall};
 use comm::{Communicator, Exchange, Region, ThreadRole, local_len};
 use device::backend::{Backend, GroupPlace, GroupSite, KernelSite, Span, updated};
@@ -62,18 +63,19 @@ pub(super) fn compile<B: Backend, C: Communicator>(
     mesh: &Mesh,
     rank: usize,
     role: ThreadRole,
-    (backend, comm): (&mut B, &mut C),
-) -> Result<Compiled<C, B::Kernel>, String> {
+    backend: &mut B,
+    comm: &mut C,
+) -> Result<Compiled<C, B::Kernel>, LoadError> {
     let code = BodyCode { role, steps: Vec::new(), completions: 0 };
     let compiled =
         Compiled { code, kernels: Vec::new(), places: Vec::new(), sums: [Vec::new(), Vec::new()], tensors: 0 };
     let coordinates = mesh.coordinates(rank as u64);
     let mut compiler = Compiler { body, mesh, rank, coordinates, started: Vec::new(), compiled };
     for at in 0..body.instrs.len() {
-        compiler.instr(at, backend, comm).map_err(|why| format!("body @{}: {why}", body.name))?;
+        compiler.instr(at, backend, comm).map_err(|why| why.in_body(&body.name))?;
     }
     match compiler.started.iter().any(Option::is_some) {
-        true => Err(format!("body @{} starts what it does not wait for", body.name)),
+        true => Err(LoadError::BodyNeverWaits { body: body.name.clone() }),
         false => Ok(compiler.compiled),
     }
 }
@@ -88,6 +90,15 @@ struct Compiler<'a, C: Communicator, K> {
     compiled: Compiled<C, K>,
 }
 
+/// A reshard as a body starts it.
+struct Transfer<'a> {
+    token: Token,
+    collective: &'a Collective,
+    operands: &'a [Value],
+    /// The results of the wait for it.
+    results: &'a [Value],
+}
+
 struct Started<'a, C: Communicator> {
     token: Token,
     call: Arc<ExchangeCall<C>>,
@@ -98,11 +109,14 @@ struct Started<'a, C: Communicator> {
 }
 
 impl<'a, C: Communicator, K> Compiler<'a, C, K> {
-    fn instr<B: Backend<Kernel = K>>(&mut self, at: usize, backend: &mut B, comm: &mut C) -> Result<(), String> {
+    fn instr<B: Backend<Kernel = K>>(&mut self, at: usize, backend: &mut B, comm: &mut C) -> Result<(), LoadError> {
         match &self.body.instrs[at] {
             BodyInstr::Compute(stmt) => self.compute(stmt, backend),
             BodyInstr::Fused(fused) => self.group(fused, backend),
-            BodyInstr::Start { token, collective, operands } => self.start(at, (*token, collective, operands), comm),
+            BodyInstr::Start { token, collective, operands } => {
+                let results = self.awaited(at, *token)?;
+                self.start(Transfer { token: *token, collective, operands, results }, comm)
+            }
             BodyInstr::Wait { token, results } => self.wait(*token, results),
             BodyInstr::Free(_) => Ok(()),
         }
@@ -123,9 +137,9 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         start..self.compiled.places.len()
     }
 
-    fn compute<B: Backend<Kernel = K>>(&mut self, stmt: &Stmt, backend: &mut B) -> Result<(), String> {
+    fn compute<B: Backend<Kernel = K>>(&mut self, stmt: &Stmt, backend: &mut B) -> Result<(), LoadError> {
         let name = stmt.op.name();
-        let op = stmt.op.kernel().ok_or_else(|| format!("`{name}` has no kernel"))?;
+        let op = stmt.op.kernel().ok_or_else(|| LoadError::NoKernel { op: name.to_string() })?;
         let (operands, results) = (self.types(&stmt.operands), self.types(&stmt.results));
         let forward = self.body.kind == BodyKind::F;
         let site = KernelSite {
@@ -135,7 +149,9 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
             results: &results,
             forward,
         };
-        self.compiled.kernels.push(backend.prepare(op, &site).map_err(|why| format!("`{name}`: {why}"))?);
+        self.compiled
+            .kernels
+            .push(backend.prepare(op, &site).map_err(|why| LoadError::Op { op: name.to_string(), why })?);
         let kernel = self.compiled.kernels.len() - 1;
         let operands = self.places(values(&stmt.operands));
         let results = self.places(values(&stmt.results));
@@ -145,14 +161,14 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
                 let number = self.compiled.sums[0].len() - 1;
                 BodyStep::Accumulate { kernel, operands, into: results.start, sum: number }
             }
-            (true, _) => return Err(format!("`{name}` has several results; `+=` has one")),
+            (true, _) => return Err(LoadError::SeveralSums { op: name.to_string() }),
             (false, _) => BodyStep::Launch { kernel, operands, results, updated: updated(op) },
         };
         self.compiled.code.steps.push(step);
         Ok(())
     }
 
-    fn group<B: Backend<Kernel = K>>(&mut self, fused: &Fused, backend: &mut B) -> Result<(), String> {
+    fn group<B: Backend<Kernel = K>>(&mut self, fused: &Fused, backend: &mut B) -> Result<(), LoadError> {
         let at = GroupPlace {
             values: &self.body.values,
             mesh: self.mesh,
@@ -160,7 +176,7 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
             forward: self.body.kind == BodyKind::F,
         };
         let kernel = GroupSite::with(fused, at, |site| backend.prepare_group(site));
-        let kernel = kernel.map_err(|why| format!("a group: {why}"))?;
+        let kernel = kernel.map_err(|why| LoadError::Group { why })?;
         self.compiled.kernels.push(kernel);
         let kernel = self.compiled.kernels.len() - 1;
         let (operands, results) = (self.places(values(&fused.reads())), self.places(values(&fused.outs)));
@@ -173,29 +189,25 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
     }
 
     /// The wait of a reshard defines its results: until then its step lacks them.
-    fn start(
-        &mut self,
-        at: usize,
-        (token, collective, operands): (Token, &'a Collective, &'a [Value]),
-        comm: &mut C,
-    ) -> Result<(), String> {
-        let (mesh, own, types) = (self.mesh, self.rank, self.types(operands));
-        let plan = |rank| {
-            let plan = Exchange::plan(mesh, rank, collective, &types);
-            plan.map_err(|why| format!("`{}`: {why}", collective.name()))
-        };
-        let mut exchange = Some(plan(own)?);
-        let ranks = exchange.iter().flat_map(|exchange| exchange.ranks.clone()).collect::<Vec<usize>>();
-        let group = comm.join(&ranks, self.compiled.code.role)?;
+    fn start(&mut self, transfer: Transfer<'a>, comm: &mut C) -> Result<(), LoadError> {
+        let Transfer { token, collective, operands, results } = transfer;
+        let types = self.types(operands);
+        let exchange = self.exchange(self.rank, collective, &types)?;
+        let group = comm.join(&exchange.ranks, self.compiled.code.role)?;
         let dtypes: Vec<DType> = collective.moved(&types).iter().map(|ty| ty.dtype).collect();
-        let mut of = |rank| exchange.take_if(|_| rank == own).map_or_else(|| plan(rank), Ok);
         let moved = operands.first().map_or("", |&value| self.body.values[value].name.as_str());
         let op = format!("{} of %{moved} in @{}", collective.name(), self.body.name);
-        let plan = comm.fit(&group, &op, &dtypes, &mut of)?;
+        let mut own = Some(exchange);
+        let plan = comm.fit(&group, &op, &dtypes, &mut |rank| match own.take_if(|_| rank == self.rank) {
+            Some(exchange) => Ok(exchange),
+            None => self.exchange(rank, collective, &types).map_err(|why| why.to_string()),
+        })?;
         let call = Arc::new(ExchangeCall { group, plan });
         self.compiled.tensors = self.compiled.tensors.max(operands.len());
-        let result = |&value| if self.is_sum(value) { Operand::Staged(value) } else { Operand::Value(value) };
-        let results: Vec<Operand> = self.awaited(at, token)?.iter().map(result).collect();
+        let results: Vec<Operand> = results
+            .iter()
+            .map(|&value| if self.is_sum(value) { Operand::Staged(value) } else { Operand::Value(value) })
+            .collect();
         let (sources, results) = (self.places(values(operands)), self.places(results));
         let free = self.started.iter().position(Option::is_none);
         let completion = free.unwrap_or_else(|| {
@@ -209,29 +221,36 @@ impl<'a, C: Communicator, K> Compiler<'a, C, K> {
         Ok(())
     }
 
-    /// The results of the next wait for a token.
-    fn awaited(&self, at: usize, token: Token) -> Result<&'a [Value], String> {
-        let wait = |instr: &'a BodyInstr| match instr {
-            BodyInstr::Wait { token: awaited, results } if *awaited == token => Some(results.as_slice()),
-            _ => None,
-        };
-        self.body.instrs[at..].iter().find_map(wait).ok_or_else(|| "starts what it does not wait for".to_string())
+    /// The part of a rank in a reshard.
+    fn exchange(&self, rank: usize, collective: &Collective, types: &[&Type]) -> Result<Exchange, LoadError> {
+        let exchange = Exchange::plan(self.mesh, rank, collective, types);
+        exchange.map_err(|why| LoadError::Op { op: collective.name().to_string(), why })
     }
 
-    fn wait(&mut self, token: Token, results: &[Value]) -> Result<(), String> {
-        let awaited = |started: &Option<Started<'_, C>>| started.as_ref().is_some_and(|s| s.token == token);
-        let completion = self.started.iter().position(awaited).ok_or("waits for nothing")?;
+    /// The results of the next wait for a token.
+    fn awaited(&self, at: usize, token: Token) -> Result<&'a [Value], LoadError> {
+        let results = self.body.instrs[at..].iter().find_map(|instr| match instr {
+            BodyInstr::Wait { token: awaited, results } if *awaited == token => Some(results.as_slice()),
+            _ => None,
+        });
+        results.ok_or(LoadError::NeverAwaited)
+    }
+
+    fn wait(&mut self, token: Token, results: &[Value]) -> Result<(), LoadError> {
+        let mut slots = self.started.iter_mut();
+        let awaited = slots.position(|started| started.as_ref().is_some_and(|started| started.token == token));
+        let completion = awaited.ok_or(LoadError::WaitForNothing)?;
         let Some(started) = self.started[completion].take() else { return Ok(()) };
-        let region = |ty: &Type| Region::of(ty, self.mesh, &self.coordinates);
         let moved = started.collective.moved(started.operands);
         for (operand, result) in self.types(moved).iter().zip(self.types(results)) {
-            if region(&started.collective.result_type(operand)?) != region(result) {
-                let name = started.collective.name();
-                return Err(format!("the result of `{name}` has another sharding than its type"));
+            let made = started.collective.result_type(operand)?;
+            let [made, stated] = [&made, result].map(|ty| Region::of(ty, self.mesh, &self.coordinates));
+            if made != stated {
+                return Err(LoadError::ResultSharding { op: started.collective.name().to_string() });
             }
         }
         if started.results.len() != moved.len() {
-            return Err(format!("`{}` has not one result for each operand", started.collective.name()));
+            return Err(LoadError::ResultCount { op: started.collective.name().to_string() });
         }
         let sums: Vec<Value> = results.iter().copied().filter(|&value| self.is_sum(value)).collect();
         let pairs = sums.iter().flat_map(|&sum| [Operand::Value(sum), Operand::Staged(sum)]);

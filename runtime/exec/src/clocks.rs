@@ -2,9 +2,10 @@
 //! clocks of two processes, bounds the difference of their offsets. Rounds in which all wait for all give such bounds before and after a
 //! step, and so do its messages and sums. The offsets that are taken satisfy all of them: no receive ends before its send began.
 
-use super::merge::{RankTimeline, Side, Timeline};
+use super::merge::{RankTimeline, Timeline};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// The number of rounds before a step, and of those after it.
 pub(super) const ROUNDS: usize = 8;
@@ -21,19 +22,15 @@ pub(super) struct ClockedTimeline {
 
 /// The timelines of processes by the clock of the first one.
 pub(super) fn align(mut all: Vec<ClockedTimeline>) -> Vec<Timeline> {
-    let rounds = |range: std::ops::Range<usize>| {
-        let mut clocks = Clocks::new(all.len());
-        clocks.add_rounds(&all, range);
-        clocks
-    };
-    let mut clocks = rounds(0..2 * ROUNDS);
+    let mut clocks = Clocks::of_rounds(&all, 0..2 * ROUNDS);
     clocks.add_events(&all);
     let offsets = match clocks.offsets() {
         Some(offsets) => offsets.into_iter().map(|offset| [offset; 2]).collect(),
         // Over a long step clocks drift apart: their offsets change evenly from its beginning to its end.
         None => {
-            let of = |range| rounds(range).offsets().unwrap_or_else(|| vec![0.0; all.len()]);
-            of(0..ROUNDS).into_iter().zip(of(ROUNDS..2 * ROUNDS)).map(<[f64; 2]>::from).collect::<Vec<_>>()
+            let [first, last] = [0..ROUNDS, ROUNDS..2 * ROUNDS].map(|rounds| Clocks::of_rounds(&all, rounds).offsets());
+            let [first, last] = [first, last].map(|offsets| offsets.unwrap_or_else(|| vec![0.0; all.len()]));
+            first.into_iter().zip(last).map(<[f64; 2]>::from).collect::<Vec<_>>()
         }
     };
     for (process, [first, last]) in all.iter_mut().zip(offsets) {
@@ -48,21 +45,32 @@ struct Clocks(Vec<Vec<f64>>);
 
 impl Clocks {
     fn new(processes: usize) -> Clocks {
-        let row = |own: usize| (0..processes).map(|other| if own == other { 0.0 } else { f64::INFINITY }).collect();
-        Clocks((0..processes).map(row).collect())
+        let mut bounds = vec![vec![f64::INFINITY; processes]; processes];
+        bounds.iter_mut().enumerate().for_each(|(own, row)| row[own] = 0.0);
+        Clocks(bounds)
+    }
+
+    /// The bounds of some rounds alone.
+    fn of_rounds(all: &[ClockedTimeline], rounds: Range<usize>) -> Clocks {
+        let mut clocks = Clocks::new(all.len());
+        clocks.add_rounds(all, rounds);
+        clocks
     }
 
     /// Notes that something happened in one process before something in another, each by its own clock.
-    fn before(&mut self, (p, early): (usize, f64), (q, late): (usize, f64)) {
-        self.0[q][p] = self.0[q][p].min(late - early);
+    fn before(&mut self, early: Moment, late: Moment) {
+        let bound = &mut self.0[late.process][early.process];
+        *bound = bound.min(late.seconds - early.seconds);
     }
 
     /// Nobody leaves a round before all have entered it.
-    fn add_rounds(&mut self, all: &[ClockedTimeline], range: std::ops::Range<usize>) {
+    fn add_rounds(&mut self, all: &[ClockedTimeline], range: Range<usize>) {
         for round in range {
-            for (p, early) in all.iter().enumerate().filter_map(|(p, one)| Some((p, one.rounds.get(round)?[0]))) {
-                for (q, late) in all.iter().enumerate().filter_map(|(q, one)| Some((q, one.rounds.get(round)?[1]))) {
-                    self.before((p, early), (q, late));
+            let processes = all.iter().enumerate();
+            let met: Vec<_> = processes.filter_map(|(process, one)| Some((process, *one.rounds.get(round)?))).collect();
+            for &(p, [entered, _]) in &met {
+                for &(q, [_, left]) in &met {
+                    self.before(Moment { process: p, seconds: entered }, Moment { process: q, seconds: left });
                 }
             }
         }
@@ -74,15 +82,19 @@ impl Clocks {
         for (process, one) in all.iter().enumerate() {
             for RankTimeline { messages: ends, exchanges, .. } in &one.timeline.ranks {
                 ends.iter().for_each(|(key, side)| messages.entry(key).or_insert_with(Vec::new).push((process, side)));
-                let is_sum = |side: &Side| one.timeline.sites[side.site as usize].op == "all_reduce";
-                for (key, side) in exchanges.iter().filter(|(_, side)| is_sum(side)) {
-                    sums.entry(key).or_insert_with(Vec::new).push((process, side));
+                for (key, side) in exchanges {
+                    if one.timeline.sites[side.site as usize].op == "all_reduce" {
+                        sums.entry(key).or_insert_with(Vec::new).push((process, side));
+                    }
                 }
             }
         }
         for sides in sums.values() {
-            for &(p, early) in sides {
-                sides.iter().for_each(|&(q, late)| self.before((p, early.times.0), (q, late.times.1)));
+            for (p, early) in sides {
+                for (q, late) in sides {
+                    let late = Moment { process: *q, seconds: late.times.1 };
+                    self.before(Moment { process: *p, seconds: early.times.0 }, late);
+                }
             }
         }
         for sides in messages.values() {
@@ -91,7 +103,8 @@ impl Clocks {
                 .find_map(|&(q, side)| Some((q, side.known?)))
                 .zip(sides.iter().find(|(_, side)| side.stream == trace::Stream::Sends));
             if let Some(((q, known), &(p, send))) = ends.filter(|((q, _), (p, _))| q != p) {
-                self.before((p, send.times.0), (q, known));
+                let sent = Moment { process: p, seconds: send.times.0 };
+                self.before(sent, Moment { process: q, seconds: known });
             }
         }
     }
@@ -108,11 +121,17 @@ impl Clocks {
         }
         let bounds = &self.0;
         // Both the largest and the smallest offsets satisfy all bounds, so their means do.
-        let middle = |p: usize| (bounds[0][p] - bounds[p][0]) / 2.0;
         let is_sound =
             (0..count).all(|p| bounds[p][p] > -ROUNDING && bounds[0][p].is_finite() && bounds[p][0].is_finite());
-        is_sound.then(|| (0..count).map(middle).collect())
+        is_sound.then(|| (0..count).map(|p| (bounds[0][p] - bounds[p][0]) / 2.0).collect())
     }
+}
+
+/// A time in a process by its clock.
+#[derive(Clone, Copy)]
+struct Moment {
+    process: usize,
+    seconds: f64,
 }
 
 #[cfg(test)]
@@ -140,7 +159,8 @@ mod tests {
                 let leave: Vec<f64> = (0..count).map(|_| last + 1e-4 * next(&mut random)).collect();
                 for p in 0..count {
                     for q in 0..count {
-                        let (early, late) = ((p, enter[p] - offsets[p]), (q, leave[q] - offsets[q]));
+                        let early = Moment { process: p, seconds: enter[p] - offsets[p] };
+                        let late = Moment { process: q, seconds: leave[q] - offsets[q] };
                         clocks.before(early, late);
                         pairs.push((early, late));
                     }
@@ -151,8 +171,8 @@ mod tests {
                 found.iter().zip(&offsets).all(|(found, offset)| (found - offset).abs() < 2e-4),
                 "{found:?} {offsets:?}"
             );
-            for ((p, early), (q, late)) in pairs {
-                assert!(early + found[p] <= late + found[q] + ROUNDING);
+            for (early, late) in pairs {
+                assert!(early.seconds + found[early.process] <= late.seconds + found[late.process] + ROUNDING);
             }
         }
     }
@@ -160,8 +180,8 @@ mod tests {
     #[test]
     fn bounds_that_contradict_each_other_give_no_offsets() {
         let mut clocks = Clocks::new(2);
-        clocks.before((0, 1.0), (1, 2.0));
-        clocks.before((1, 4.0), (0, 2.0));
+        clocks.before(Moment { process: 0, seconds: 1.0 }, Moment { process: 1, seconds: 2.0 });
+        clocks.before(Moment { process: 1, seconds: 4.0 }, Moment { process: 0, seconds: 2.0 });
         assert_eq!(clocks.offsets(), None);
         assert_eq!(Clocks::new(2).offsets(), None, "nothing is known");
     }

@@ -7,7 +7,8 @@ use super::rank_program::{Action, BodyStep, RankProgram};
 use super::recorder::{EventKind, RecordedEvent};
 use comm::{Communicator, ExchangePlan, ThreadRole};
 use device::backend::HostDirection;
-use ir::entity::SecondaryMap;
+use ir::entity::{EntityRef, SecondaryMap};
+use ir::expr::Expr;
 use ir::graph::Model;
 use ir::ids::{BodyId, Token};
 use ir::program::{BodyInstr, Class, Instr, Program, Transfer};
@@ -77,8 +78,9 @@ impl<'a, C: Communicator> Decoder<'a, C> {
     }
 
     fn times(&self, recorded: &RecordedEvent) -> (f64, f64) {
-        let since = |at: Instant| at.saturating_duration_since(self.began).as_secs_f64();
-        (since(recorded.start), since(recorded.end))
+        let [start, end] =
+            [recorded.start, recorded.end].map(|at| at.saturating_duration_since(self.began).as_secs_f64());
+        (start, end)
     }
 
     /// The body of an invocation, and its call, instance and micro-batch.
@@ -170,15 +172,15 @@ impl<'a, C: Communicator> Decoder<'a, C> {
     /// The time at which a rank knows that a message is complete, by the action that starts it: the end of the wait for it.
     fn message_ends(&self, rank: usize) -> HashMap<u32, f64> {
         let RankEvents { class, rank_program, recorded, .. } = &self.ranks[rank];
-        let end = |recorded: &RecordedEvent| {
-            let EventKind::Action(action) = recorded.kind else { return None };
-            let Action::WaitMessage { .. } = &rank_program.actions[action as usize] else { return None };
-            match self.awaited(class, rank_program, recorded.kind)? {
-                EventKind::Action(start) => Some((start, self.times(recorded).1)),
-                _ => None,
+        let mut ends = HashMap::new();
+        for recorded in &recorded[0] {
+            let EventKind::Action(action) = recorded.kind else { continue };
+            let Action::WaitMessage { .. } = &rank_program.actions[action as usize] else { continue };
+            if let Some(EventKind::Action(start)) = self.awaited(class, rank_program, recorded.kind) {
+                ends.insert(start, self.times(recorded).1);
             }
-        };
-        recorded[0].iter().filter_map(end).collect()
+        }
+        ends
     }
 
     /// The copies of a rank between its device and host memory.
@@ -213,15 +215,9 @@ impl<'a, C: Communicator> Decoder<'a, C> {
         let Instr::Start { transfer, .. } = &class.instrs[rank_program.origins[action as usize] as usize] else {
             return None;
         };
-        let peer = |peer: &ir::expr::Expr| {
-            let mut coordinates = self.ranks[rank].coordinates.clone();
-            let pipeline = ir::entity::EntityRef::index(self.model.mesh.pipeline()?);
-            coordinates[pipeline] = u64::try_from(peer.eval(&coordinates)?).ok()?;
-            Some(self.model.mesh.rank(&coordinates) as usize)
-        };
         let (channel, stream) = match transfer {
-            Transfer::Send { peer: to, tag } => ((own, peer(to)?, *tag), Stream::Sends),
-            Transfer::Recv { peer: from, tag, .. } => ((peer(from)?, own, *tag), Stream::Receives),
+            Transfer::Send { peer, tag } => ((own, self.peer(rank, peer)?, *tag), Stream::Sends),
+            Transfer::Recv { peer, tag, .. } => ((self.peer(rank, peer)?, own, *tag), Stream::Receives),
             _ => return None,
         };
         let site = self.action_site(rank, action)?;
@@ -229,6 +225,14 @@ impl<'a, C: Communicator> Decoder<'a, C> {
         let (times, by_device) = (copy.unwrap_or_else(|| self.times(recorded)), copy.is_some());
         let kind = recorded.kind;
         Some((channel, Side { kind, stream, site, run: None, times, known: None, by_device, bytes: None }))
+    }
+
+    /// The rank that a peer of a transfer is.
+    fn peer(&self, rank: usize, peer: &Expr) -> Option<usize> {
+        let mut coordinates = self.ranks[rank].coordinates.clone();
+        let stage = u64::try_from(peer.eval(&coordinates)?).ok()?;
+        coordinates[self.model.mesh.pipeline()?.index()] = stage;
+        Some(self.model.mesh.rank(&coordinates) as usize)
     }
 
     /// The events of one thread of a rank.
@@ -290,8 +294,9 @@ impl<'a, C: Communicator> Decoder<'a, C> {
                     self.program.bodies[*body].instrs.iter().filter(|instr| !matches!(instr, BodyInstr::Free(_)));
                 let steps: Vec<&BodyInstr> = steps.collect();
                 let BodyInstr::Wait { token: awaited, .. } = steps[step as usize] else { return None };
-                let starts = |instr: &&BodyInstr| matches!(instr, BodyInstr::Start { token, .. } if token == awaited);
-                let start = steps[..step as usize].iter().rposition(starts)?;
+                let start = steps[..step as usize]
+                    .iter()
+                    .rposition(|instr| matches!(instr, BodyInstr::Start { token, .. } if token == awaited))?;
                 Some(EventKind::StepExchange(run, start as u32))
             }
             EventKind::Action(action) => {
@@ -311,12 +316,11 @@ fn started<C: Communicator>(
     wait: usize,
     token: Token,
 ) -> Option<EventKind> {
-    let starts = |instr: &Instr| match instr {
+    let start = class.instrs[..wait].iter().rposition(|instr| match instr {
         Instr::Start { token: started, .. } => *started == token,
         Instr::Run { token: started, .. } => *started == Some(token),
         _ => false,
-    };
-    let start = class.instrs[..wait].iter().rposition(starts)?;
+    })?;
     let action = rank_program.origins.iter().position(|&origin| origin as usize == start)?;
     match &rank_program.actions[action] {
         Action::StartRun { run, .. } => Some(EventKind::Run(*run as u32)),
@@ -327,5 +331,5 @@ fn started<C: Communicator>(
 }
 
 fn stage_of(model: &Model, coordinates: &[u64]) -> u32 {
-    model.mesh.pipeline().map_or(0, |pp| coordinates[ir::entity::EntityRef::index(pp)] as u32)
+    model.mesh.pipeline().map_or(0, |pp| coordinates[pp.index()] as u32)
 }

@@ -3,26 +3,24 @@
 use super::Error;
 use super::clocks::{ClockedTimeline, ROUNDS, align};
 use super::decode::decode;
+use super::feeds::Feeds;
 use super::load::{RankView, catalogue, load_ranks};
 use super::mailbox::TimedOut;
 use super::merge::merge;
 use super::platform::{Platform, Threads};
 use super::progress::{Stuck, Watch};
-use super::rank::{Answer, Command, RankState, RankThread, Visit};
-use super::row::{fed, is_integer};
+use super::rank::{Answer, Command, Placed, RankState, RankThread, Visit};
 use super::status::{Out, Status};
 use super::stuck_text::stuck_text;
 use super::testing::Faults;
 use crate::state::{GlobalTensor, Role, StatePieces, gather, key};
 use comm::RankFailure;
-use comm::wire::Process;
 use ir::graph::Model;
 use ir::ids::ModelValue;
 use ir::program::Program;
-use ir::types::Type;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use trace::{Trace, TraceProcess};
 use tracing::{debug_span, trace_span};
@@ -155,18 +153,18 @@ pub struct Executor<P: Platform = Threads> {
     began: Instant,
     /// Rounds in which all processes met before the last step.
     rounds: Vec<[Instant; 2]>,
-    /// The number that this process shares, and the largest of all processes after the last step; whether this process is busy, and
-    /// whether any process is.
-    words: [u8; 2],
-    busy: [bool; 2],
+    /// The word that this process shares in each step, and what came of those of all in the last one.
+    own_word: Word,
+    common_word: Word,
     /// Seconds of the last step in which each rank did not wait for others.
     seconds: Vec<(u32, f32)>,
 }
 
-/// Feeds of a program.
-struct Feeds {
-    microbatches: u32,
-    inputs: Vec<(ModelValue, String, Type)>,
+/// A word that processes share in each step: a number, the largest of all, and whether one is busy with other work.
+#[derive(Clone, Copy, Default)]
+struct Word {
+    number: u8,
+    is_busy: bool,
 }
 
 impl Executor {
@@ -193,9 +191,11 @@ impl<P: Platform> Executor<P> {
         let (workers, views) = loaded.inspect_err(|why| platform.note_cause(&why.to_string()))?;
         platform.join()?;
         let catalogue = agree(&platform, catalogue(&workers), program)?;
-        let ranks: Vec<usize> = platform.ranks().to_vec();
-        let named =
-            |(place, worker)| RankThread::start(ranks[place], [place, ranks.len()], worker).map_err(Error::Resources);
+        let mut threads = Vec::with_capacity(workers.len());
+        for (place, worker) in workers.into_iter().enumerate() {
+            let of = Placed { rank: platform.ranks()[place], place, ranks: platform.ranks().len() };
+            threads.push(RankThread::start(of, worker)?);
+        }
         let mut executor = Executor {
             model: model.clone(),
             programs: [program].into_iter().chain(options.evaluation).cloned().collect(),
@@ -203,7 +203,7 @@ impl<P: Platform> Executor<P> {
             evaluation: options.evaluation.map(|program| Feeds::of(model, program)).transpose()?,
             catalogue,
             platform,
-            ranks: workers.into_iter().enumerate().map(named).collect::<Result<_, _>>()?,
+            ranks: threads,
             watch: Watch::new(options.timeout, views.iter().map(|view| view.notes.clone())),
             views,
             failed: None,
@@ -211,8 +211,8 @@ impl<P: Platform> Executor<P> {
             is_recording: options.record,
             began: Instant::now(),
             rounds: Vec::new(),
-            words: [0; 2],
-            busy: [false; 2],
+            own_word: Word::default(),
+            common_word: Word::default(),
             seconds: Vec::new(),
         };
         executor.ask(&Command::Reset(options.seed))?;
@@ -266,8 +266,8 @@ impl<P: Platform> Executor<P> {
         let mut gradients = self.export(|role| *role == Role::Gradient)?;
         let numbers = gradients.values_mut().flat_map(|whole| &mut whole.data);
         numbers.for_each(|number| *number /= self.loss_scale);
-        let named = |(name, whole): (String, _)| (name.trim_end_matches(ir::graph::GRADIENT).to_string(), whole);
-        Ok(gradients.into_iter().map(named).collect())
+        let gradients = gradients.into_iter();
+        Ok(gradients.map(|(name, whole)| (name.trim_end_matches(ir::graph::GRADIENT).to_string(), whole)).collect())
     }
 
     /// Sets parameters and states to entire tensors, given by name. Other tensors stay.
@@ -311,17 +311,17 @@ impl<P: Platform> Executor<P> {
 
     /// Sets the number that this process shares with all in the next step or evaluation, and whether it is busy with other work.
     pub fn give_word(&mut self, word: u8, is_busy: bool) {
-        (self.words[0], self.busy[0]) = (word, is_busy);
+        self.own_word = Word { number: word, is_busy };
     }
 
     /// The largest number that a process has shared in the last step or evaluation.
     pub fn word(&self) -> u8 {
-        self.words[1]
+        self.common_word.number
     }
 
     /// True if a process was busy before the last step or evaluation.
     pub fn is_busy(&self) -> bool {
-        self.busy[1]
+        self.common_word.is_busy
     }
 
     /// Seconds of the last step or evaluation in which each rank did not wait for others, by rank and over all processes.
@@ -338,9 +338,12 @@ impl<P: Platform> Executor<P> {
         what: impl Fn(usize, &mut RankState<'_>) -> T + Send + Sync + 'static,
     ) -> Result<Vec<T>, Error> {
         let visit: Visit = Arc::new(move |rank, kept| Box::new(what(rank, kept)));
-        let found = |answer| if let Answer::Found(found) = answer { found.downcast::<T>().ok() } else { None };
         let answers = self.ask(&Command::Visit(visit))?.into_iter();
-        Ok(answers.filter_map(found).map(|found| *found).collect())
+        let found = answers.filter_map(|answer| match answer {
+            Answer::Found(found) => found.downcast::<T>().ok(),
+            _ => None,
+        });
+        Ok(found.map(|found| *found).collect())
     }
 
     /// Bytes of the arena of each rank of this process: all the memory that its tensors ever use.
@@ -368,34 +371,31 @@ impl<P: Platform> Executor<P> {
         let Some(world) = self.platform.world().cloned() else { return Ok(Some(self.trace(model, program))) };
         let mut rounds = std::mem::take(&mut self.rounds);
         rounds.extend(self.meet()?);
-        let since = |at: Instant| match at.checked_duration_since(self.began) {
-            Some(after) => after.as_secs_f64(),
-            None => -(self.began - at).as_secs_f64(),
-        };
-        let rounds = rounds.into_iter().map(|round| round.map(since)).collect();
+        let rounds = rounds.into_iter().map(|round| round.map(|at| seconds_between(self.began, at))).collect();
         let own = ClockedTimeline { rounds, timeline: decode(model, program, &self.views, self.began) };
-        let broken = |_| Error::Load("a process of another version takes part".to_string());
-        let all = self.share(serde_json::to_vec(&own).map_err(broken)?)?;
+        let all = self.share(serde_json::to_vec(&own).map_err(|_| other_version())?)?;
         if world.me > 0 {
             return Ok(None);
         }
-        let all = all.iter().map(|bytes| serde_json::from_slice(bytes)).collect::<Result<_, _>>().map_err(broken)?;
-        let process = |process: Process| TraceProcess {
+        let all = all.iter().map(|bytes| serde_json::from_slice(bytes)).collect::<Result<_, _>>();
+        let all = all.map_err(|_| other_version())?;
+        let processes = world.processes.into_iter().map(|process| TraceProcess {
             host: process.host,
             ranks: process.ranks.into_iter().map(|rank| rank as u64).collect(),
-        };
-        let processes = world.processes.into_iter().map(process).collect();
+        });
+        let processes = processes.collect();
         Ok(Some(Trace { processes, note: self.platform.trace_note().to_string(), ..merge(align(all)) }))
     }
 
     /// Meets all processes in several rounds. Returns, for each, the time at which this process entered and that at which all had.
     fn meet(&mut self) -> Result<Vec<[Instant; 2]>, Error> {
-        let round = |_| {
+        let mut rounds = Vec::with_capacity(ROUNDS);
+        for _ in 0..ROUNDS {
             let entered = Instant::now();
             self.share(Vec::new())?;
-            Ok([entered, Instant::now()])
-        };
-        (0..ROUNDS).map(round).collect()
+            rounds.push([entered, Instant::now()]);
+        }
+        Ok(rounds)
     }
 
     /// Runs a training step whose arena is filled with NaN except for resident tensors, so that reads before a write show. Returns
@@ -410,10 +410,10 @@ impl<P: Platform> Executor<P> {
     }
 
     fn export(&mut self, wanted: impl Fn(&Role) -> bool) -> Result<BTreeMap<String, GlobalTensor>, Error> {
-        let parts = |answer| if let Answer::Parts(parts) = answer { parts } else { Vec::new() };
-        let answers = self.ask(&Command::Export)?.into_iter().map(parts);
+        let answers = self.ask(&Command::Export)?;
         let mut own = Vec::new();
-        for (&rank, parts) in self.platform.ranks().iter().zip(answers) {
+        for (&rank, answer) in self.platform.ranks().iter().zip(answers) {
+            let Answer::Parts(parts) = answer else { continue };
             let wanted = parts.into_iter().filter(|part| wanted(&part.slot.role));
             own.extend(wanted.map(|part| StatePieces::of(&self.model.mesh, rank, part)));
         }
@@ -442,17 +442,16 @@ impl<P: Platform> Executor<P> {
             if self.platform.world().is_some() {
                 self.rounds = self.meet()?;
             }
-            self.began = self.platform.start_clock().map_err(Error::Resources)?;
+            self.began = self.platform.start_clock()?;
         }
         self.ask(&Command::Run(row, Arc::new(input)))?;
         let mut status = self.report(row);
         if self.platform.world().is_some() {
-            let broken = || Error::Load("a process of another version takes part".to_string());
             let all = self.share(status.write())?;
-            status =
-                Status::merge(all.iter().map(|one| Status::read(one)).collect::<Option<Vec<_>>>().ok_or_else(broken)?);
+            let all = all.iter().map(|one| Status::read(one)).collect::<Option<Vec<_>>>();
+            status = Status::merge(all.ok_or_else(other_version)?);
         }
-        (self.words[1], self.busy[1]) = (status.word, status.is_busy);
+        self.common_word = Word { number: status.word, is_busy: status.is_busy };
         self.seconds = status.seconds;
         let [chosen, dropped] = status.choices;
         let dropped = (chosen > 0).then(|| dropped as f64 / chosen as f64);
@@ -460,29 +459,29 @@ impl<P: Platform> Executor<P> {
         for Out { name, value, .. } in status.outs {
             outs.entry(name).or_insert(value);
         }
-        let mean = |name: &str| outs.get(name).map(|sum| sum / valid_tokens);
-        let (loss, further_loss) = (mean("loss"), mean("further_loss"));
+        let [loss, further_loss] = ["loss", "further_loss"].map(|name| outs.get(name).map(|sum| sum / valid_tokens));
         Ok(StepOutput { loss, further_loss, grad_norm: outs.get("norm").copied(), dropped, outs })
     }
 
     /// The reports of the ranks of this process.
     fn report(&self, row: usize) -> Status {
-        // Where several ranks choose alike, all do.
-        let choices = |at: usize| self.views.iter().map(|v| v.report.choices[at].load(Ordering::Relaxed)).sum::<u64>();
-        let out = |(view, name, value): (&RankView<P::Communicator>, &String, &AtomicU32)| Out {
-            rank: view.rank as u32,
-            name: name.clone(),
-            value: f32::from_bits(value.load(Ordering::Relaxed)),
-        };
-        let reports = |view: &'_ RankView<P::Communicator>| {
-            let names = view.names[row].iter().zip(&view.report.outs);
-            names.map(|(name, value)| out((view, name, value))).collect::<Vec<_>>()
-        };
-        let outs = self.views.iter().flat_map(reports).collect();
-        let ([word, _], [is_busy, _]) = (self.words, self.busy);
-        let own = |view: &RankView<P::Communicator>| view.report.own.load(Ordering::Relaxed) as f32 / 1e9;
-        let seconds = self.views.iter().map(|view| (view.rank as u32, own(view))).collect();
-        Status { choices: [choices(0), choices(1)], word, is_busy, outs, seconds }
+        let Word { number: word, is_busy } = self.own_word;
+        let mut status = Status { choices: [0; 2], word, is_busy, outs: Vec::new(), seconds: Vec::new() };
+        for RankView { rank, names, report, .. } in &self.views {
+            let rank = *rank as u32;
+            // Where several ranks choose alike, all do.
+            for (sum, choices) in status.choices.iter_mut().zip(&report.choices) {
+                *sum += choices.load(Ordering::Relaxed);
+            }
+            let outs = names[row].iter().zip(&report.outs);
+            status.outs.extend(outs.map(|(name, value)| Out {
+                rank,
+                name: name.clone(),
+                value: f32::from_bits(value.load(Ordering::Relaxed)),
+            }));
+            status.seconds.push((rank, report.own.load(Ordering::Relaxed) as f32 / 1e9));
+        }
+        status
     }
 
     /// Sends a command to all ranks and waits for all answers.
@@ -493,9 +492,11 @@ impl<P: Platform> Executor<P> {
         self.ranks.iter().for_each(|rank| rank.tell(command.clone()));
         let row = if let Command::Run(row, _) = command { Some(*row) } else { None };
         let answers = self.answers(row);
-        let gone = |rank| RankFailure::new(rank, "its thread is gone");
-        let answer = |(&rank, answer): (&usize, Option<_>)| answer.unwrap_or_else(|| Err(gone(rank)));
-        let answers: Result<Vec<Answer>, _> = self.platform.ranks().iter().zip(answers).map(answer).collect();
+        let answers = self.platform.ranks().iter().zip(answers).map(|(&rank, answer)| match answer {
+            Some(answer) => answer,
+            None => Err(RankFailure::new(rank, "its thread is gone")),
+        });
+        let answers: Result<Vec<Answer>, _> = answers.collect();
         self.failed = answers.as_ref().err().cloned();
         answers
     }
@@ -548,48 +549,27 @@ fn agree<P: Platform>(
             let why = format!("process {number} on {host} has program {theirs}, process {} has {digest}", world.me);
             return Err(Error::Load(why));
         }
-        let line = |line: &str| line.split_once(' ').and_then(|(n, name)| Some((name.to_string(), n.parse().ok()?)));
-        catalogue.extend(lines.filter_map(line));
+        for (elements, name) in lines.filter_map(|line| line.split_once(' ')) {
+            catalogue.extend(elements.parse().ok().map(|elements| (name.to_string(), elements)));
+        }
     }
     Ok(catalogue)
+}
+
+fn other_version() -> Error {
+    Error::Load("a process of another version takes part".to_string())
+}
+
+/// Seconds from one time to another, which may be before it.
+fn seconds_between(from: Instant, to: Instant) -> f64 {
+    match to.checked_duration_since(from) {
+        Some(after) => after.as_secs_f64(),
+        None => -(from - to).as_secs_f64(),
+    }
 }
 
 impl<P: Platform> Drop for Executor<P> {
     fn drop(&mut self) {
         self.ranks.iter_mut().for_each(RankThread::dismiss);
-    }
-}
-
-impl Feeds {
-    fn of(model: &Model, program: &Program) -> Result<Feeds, Error> {
-        let input = |value: ModelValue| {
-            let input = model.inputs.iter().find(|input| input.value == value);
-            let input = input.ok_or_else(|| Error::Load("it feeds what is no input of the model".to_string()))?;
-            Ok((value, model.values[value].clone(), input.ty.clone()))
-        };
-        let inputs = fed(program).into_iter().map(input).collect::<Result<_, Error>>()?;
-        Ok(Feeds { microbatches: program.microbatches, inputs })
-    }
-
-    fn check(&self, given: &StepInput) -> Result<(), Error> {
-        if given.microbatches.len() != self.microbatches as usize {
-            let (want, got) = (self.microbatches, given.microbatches.len());
-            return Err(Error::Input(format!("the program takes {want} micro-batches, not {got}")));
-        }
-        for (number, inputs) in given.microbatches.iter().enumerate() {
-            for (value, name, ty) in &self.inputs {
-                let len = match inputs.get(value) {
-                    Some(Input::Ints(data)) if is_integer(ty) => data.len(),
-                    Some(Input::Floats(data)) if !is_integer(ty) => data.len(),
-                    Some(_) => return Err(Error::Input(format!("`{name}` has another element type"))),
-                    None => return Err(Error::Input(format!("micro-batch {number} has no `{name}`"))),
-                };
-                if len as u64 != ty.elements() {
-                    let wanted = ty.elements();
-                    return Err(Error::Input(format!("`{name}` has {wanted} elements per micro-batch, not {len}")));
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -59,7 +59,6 @@ impl Holders {
 
 /// The values of a body in whose places nothing is left, each with the number of the last step before. Arguments are the row's to free.
 pub(super) fn freed(body: &Body) -> Vec<(u32, Value)> {
-    let is_argument = |value: Value| body.args.iter().any(|arg| arg.value == value);
     let mut living: HashMap<Value, u32> = HashMap::new();
     let (mut freed, mut steps) = (Vec::new(), 0);
     for (at, instr) in body.instrs.iter().enumerate() {
@@ -82,8 +81,10 @@ pub(super) fn freed(body: &Body) -> Vec<(u32, Value)> {
                 continue;
             }
         };
-        for root in defined.into_iter().map(|value| root(body, value)).filter(|&root| !is_argument(root)) {
-            *living.entry(root).or_default() += 1;
+        for root in defined.into_iter().map(|value| root(body, value)) {
+            if body.args.iter().all(|arg| arg.value != root) {
+                *living.entry(root).or_default() += 1;
+            }
         }
         steps += 1;
     }
@@ -101,12 +102,12 @@ fn awaited(instrs: &[BodyInstr], token: Token) -> Vec<Value> {
 
 /// The value whose place a value has: itself, unless the frame names another.
 fn root(body: &Body, value: Value) -> Value {
-    let place = |value: &Value| body.frame.as_ref().and_then(|frame| frame.places.get(value));
-    let on = |value: &Value| match place(value) {
+    let Some(frame) = &body.frame else { return value };
+    let chain = std::iter::successors(Some(value), |value| match frame.places.get(value) {
         Some(Place::Same(other)) if other != value => Some(*other),
         _ => None,
-    };
-    std::iter::successors(Some(value), on).take(body.values.len()).last().unwrap_or(value)
+    });
+    chain.take(body.values.len()).last().unwrap_or(value)
 }
 
 /// The places that are freed after a step, or after an action.

@@ -14,8 +14,10 @@ mod cursor;
 mod decode;
 mod error;
 mod executor;
+mod feeds;
 mod frees;
 mod load;
+mod load_error;
 mod mailbox;
 mod merge;
 mod offload;
@@ -40,5 +42,6 @@ mod worker;
 
 pub use error::Error;
 pub use executor::{Executor, Input, Inputs, Options, StepInput, StepOutput};
+pub use load_error::LoadError;
 pub use platform::{Platform, Threads};
 pub use rank::RankState;

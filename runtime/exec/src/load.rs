@@ -4,6 +4,7 @@ use super::Error;
 use super::background::Background;
 use super::cursor::ThreadContext;
 use super::executor::Options;
+use super::load_error::LoadError;
 use super::platform::Platform;
 use super::progress::{Note, Progress};
 use super::rank_program::RankProgram;
@@ -16,8 +17,9 @@ use device::backend::Backend;
 use device::memory;
 use ir::arena::ALIGNMENT;
 use ir::graph::Model;
-use ir::program::{Class, Program};
+use ir::program::Program;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,20 +62,16 @@ pub(super) fn load_ranks<P: Platform>(
     let (mut workers, mut views) = (Vec::new(), Vec::new());
     let taken = memory::taken();
     for (place, &rank) in platform.ranks().iter().enumerate() {
-        let at = |why| match why {
+        let loaded = load_rank(platform, model, &programs, options, rank).map_err(|why| match why {
             Refused::Program(why) => Error::Load(format!("rank {rank}: {why}")),
             Refused::System(why) => Error::Resources(format!("rank {rank}: {why}")),
-        };
-        let (worker, view) = load_rank(platform, model, &programs, options, rank).map_err(at)?;
+        });
+        let (worker, view) = loaded?;
         workers.push(worker);
         views.push(view);
         if place + 1 == LOOKED_AT {
-            check_memory(
-                platform.ranks(),
-                model,
-                program,
-                [memory::taken().saturating_sub(taken), options.memory_limit],
-            )?;
+            let taken = memory::taken().saturating_sub(taken);
+            check_memory(platform.ranks(), model, program, taken, options.memory_limit)?;
         }
     }
     Ok((workers, views))
@@ -91,22 +89,16 @@ const LOOKED_AT: usize = 8;
 
 /// Refuses a program of whose ranks the first few have taken so much that all would take more than there is. Their arenas
 /// are not among it: nothing has been written there.
-fn check_memory(
-    ranks: &[usize],
-    model: &Model,
-    program: &Program,
-    [taken, memory_limit]: [u64; 2],
-) -> Result<(), Error> {
+fn check_memory(ranks: &[usize], model: &Model, program: &Program, taken: u64, memory_limit: u64) -> Result<(), Error> {
     let devices = ranks.len() as u64;
-    let arena = |class: &Class| class.arena.as_ref().map_or(0, |arena| arena.bytes.saturating_add(arena.host));
-    let of_rank = |&rank: &usize| class_of(program, model, &model.mesh.coordinates(rank as u64)).map_or(0, arena);
-    let arenas = ranks.iter().map(of_rank).fold(0, u64::saturating_add);
+    let classes = ranks.iter().map(|&rank| class_of(program, model, &model.mesh.coordinates(rank as u64)));
+    let arenas = classes.filter_map(|class| class.ok()?.arena.as_ref());
+    let arenas = arenas.map(|arena| arena.bytes.saturating_add(arena.host)).fold(0, u64::saturating_add);
     let needed = arenas.saturating_add((taken / LOOKED_AT as u64).saturating_mul(devices));
     if needed <= memory_limit {
         return Ok(());
     }
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    let (needed, memory_limit) = (gib(needed), gib(memory_limit));
+    let [needed, memory_limit] = [needed, memory_limit].map(|bytes| bytes as f64 / f64::from(1 << 30));
     Err(Error::Resources(format!(
         "the run needs {needed:.1} GiB of memory for its devices ({devices}), {memory_limit:.1} GiB are free"
     )))
@@ -115,14 +107,20 @@ fn check_memory(
 /// Why a rank cannot be made ready.
 enum Refused {
     /// Its program is broken.
-    Program(String),
+    Program(LoadError),
     /// There is no memory or no thread for it.
     System(String),
 }
 
-impl From<String> for Refused {
-    fn from(why: String) -> Refused {
+impl From<LoadError> for Refused {
+    fn from(why: LoadError) -> Refused {
         Refused::Program(why)
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(why: io::Error) -> Refused {
+        Refused::System(why.to_string())
     }
 }
 
@@ -141,11 +139,12 @@ fn load_rank<P: Platform>(
         }
     }
     let arena_bytes = bytes.next_multiple_of(ALIGNMENT) as usize;
-    let (mut backend, mut comm) = platform.connect(rank, arena_bytes).map_err(Refused::System)?;
+    let (mut backend, mut comm) =
+        platform.connect(rank, arena_bytes).map_err(|why| Refused::System(why.to_string()))?;
     if host_bytes > 0 {
         backend.reserve_host(host_bytes as usize).map_err(Refused::System)?;
     }
-    let (mut async_backend, mut state) = (backend.fork()?, State::default());
+    let (mut async_backend, mut state) = (backend.fork().map_err(LoadError::from)?, State::default());
     let backends = [&mut backend, &mut async_backend];
     let (comm_at, poison) = (&mut comm, options.poison);
     let mut loader = Loader { model, rank, coordinates, backends, comm: comm_at, state: &mut state, poison };
@@ -155,9 +154,13 @@ fn load_rank<P: Platform>(
         rank_programs.push(rank_program);
         kernels.iter_mut().zip(of_program).for_each(|(all, kernels)| all.push(kernels));
     }
-    let most = |of: fn(&RankProgram<P::Communicator>) -> usize| rank_programs.iter().map(of).max().unwrap_or(0);
-    let (message_numbers, outs) = (vec![0; most(|program| program.message_slots)], most(|program| program.outs.len()));
-    let numbers = vec![0; most(|program| program.completions.iter().sum())];
+    let (mut message_slots, mut outs, mut completions) = (0, 0, 0);
+    for program in &rank_programs {
+        message_slots = message_slots.max(program.message_slots);
+        outs = outs.max(program.outs.len());
+        completions = completions.max(program.completions.iter().sum());
+    }
+    let (message_numbers, numbers) = (vec![0; message_slots], vec![0; completions]);
     let names = rank_programs.iter().map(|program| program.outs.clone()).collect();
     let rank_programs: Arc<[RankProgram<P::Communicator>]> = rank_programs.into();
     let recorders = options.record.then(|| EventRecorder::pair(&rank_programs));
@@ -185,7 +188,7 @@ fn load_rank<P: Platform>(
         numbers: numbers.clone(),
         progress: async_progress,
     };
-    let background = Background::new(rank_programs.clone(), context, &comm, thread).map_err(Refused::System)?;
+    let background = Background::new(rank_programs.clone(), context, &comm, thread)?;
     let (context, seed) = (ThreadContext { backend, kernels: own, recorder, numbers, progress }, options.seed);
     let (fed, outs) = (Vec::new(), vec![0.0; outs]);
     let repeats = platform.repeats().then(|| vec![false; programs.len()]);

@@ -78,18 +78,17 @@ pub(super) struct ThreadEvent {
 impl Timeline {
     /// Moves all times to another clock.
     pub(super) fn shift(&mut self, by: impl Fn(f64) -> f64) {
-        let sides = |rank: &mut RankTimeline, by: &dyn Fn(f64) -> f64| {
+        for rank in &mut self.ranks {
             let exchanges = rank.exchanges.iter_mut().map(|(_, side)| side);
             let messages = rank.messages.iter_mut().map(|(_, side)| side);
             for side in exchanges.chain(messages).chain(&mut rank.copies) {
                 side.times = (by(side.times.0), by(side.times.1));
-                side.known = side.known.map(by);
+                side.known = side.known.map(&by);
             }
             for event in rank.threads.iter_mut().flatten() {
                 event.times = (by(event.times.0), by(event.times.1));
             }
-        };
-        self.ranks.iter_mut().for_each(|rank| sides(rank, &by));
+        }
     }
 
     /// The time of the first event; none if there is no event.
@@ -136,20 +135,24 @@ struct MergedRank {
 /// Sides of one exchange or message, each with the place of its rank.
 type Sides = Vec<(usize, Side)>;
 
+fn last_end(sides: &Sides) -> f64 {
+    sides.iter().map(|(_, side)| side.times.1).fold(0.0, f64::max)
+}
+
 impl Merger {
     fn new(timelines: Vec<Timeline>) -> Merger {
         let (mut trace, mut ranks) = (Trace::default(), Vec::new());
         let mut known: HashMap<TraceSite, u32> = HashMap::new();
         let is_alone = timelines.len() == 1;
         for (process, timeline) in timelines.into_iter().enumerate() {
-            let mut number = |site: TraceSite| {
+            let mut sites = Vec::with_capacity(timeline.sites.len());
+            for site in timeline.sites {
                 let number = trace.sites.len() as u32;
                 // The sites of one process are distinct as they are.
                 let known = if is_alone { number } else { *known.entry(site.clone()).or_insert(number) };
                 trace.sites.extend((known == number).then_some(site));
-                known
-            };
-            let sites: Vec<u32> = timeline.sites.into_iter().map(&mut number).collect();
+                sites.push(known);
+            }
             for mut events in timeline.ranks {
                 let exchanges = events.exchanges.iter_mut().map(|(_, side)| &mut side.site);
                 let messages = events.messages.iter_mut().map(|(_, side)| &mut side.site);
@@ -180,8 +183,7 @@ impl Merger {
             on_host.for_each(|(_, side)| side.times.0 = all_there.min(side.times.1));
             sides.sort_by_key(|(place, _)| *place);
         }
-        let ends = |sides: &Sides| sides.iter().map(|(_, side)| side.times.1).fold(0.0, f64::max);
-        groups.sort_by(|a, b| ends(a).total_cmp(&ends(b)).then(a[0].0.cmp(&b[0].0)));
+        groups.sort_by(|a, b| last_end(a).total_cmp(&last_end(b)).then(a[0].0.cmp(&b[0].0)));
         groups.iter().for_each(|sides| self.join(sides));
     }
 

@@ -1,6 +1,7 @@
 //! Copies of bundles to host memory and back, compiled for one rank.
 
 use super::body::Extent;
+use super::load_error::LoadError;
 use super::rank_program::Action;
 use super::row::{InFlight, RowLoader};
 use super::run::Binding;
@@ -9,6 +10,13 @@ use device::backend::{Backend, HostCopy, HostDirection, Span};
 use ir::arena::SavedLayout;
 use ir::ids::{BodyId, Reg, Value};
 use std::collections::HashMap;
+
+/// An instance of a call, whose states are copied.
+#[derive(Clone, Copy)]
+pub(super) struct CallRun {
+    pub(super) call: usize,
+    pub(super) instance: u32,
+}
 
 /// The copy of a bundle, when it is there.
 pub(super) enum CopiedBundle {
@@ -25,12 +33,12 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
     ///
     /// # Errors
     /// The register holds no bundle of the device.
-    pub(super) fn offload(&mut self, instr: usize, reg: Reg) -> Result<InFlight<C>, String> {
+    pub(super) fn offload(&mut self, instr: usize, reg: Reg) -> Result<InFlight<C>, LoadError> {
         let (maker, at) = (self.places.maker(reg)?, self.places.one(instr)?);
-        let from = |value: Value| self.places.kept(&[reg], value).ok_or("an offloaded bundle is not on the device");
         let (layout, mut copies) = (self.layout(maker)?, Vec::new());
         for tensor in &layout.tensors {
-            let span = self.extent(maker, tensor.value).at(from(tensor.value)?);
+            let from = self.places.kept(&[reg], tensor.value).ok_or(LoadError::OffloadedElsewhere)?;
+            let span = self.extent(maker, tensor.value).at(from);
             copies.push(HostCopy { span, host: (at + tensor.offset) as usize });
         }
         Ok(self.copies(copies, HostDirection::Offload, CopiedBundle::Host(maker, at)))
@@ -40,14 +48,14 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
     ///
     /// # Errors
     /// The register holds no bundle of host memory.
-    pub(super) fn load(&mut self, instr: usize, reg: Reg) -> Result<InFlight<C>, String> {
+    pub(super) fn load(&mut self, instr: usize, reg: Reg) -> Result<InFlight<C>, LoadError> {
         let (maker, at, host) = (self.places.maker(reg)?, self.places.one(instr)?, self.places.host(reg)?);
         let layout = self.layout(maker)?;
-        let copy = |tensor: &ir::arena::SavedTensor| HostCopy {
+        let copies = layout.tensors.iter().map(|tensor| HostCopy {
             span: self.extent(maker, tensor.value).at(at + tensor.offset),
             host: (host + tensor.offset) as usize,
-        };
-        let copies = layout.tensors.iter().map(copy).collect();
+        });
+        let copies = copies.collect();
         let copied = CopiedBundle::Device(maker, self.loaded(maker, &layout, at));
         Ok(self.copies(copies, HostDirection::Load, copied))
     }
@@ -56,7 +64,7 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
     ///
     /// # Errors
     /// The states have no places in host memory.
-    pub(super) fn load_states(&mut self, instr: usize, body: BodyId, run: (usize, u32)) -> Result<InFlight<C>, String> {
+    pub(super) fn load_states(&mut self, instr: usize, body: BodyId, run: CallRun) -> Result<InFlight<C>, LoadError> {
         let (at, layout) = (self.places.one(instr)?, self.layout(body)?);
         let mut copies = Vec::new();
         for tensor in &layout.tensors {
@@ -71,11 +79,11 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
     ///
     /// # Errors
     /// The register holds no states, or they have no places.
-    pub(super) fn store_states(&mut self, reg: Reg, run: (usize, u32)) -> Result<InFlight<C>, String> {
+    pub(super) fn store_states(&mut self, reg: Reg, run: CallRun) -> Result<InFlight<C>, LoadError> {
         let body = self.places.maker(reg)?;
         let mut copies = Vec::new();
         for tensor in self.layout(body)?.tensors {
-            let from = self.places.kept(&[reg], tensor.value).ok_or("states are stored that are not on the device")?;
+            let from = self.places.kept(&[reg], tensor.value).ok_or(LoadError::StatesElsewhere)?;
             let host = self.state_on_host(body, run, tensor.value)?;
             copies.push(HostCopy { span: Span { offset: from as usize, ..host }, host: host.offset });
         }
@@ -83,7 +91,8 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
     }
 
     /// The place of a state in host memory.
-    fn state_on_host(&mut self, body: BodyId, (call, instance): (usize, u32), value: Value) -> Result<Span, String> {
+    fn state_on_host(&mut self, body: BodyId, run: CallRun, value: Value) -> Result<Span, LoadError> {
+        let CallRun { call, instance } = run;
         let binding = Binding { model: self.loader.model, body: &self.program.bodies[body], call, instance };
         self.resident(&binding, value)
     }
@@ -104,12 +113,12 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
     ///
     /// # Errors
     /// There is no register for it.
-    pub(super) fn copied(&mut self, result: Option<Reg>, copied: CopiedBundle) -> Result<(), String> {
-        let reg = || result.ok_or("a copy has no result");
-        match copied {
-            CopiedBundle::Host(maker, at) => self.places.set_host(reg()?, maker, at),
-            CopiedBundle::Device(maker, values) => self.places.set_bundle(reg()?, maker, values),
-            CopiedBundle::Stored => {}
+    pub(super) fn copied(&mut self, result: Option<Reg>, copied: CopiedBundle) -> Result<(), LoadError> {
+        match (copied, result) {
+            (CopiedBundle::Host(maker, at), Some(reg)) => self.places.set_host(reg, maker, at),
+            (CopiedBundle::Device(maker, values), Some(reg)) => self.places.set_bundle(reg, maker, values),
+            (CopiedBundle::Stored, _) => {}
+            (CopiedBundle::Host(..) | CopiedBundle::Device(..), None) => return Err(LoadError::NoResult("a copy")),
         }
         Ok(())
     }
@@ -120,9 +129,9 @@ impl<B: Backend, C: Communicator> RowLoader<'_, '_, B, C> {
         self.places.bundle(reg).into_iter().map(|(value, at)| self.extent(maker, value).at(at)).collect()
     }
 
-    fn layout(&self, maker: BodyId) -> Result<SavedLayout, String> {
+    fn layout(&self, maker: BodyId) -> Result<SavedLayout, LoadError> {
         let body = &self.program.bodies[maker];
-        let frame = body.frame.as_ref().ok_or_else(|| format!("body @{} has no frame", body.name))?;
+        let frame = body.frame.as_ref().ok_or_else(|| LoadError::NoFrame { body: body.name.clone() })?;
         Ok(body.saved_layout(frame, &self.loader.model.mesh))
     }
 

@@ -2,6 +2,7 @@
 //! instruction stream.
 
 use super::body::Operand;
+use super::load_error::LoadError;
 use ir::arena::{Arena, Place, Resident, Role};
 use ir::entity::SecondaryMap;
 use ir::graph::ParamInstance;
@@ -28,9 +29,9 @@ impl<'a> Places<'a> {
     ///
     /// # Errors
     /// The program does not state the places of its tensors.
-    pub(super) fn new(class: &'a Class) -> Result<Places<'a>, String> {
+    pub(super) fn new(class: &'a Class) -> Result<Places<'a>, LoadError> {
         let arena = class.arena.as_ref();
-        let arena = arena.ok_or("the program does not say where its tensors lie: the pass `memory` has not run")?;
+        let arena = arena.ok_or(LoadError::NoArena)?;
         let held = arena.residents.iter().map(|held| (((held.param, held.instance), &held.role), held)).collect();
         Ok(Places {
             class,
@@ -49,20 +50,20 @@ impl<'a> Places<'a> {
     }
 
     /// The one place that an instruction states.
-    pub(super) fn one(&self, instr: usize) -> Result<u64, String> {
-        self.stated(instr).first().copied().ok_or_else(|| format!("instruction {instr} does not say where"))
+    pub(super) fn one(&self, instr: usize) -> Result<u64, LoadError> {
+        self.stated(instr).first().copied().ok_or(LoadError::NotStated { instr })
     }
 
-    pub(super) fn held(&self, owner: ParamInstance, role: &Role) -> Result<&'a Resident, String> {
-        self.held.get(&(owner, role)).copied().ok_or_else(|| "a model-state tensor has no place".to_string())
+    pub(super) fn held(&self, owner: ParamInstance, role: &Role) -> Result<&'a Resident, LoadError> {
+        self.held.get(&(owner, role)).copied().ok_or(LoadError::NoResident)
     }
 
     pub(super) fn scalar(&self, name: &str) -> Option<u64> {
         self.arena.scalars.get(name).copied()
     }
 
-    pub(super) fn register(&self, reg: Reg) -> Result<u64, String> {
-        self.registers[reg].ok_or_else(|| format!("%{} holds nothing", self.class.regs[reg].name))
+    pub(super) fn register(&self, reg: Reg) -> Result<u64, LoadError> {
+        self.registers[reg].ok_or_else(|| LoadError::Empty { reg: self.name(reg) })
     }
 
     pub(super) fn set(&mut self, reg: Reg, at: u64) {
@@ -85,13 +86,17 @@ impl<'a> Places<'a> {
     }
 
     /// The body that made a bundle.
-    pub(super) fn maker(&self, reg: Reg) -> Result<BodyId, String> {
-        self.makers[reg].ok_or_else(|| format!("%{} holds no bundle", self.class.regs[reg].name))
+    pub(super) fn maker(&self, reg: Reg) -> Result<BodyId, LoadError> {
+        self.makers[reg].ok_or_else(|| LoadError::NoBundle { reg: self.name(reg) })
+    }
+
+    fn name(&self, reg: Reg) -> String {
+        self.class.regs[reg].name.clone()
     }
 
     /// Place of a bundle in host memory.
-    pub(super) fn host(&self, reg: Reg) -> Result<u64, String> {
-        self.hosts[reg].ok_or_else(|| format!("%{} holds no bundle of host memory", self.class.regs[reg].name))
+    pub(super) fn host(&self, reg: Reg) -> Result<u64, LoadError> {
+        self.hosts[reg].ok_or_else(|| LoadError::NoHostBundle { reg: self.name(reg) })
     }
 
     pub(super) fn set_host(&mut self, reg: Reg, maker: BodyId, at: u64) {
@@ -117,7 +122,7 @@ impl Frame<'_> {
     ///
     /// # Errors
     /// It has no place.
-    pub(super) fn at(&self, operand: Operand) -> Result<u64, String> {
+    pub(super) fn at(&self, operand: Operand) -> Result<u64, LoadError> {
         match operand {
             Operand::Staged(value) if !self.begins.contains(&value) => self.made(value),
             Operand::Value(value) | Operand::Staged(value) => match self.given.get(&value) {
@@ -127,20 +132,26 @@ impl Frame<'_> {
         }
     }
 
-    fn made(&self, value: Value) -> Result<u64, String> {
-        let missing = || format!("%{} has no place", self.body.values[value].name);
-        let frame = self.body.frame.as_ref().ok_or_else(missing)?;
-        let place = frame.places.get(&value).ok_or_else(missing)?;
-        let results = self.body.results.len();
+    fn made(&self, value: Value) -> Result<u64, LoadError> {
+        let place = self.body.frame.as_ref().and_then(|frame| frame.places.get(&value));
+        if let Some(Place::Same(other)) = place.filter(|place| **place != Place::Same(value)) {
+            return self.at(Operand::Value(*other));
+        }
+        let offset = place.and_then(|place| self.offset(value, place));
+        offset.ok_or_else(|| LoadError::Unplaced { value: self.body.values[value].name.clone() })
+    }
+
+    /// Offset of a value that has a place of its own; none if the run does not state it.
+    fn offset(&self, value: Value, place: &Place) -> Option<u64> {
+        let (results, slots) = (self.body.results.len(), self.body.frame.as_ref()?.slots.len());
         let (stated, offset) = match *place {
-            Place::Same(other) if other == value => return Err(missing()),
-            Place::Same(other) => return self.at(Operand::Value(other)),
-            Place::Row => (self.body.results.iter().position(|&result| result == value), 0),
-            Place::Slot(slot, offset) => (self.keeps.then_some(results + slot), offset),
-            Place::Scratch(offset) if self.keeps => (Some(results + frame.slots.len()), offset),
-            Place::Scratch(offset) => (Some(results), offset),
+            Place::Same(_) => return None,
+            Place::Row => (self.body.results.iter().position(|&result| result == value)?, 0),
+            Place::Slot(slot, offset) if self.keeps => (results + slot, offset),
+            Place::Slot(..) => return None,
+            Place::Scratch(offset) if self.keeps => (results + slots, offset),
+            Place::Scratch(offset) => (results, offset),
         };
-        let base = stated.and_then(|stated| self.stated.get(stated)).ok_or_else(missing)?;
-        Ok(base + offset)
+        Some(self.stated.get(stated)? + offset)
     }
 }

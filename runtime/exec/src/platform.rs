@@ -21,7 +21,7 @@ pub trait Platform {
     ///
     /// # Errors
     /// There is no such device, or not so much memory.
-    fn connect(&self, rank: usize, bytes: usize) -> Result<(Self::Backend, Self::Communicator), String>;
+    fn connect(&self, rank: usize, bytes: usize) -> Result<(Self::Backend, Self::Communicator), Error>;
 
     /// True if the async worker of each rank has a thread of its own.
     fn has_async_threads(&self) -> bool;
@@ -38,7 +38,7 @@ pub trait Platform {
     ///
     /// # Errors
     /// A device failed.
-    fn start_clock(&self) -> Result<Instant, String> {
+    fn start_clock(&self) -> Result<Instant, Error> {
         Ok(Instant::now())
     }
 
@@ -211,9 +211,9 @@ impl Platform for Threads {
     type Backend = Cpu;
     type Communicator = ThreadCommunicator;
 
-    fn connect(&self, rank: usize, bytes: usize) -> Result<(Cpu, ThreadCommunicator), String> {
+    fn connect(&self, rank: usize, bytes: usize) -> Result<(Cpu, ThreadCommunicator), Error> {
         let mut backend = Cpu::new(self.kernel_threads);
-        backend.reserve(bytes)?;
+        backend.reserve(bytes).map_err(Error::Resources)?;
         let endpoint = self.fabric(rank).endpoint(rank, backend.arena().clone(), HostMemory::default());
         Ok((backend, endpoint))
     }

@@ -2,6 +2,7 @@
 //! waits for the ranks of a process looks at these notes from time to time: a rank is stuck if it stays at one instruction for too long.
 
 use comm::ThreadRole;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -102,9 +103,10 @@ impl Progress {
 pub(super) struct Watch {
     limit: Duration,
     ranks: Vec<Watched>,
-    /// The rank program that runs or has run last, and whether each has run once.
+    /// The rank program that runs or has run last.
     row: usize,
-    has_run: [bool; 2],
+    /// The rank programs that have run once.
+    have_run: BTreeSet<usize>,
     looked: Instant,
 }
 
@@ -140,9 +142,11 @@ pub(super) struct Stuck {
 impl Watch {
     /// A watch over ranks by the notes of their main threads and async workers. An instruction may always take as long as the limit.
     pub(super) fn new(limit: Duration, notes: impl Iterator<Item = [Arc<Note>; 2]>) -> Watch {
-        let seen = |note| Seen { note, was: (0, 0), since: Duration::ZERO };
-        let watched = |notes: [Arc<Note>; 2]| Watched { threads: notes.map(seen), longest: Duration::ZERO };
-        Watch { limit, ranks: notes.map(watched).collect(), row: 0, has_run: [false; 2], looked: Instant::now() }
+        let ranks = notes.map(|notes| {
+            let threads = notes.map(|note| Seen { note, was: (0, 0), since: Duration::ZERO });
+            Watched { threads, longest: Duration::ZERO }
+        });
+        Watch { limit, ranks: ranks.collect(), row: 0, have_run: BTreeSet::new(), looked: Instant::now() }
     }
 
     /// The time between two looks.
@@ -157,7 +161,7 @@ impl Watch {
 
     /// Notes that all ranks have come to the end of a rank program or of what they did without one.
     pub(super) fn end(&mut self, row: Option<usize>) {
-        row.into_iter().for_each(|row| self.has_run[row] = true);
+        self.have_run.extend(row);
         for Watched { threads, longest } in &mut self.ranks {
             threads.iter_mut().for_each(|thread| *longest = std::mem::take(&mut thread.since).max(*longest));
         }
@@ -168,17 +172,17 @@ impl Watch {
         // A process that was stopped, or had no processor, has not seen that nothing moved meanwhile.
         let passed = now.saturating_duration_since(self.looked).min(2 * self.pause());
         self.looked = now;
-        let least = if self.has_run[self.row] { self.limit } else { self.limit.max(FIRST) };
-        let row = self.row;
-        let stuck = |(place, rank): (usize, &mut Watched)| {
-            let Watched { threads, longest } = rank;
+        let least = if self.have_run.contains(&self.row) { self.limit } else { self.limit.max(FIRST) };
+        for (place, Watched { threads, longest }) in self.ranks.iter_mut().enumerate() {
             threads.iter_mut().for_each(|thread| *longest = thread.look(passed, is_waiting).max(*longest));
             let limit = least.max(*longest * FACTOR);
-            let (thread, role) =
-                threads.iter().zip([ThreadRole::Main, ThreadRole::Async]).find(|(thread, _)| thread.since > limit)?;
-            Some(Stuck { place, role, site: Site::of(thread.was.0), row, since: thread.since })
-        };
-        self.ranks.iter_mut().enumerate().filter_map(stuck).next()
+            let mut threads = threads.iter().zip([ThreadRole::Main, ThreadRole::Async]);
+            if let Some((thread, role)) = threads.find(|(thread, _)| thread.since > limit) {
+                let site = Site::of(thread.was.0);
+                return Some(Stuck { place, role, site, row: self.row, since: thread.since });
+            }
+        }
+        None
     }
 }
 

@@ -1,5 +1,6 @@
 //! A rank's thread, which executes commands and sends answers.
 
+use super::Error;
 use super::cursor::ThreadContext;
 use super::executor::StepInput;
 use super::mailbox::{Mailbox, TimedOut};
@@ -110,22 +111,31 @@ pub(super) enum Answer {
     Found(Box<dyn Any + Send>),
 }
 
+/// A rank among those of its process.
+#[derive(Clone, Copy)]
+pub(super) struct Placed {
+    pub(super) rank: usize,
+    /// Its place among the ranks of this process, and their number.
+    pub(super) place: usize,
+    pub(super) ranks: usize,
+}
+
 impl RankThread {
-    /// Starts its thread, the one at a place among those of this process.
+    /// Starts its thread.
     ///
     /// # Errors
     /// There is none.
     pub(super) fn start<B: Backend + 'static, C: Communicator>(
-        rank: usize,
-        [place, ranks]: [usize; 2],
+        placed: Placed,
         mut worker: Worker<B, C>,
-    ) -> Result<RankThread, String> {
+    ) -> Result<RankThread, Error> {
+        let Placed { rank, place, ranks } = placed;
         let (commands, answers) = (Arc::new(Mailbox::new()), Arc::new(Mailbox::new()));
         let (inbox, reports) = (commands.clone(), answers.clone());
-        let work = move || {
+        let thread = std::thread::Builder::new().name(format!("rank {rank}")).spawn(move || {
             pin_thread(place, ranks);
             while let Some(command) = inbox.take() {
-                let answer = catch_unwind(AssertUnwindSafe(|| execute([rank, ranks], &mut worker, command)));
+                let answer = catch_unwind(AssertUnwindSafe(|| execute(placed, &mut worker, command)));
                 reports.put(answer.unwrap_or_else(|panic| {
                     let why = panic_message(panic.as_ref());
                     worker.comm.fail(why.clone());
@@ -133,10 +143,9 @@ impl RankThread {
                 }));
             }
             reports.close();
-        };
-        let thread = std::thread::Builder::new().name(format!("rank {rank}")).spawn(work);
-        let thread = Some(thread.map_err(|why| format!("rank {rank} of {ranks} gets no thread: {why}"))?);
-        Ok(RankThread { commands, answers, thread })
+        });
+        let thread = thread.map_err(|why| Error::Resources(format!("rank {rank} of {ranks} gets no thread: {why}")))?;
+        Ok(RankThread { commands, answers, thread: Some(thread) })
     }
 
     pub(super) fn tell(&self, command: Command) {
@@ -167,10 +176,11 @@ impl Drop for RankThread {
 }
 
 fn execute<B: Backend + 'static, C: Communicator>(
-    [rank, ranks]: [usize; 2],
+    placed: Placed,
     worker: &mut Worker<B, C>,
     command: Command,
 ) -> Result<Answer, RankFailure> {
+    let Placed { rank, ranks, .. } = placed;
     let ThreadContext { backend: memory, progress, .. } = &mut worker.context;
     match command {
         Command::Reset(seed) => {

@@ -57,11 +57,11 @@ pub(super) enum EventKind {
 impl EventRecorder {
     /// Buffers of the main thread and of the async worker, each with memory for all events of a step of any of these programs.
     pub(super) fn pair<C: Communicator>(rank_programs: &[RankProgram<C>]) -> [EventRecorder; 2] {
-        let events = |rank_program: &RankProgram<C>| {
+        let events = rank_programs.iter().map(|rank_program| {
             let of_runs = rank_program.runs.iter().map(|run| 1 + 3 * rank_program.codes[run.code].steps.len());
             2 * rank_program.actions.len() + of_runs.sum::<usize>()
-        };
-        let room = rank_programs.iter().map(events).max().unwrap_or(0);
+        });
+        let room = events.max().unwrap_or(0);
         let (is_on, times) = (Arc::default(), Arc::default());
         [(); 2].map(|()| EventRecorder {
             is_on: Arc::clone(&is_on),
@@ -106,15 +106,18 @@ impl EventRecorder {
     /// All events since the last [`clear`](EventRecorder::clear), in the order of their ends.
     pub(super) fn events(&self) -> Vec<RecordedEvent> {
         let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        let time = |mark: Mark| match mark {
-            Mark::Host(time) => Some(time),
-            Mark::Device(number) => times.get(number).copied(),
-        };
-        let timed = |&(kind, [start, end], bytes): &MarkedEvent| {
-            let by_device = matches!(start, Mark::Device(_));
-            Some(RecordedEvent { kind, start: time(start)?, end: time(end)?, by_device, bytes })
-        };
-        // A step that failed has no times.
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(timed).collect()
+        let mut events = Vec::new();
+        for &(kind, marks, bytes) in self.events.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let by_device = matches!(marks[0], Mark::Device(_));
+            let marks = marks.map(|mark| match mark {
+                Mark::Host(time) => Some(time),
+                Mark::Device(number) => times.get(number).copied(),
+            });
+            // A step that failed has no times.
+            if let [Some(start), Some(end)] = marks {
+                events.push(RecordedEvent { kind, start, end, by_device, bytes });
+            }
+        }
+        events
     }
 }

@@ -2,7 +2,8 @@
 
 use super::body::{self, Extent, Operand};
 use super::frees::{self, Holder, Holders};
-use super::offload::CopiedBundle;
+use super::load_error::LoadError;
+use super::offload::{CallRun, CopiedBundle};
 use super::places::Places;
 use super::rank_program::{Action, ExchangeCall, Feed, RankProgram};
 use super::window::widest;
@@ -40,10 +41,10 @@ pub(super) type Kernels<B> = Vec<<B as Backend>::Kernel>;
 ///
 /// # Errors
 /// There is none.
-pub(super) fn class_of<'a>(program: &'a Program, model: &Model, coordinates: &[u64]) -> Result<&'a Class, String> {
+pub(super) fn class_of<'a>(program: &'a Program, model: &Model, coordinates: &[u64]) -> Result<&'a Class, LoadError> {
     let stage = model.mesh.pipeline().map_or(0, |pp| coordinates[pp.index()]);
     let class = program.classes.iter().find(|class| class.ranks.contains(&(stage as u32)));
-    class.ok_or_else(|| format!("no class has pipeline rank {stage}"))
+    class.ok_or(LoadError::NoClass { stage })
 }
 
 impl<B: Backend, C: Communicator> Loader<'_, B, C> {
@@ -51,7 +52,7 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
     ///
     /// # Errors
     /// The program is broken, or the backend cannot run it.
-    pub(super) fn row(&mut self, program: &Program) -> Result<Loaded<B, C>, String> {
+    pub(super) fn row(&mut self, program: &Program) -> Result<Loaded<B, C>, LoadError> {
         let class = class_of(program, self.model, &self.coordinates)?;
         let places = Places::new(class)?;
         for &owner in &class.params {
@@ -99,17 +100,17 @@ impl<B: Backend, C: Communicator> Loader<'_, B, C> {
     }
 
     /// The ranks at the same place of other pipeline ranks.
-    fn stages(&self, stages: &[u32]) -> Result<Vec<usize>, String> {
+    fn stages(&self, stages: &[u32]) -> Result<Vec<usize>, LoadError> {
         stages.iter().map(|&stage| self.stage(u64::from(stage))).collect()
     }
 
-    fn stage(&self, stage: u64) -> Result<usize, String> {
+    fn stage(&self, stage: u64) -> Result<usize, LoadError> {
         let mesh = &self.model.mesh;
         let mut coordinates = self.coordinates.clone();
         match mesh.pipeline() {
             Some(pp) if stage < mesh.axes[pp].size => coordinates[pp.index()] = stage,
             None if stage == 0 => {}
-            _ => return Err(format!("there is no pipeline rank {stage}")),
+            _ => return Err(LoadError::NoStage { stage }),
         }
         Ok(mesh.rank(&coordinates) as usize)
     }
@@ -120,7 +121,37 @@ pub(super) struct CompiledBody {
     pub(super) places: Vec<(Operand, Extent)>,
     pub(super) sums: [Vec<Value>; 2],
     /// The values in whose places nothing is left after a step.
-    pub(super) freed: Vec<(u32, Value, Extent)>,
+    pub(super) freed: Vec<FreedValue>,
+}
+
+/// A value in whose place nothing is left after a step.
+pub(super) struct FreedValue {
+    pub(super) step: u32,
+    pub(super) value: Value,
+    pub(super) extent: Extent,
+}
+
+/// A tensor that ranks at the same place of several pipeline ranks add, or that one of them gives to the others.
+#[derive(Clone, Copy)]
+struct Shared {
+    from: Span,
+    to: Span,
+    /// The place of the rank that gives it; none of a sum.
+    sender: Option<usize>,
+    /// The register of a sum, and its offset.
+    sum: Option<(Reg, u64)>,
+}
+
+impl Shared {
+    /// The part of a rank.
+    fn exchange(&self, ranks: &[usize], rank: usize) -> Result<Exchange, LoadError> {
+        let place = ranks.iter().position(|other| *other == rank);
+        let place = place.ok_or(LoadError::Unlisted)?;
+        Ok(match self.sender {
+            None => Exchange::sum(ranks.to_vec(), place, self.from.len),
+            Some(sender) => Exchange::broadcast(ranks.to_vec(), place, sender, self.from.len),
+        })
+    }
 }
 
 /// An operation in flight.
@@ -160,7 +191,7 @@ pub(super) struct RowLoader<'l, 'a, B: Backend, C: Communicator> {
 }
 
 impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
-    fn instr(&mut self, at: usize, instr: &'l Instr) -> Result<(), String> {
+    fn instr(&mut self, at: usize, instr: &'l Instr) -> Result<(), LoadError> {
         match instr {
             Instr::Feed { out, input, microbatch } => self.input(at, *out, *input, *microbatch)?,
             Instr::LossGrad { out } => {
@@ -207,13 +238,12 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
     }
 
     /// Notes what holds bytes after an instruction, and what is free.
-    fn frees(&mut self, instr: &Instr) -> Result<(), String> {
-        let span = |rows: &Self, reg: Reg| rows.span(reg).map(|span| vec![span]);
+    fn frees(&mut self, instr: &Instr) -> Result<(), LoadError> {
         let register = Holder::Register;
         let mut freed = Vec::new();
         match instr {
             Instr::Feed { out, .. } | Instr::LossGrad { out } => {
-                freed = self.holders.hold(register(*out), span(self, *out)?);
+                freed = self.holders.hold(register(*out), vec![self.span(*out)?]);
             }
             Instr::Run { token, args, bundles, results, keep, .. } => {
                 if let Some(token) = token {
@@ -222,7 +252,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                     freed.extend(self.holders.hold(Holder::InFlight(*token), read));
                 }
                 for &reg in results {
-                    freed.extend(self.holders.hold(register(reg), span(self, reg)?));
+                    freed.extend(self.holders.hold(register(reg), vec![self.span(reg)?]));
                 }
                 if let Some(reg) = *keep {
                     let kept = self.bundle(reg);
@@ -249,12 +279,12 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 // The result, if there is one, takes over before the operation lets go.
                 if let Some(reg) = self.summed.remove(token).or(*result) {
                     let is_tensor = self.class.regs[reg].ty.is_some();
-                    let spans = if is_tensor { span(self, reg)? } else { self.bundle(reg) };
+                    let spans = if is_tensor { vec![self.span(reg)?] } else { self.bundle(reg) };
                     freed.extend(self.holders.hold(register(reg), spans));
                 }
                 freed.extend(self.holders.release(Holder::InFlight(*token)));
             }
-            Instr::Add { into, .. } => freed = self.holders.hold(register(*into), span(self, *into)?),
+            Instr::Add { into, .. } => freed = self.holders.hold(register(*into), vec![self.span(*into)?]),
             Instr::Free(regs) => freed.extend(regs.iter().flat_map(|&reg| self.holders.release(register(reg)))),
             Instr::Out { .. } => {}
         }
@@ -264,36 +294,36 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Loaded<B, C>, String> {
+    fn finish(mut self) -> Result<Loaded<B, C>, LoadError> {
         if let Some((token, _)) = self.in_flight.first() {
-            return Err(format!("nothing waits for %t{}", token.index()));
+            return Err(LoadError::Unawaited { token: token.index() });
         }
-        let most = |role: ThreadRole| {
-            self.rank_program.codes.iter().filter(|code| code.role == role).map(|code| code.completions).max()
-        };
-        self.rank_program.completions =
-            [self.completions.len(), most(ThreadRole::Main).unwrap_or(0), most(ThreadRole::Async).unwrap_or(0)];
+        let [main, on_worker] = [ThreadRole::Main, ThreadRole::Async].map(|role| {
+            let codes = self.rank_program.codes.iter().filter(|code| code.role == role);
+            codes.map(|code| code.completions).max().unwrap_or(0)
+        });
+        self.rank_program.completions = [self.completions.len(), main, on_worker];
         self.rank_program.message_slots = self.message_slots.len();
         self.loader.comm.expect(widest(&self.rank_program), self.tensors);
         Ok((self.rank_program, self.kernels))
     }
 
-    fn peer(&self, peer: &ir::expr::Expr) -> Result<usize, String> {
+    fn peer(&self, peer: &ir::expr::Expr) -> Result<usize, LoadError> {
         let stage = peer.eval(&self.loader.coordinates).and_then(|stage| u64::try_from(stage).ok());
-        self.loader.stage(stage.ok_or("a peer is no pipeline rank")?)
+        self.loader.stage(stage.ok_or(LoadError::PeerNoStage)?)
     }
 
-    fn reg_type(&self, reg: Reg) -> Result<&'l Type, String> {
+    fn reg_type(&self, reg: Reg) -> Result<&'l Type, LoadError> {
         let data = &self.class.regs[reg];
-        data.ty.as_ref().ok_or_else(|| format!("%{} is a bundle, not a tensor", data.name))
+        data.ty.as_ref().ok_or_else(|| LoadError::Bundle { reg: data.name.clone() })
     }
 
-    fn len(&self, reg: Reg) -> Result<usize, String> {
+    fn len(&self, reg: Reg) -> Result<usize, LoadError> {
         Ok(local_len(self.reg_type(reg)?, &self.loader.model.mesh, &self.loader.coordinates))
     }
 
     /// Place of a register.
-    fn span(&self, reg: Reg) -> Result<Span, String> {
+    fn span(&self, reg: Reg) -> Result<Span, LoadError> {
         Ok(Span::new(self.reg_type(reg)?.dtype, self.places.register(reg)? as usize, self.len(reg)?))
     }
 
@@ -313,7 +343,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         self.rank_program.feeds.push(feed);
     }
 
-    fn input(&mut self, at: usize, out: Reg, input: ModelValue, microbatch: u32) -> Result<(), String> {
+    fn input(&mut self, at: usize, out: Reg, input: ModelValue, microbatch: u32) -> Result<(), LoadError> {
         let place = self.places.one(at)?;
         self.places.set(out, place);
         let (ty, to) = (self.reg_type(out)?, self.span(out)?);
@@ -323,10 +353,10 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         Ok(())
     }
 
-    fn start(&mut self, at: usize, transfer: &Transfer, operand: Option<Reg>) -> Result<InFlight<C>, String> {
+    fn start(&mut self, at: usize, transfer: &Transfer, operand: Option<Reg>) -> Result<InFlight<C>, LoadError> {
         match transfer {
             Transfer::Send { peer, tag } => {
-                let span = self.span(operand.ok_or("a send has no operand")?)?;
+                let span = self.span(operand.ok_or(LoadError::NoOperand("a send"))?)?;
                 let to = self.peer(peer)?;
                 let channel = self.loader.comm.channel_to(to, *tag)?;
                 Ok(self.message(channel, span, None))
@@ -339,29 +369,32 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
                 Ok(self.message(channel, Span::new(ty.dtype, place as usize, len), Some(place)))
             }
             Transfer::Sum { ranks } => {
-                let reg = operand.ok_or("a sum has no operand")?;
+                let reg = operand.ok_or(LoadError::NoOperand("a sum"))?;
                 let (from, place) = (self.span(reg)?, self.places.one(at)?);
                 let to = Span { offset: place as usize, ..from };
-                let plan = |ranks, me| Exchange::sum(ranks, me, from.len);
                 let op = format!("sum of %{}", self.class.regs[reg].name);
-                self.exchange(ranks, (&op, &plan), [from, to], Some((reg, place)))
+                let shared = Shared { from, to, sender: None, sum: Some((reg, place)) };
+                self.exchange(ranks, &op, shared)
             }
             Transfer::SumGradient { param, instance, ranks } => {
                 let span = self.kept((*param, *instance), &Role::Gradient)?;
-                let plan = |ranks, me| Exchange::sum(ranks, me, span.len);
-                self.exchange(ranks, ("sum of a gradient that stages share", &plan), [span, span], None)
+                let shared = Shared { from: span, to: span, sender: None, sum: None };
+                self.exchange(ranks, "sum of a gradient that stages share", shared)
             }
-            Transfer::Offload => self.offload(at, operand.ok_or("an offload has no operand")?),
-            Transfer::Load => self.load(at, operand.ok_or("a load has no operand")?),
-            Transfer::LoadStates { body, call, instance } => self.load_states(at, *body, (*call, *instance)),
+            Transfer::Offload => self.offload(at, operand.ok_or(LoadError::NoOperand("an offload"))?),
+            Transfer::Load => self.load(at, operand.ok_or(LoadError::NoOperand("a load"))?),
+            Transfer::LoadStates { body, call, instance } => {
+                self.load_states(at, *body, CallRun { call: *call, instance: *instance })
+            }
             Transfer::StoreStates { call, instance } => {
-                self.store_states(operand.ok_or("a store of states has no operand")?, (*call, *instance))
+                let states = operand.ok_or(LoadError::NoOperand("a store of states"))?;
+                self.store_states(states, CallRun { call: *call, instance: *instance })
             }
             Transfer::ShareParam { param, instance, from, ranks } => {
                 let span = self.kept((*param, *instance), &Role::Param)?;
-                let from = ranks.iter().position(|rank| rank == from).ok_or("who shares a parameter holds it not")?;
-                let plan = |ranks, me| Exchange::broadcast(ranks, me, from, span.len);
-                self.exchange(ranks, ("broadcast of a parameter that stages share", &plan), [span, span], None)
+                let from = ranks.iter().position(|rank| rank == from).ok_or(LoadError::SharerLacks)?;
+                let shared = Shared { from: span, to: span, sender: Some(from), sum: None };
+                self.exchange(ranks, "broadcast of a parameter that stages share", shared)
             }
         }
     }
@@ -376,29 +409,23 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         InFlight::Message(message_slot, channel, destination)
     }
 
-    fn exchange(
-        &mut self,
-        stages: &[u32],
-        (op, plan): (&str, &dyn Fn(Vec<usize>, usize) -> Exchange),
-        [from, to]: [Span; 2],
-        sum: Option<(Reg, u64)>,
-    ) -> Result<InFlight<C>, String> {
+    fn exchange(&mut self, stages: &[u32], op: &str, shared: Shared) -> Result<InFlight<C>, LoadError> {
         let ranks = self.loader.stages(stages)?;
-        let mut of = |rank| {
-            let place = ranks.iter().position(|other| *other == rank);
-            let place = place.ok_or("a rank takes part in a transfer that does not list it")?;
-            Ok(plan(ranks.clone(), place))
-        };
-        of(self.loader.rank)?;
+        shared.exchange(&ranks, self.loader.rank)?;
+        let Shared { from, to, sum, .. } = shared;
         let group = self.loader.comm.join(&ranks, ThreadRole::Main)?;
-        let plan = self.loader.comm.fit(&group, op, &[from.dtype], &mut of)?;
+        let plan = self
+            .loader
+            .comm
+            .fit(&group, op, &[from.dtype], &mut |rank| shared.exchange(&ranks, rank).map_err(|why| why.to_string()))?;
         let (call, completion) = (Arc::new(ExchangeCall { group, plan }), acquire(&mut self.completions));
         self.rank_program.actions.push(Action::Start { call: call.clone(), from, to, completion });
         Ok(InFlight::Exchange(completion, call, sum))
     }
 
-    fn wait(&mut self, token: Token, result: Option<Reg>) -> Result<(), String> {
-        let place = self.in_flight.iter().position(|(started, _)| *started == token).ok_or("waits for nothing")?;
+    fn wait(&mut self, token: Token, result: Option<Reg>) -> Result<(), LoadError> {
+        let place =
+            self.in_flight.iter().position(|(started, _)| *started == token).ok_or(LoadError::WaitForNothing)?;
         match self.in_flight.remove(place).1 {
             InFlight::Body(completion) => {
                 self.completions[completion] = false;
@@ -411,7 +438,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
             }
             InFlight::Message(message_slot, channel, destination) => {
                 if let Some(place) = destination {
-                    self.places.set(result.ok_or("a receive has no result")?, place);
+                    self.places.set(result.ok_or(LoadError::NoResult("a receive"))?, place);
                 }
                 self.message_slots[message_slot] = false;
                 self.rank_program.actions.push(Action::WaitMessage { channel, message_slot });
@@ -426,28 +453,32 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
     }
 
     /// Place of a model-state tensor of the rank.
-    fn kept(&self, owner: ParamInstance, role: &Role) -> Result<Span, String> {
+    fn kept(&self, owner: ParamInstance, role: &Role) -> Result<Span, LoadError> {
         let (name, state) = (state::name(self.loader.model, owner, role), &self.loader.state);
-        state.find(&name).map(|slot| slot.span).ok_or_else(|| format!("the rank does not hold `{name}`"))
+        state.find(&name).map(|slot| slot.span).ok_or(LoadError::NotHeld { name })
     }
 
     /// The code of a body for a thread role, compiled on first use.
-    pub(super) fn code(&mut self, id: BodyId, role: ThreadRole) -> Result<usize, String> {
+    pub(super) fn code(&mut self, id: BodyId, role: ThreadRole) -> Result<usize, LoadError> {
         if let Some(&code) = self.compiled.get(&(id, role)) {
             return Ok(code);
         }
         let loader = &mut *self.loader;
         let backend = &mut *loader.backends[usize::from(role == ThreadRole::Async)];
         let (mesh, body) = (&loader.model.mesh, &self.program.bodies[id]);
-        let compiled = body::compile(body, mesh, loader.rank, role, (backend, &mut *loader.comm))?;
+        let compiled = body::compile(body, mesh, loader.rank, role, backend, &mut *loader.comm)?;
         self.tensors = self.tensors.max(compiled.tensors);
         let [own, other] = if role == ThreadRole::Main { [0, 1] } else { [1, 0] };
         self.kernels[own].push(compiled.kernels);
         self.kernels[other].push(Vec::new());
         self.rank_program.codes.push(compiled.code);
         let freed = if loader.poison { frees::freed(body) } else { Vec::new() };
-        let extent = |value| Extent::of(&body.values[value].ty, mesh, &loader.coordinates);
-        let freed = freed.into_iter().map(|(step, value)| (step, value, extent(value))).collect();
+        let freed = freed.into_iter().map(|(step, value)| FreedValue {
+            step,
+            value,
+            extent: Extent::of(&body.values[value].ty, mesh, &loader.coordinates),
+        });
+        let freed = freed.collect();
         self.bodies.push(CompiledBody { places: compiled.places, sums: compiled.sums, freed });
         self.compiled.insert((id, role), self.bodies.len() - 1);
         Ok(self.bodies.len() - 1)

@@ -4,6 +4,7 @@
 //! is `std normal(key, i)` where the key is the FNV-1a hash of the seed and the instance name. States start at zero, except
 //! a `master`, which starts as these numbers before they are rounded to the parameter's format.
 
+use crate::load_error::LoadError;
 use comm::{Region, RegionPiece, extract, pieces};
 use device::backend::{Memory, Span};
 use device::host::{numbers, stored};
@@ -109,7 +110,7 @@ impl State {
         coordinates: &[u64],
         resident: &Resident,
         ty: &Type,
-    ) -> Result<&StateSlot, String> {
+    ) -> Result<&StateSlot, LoadError> {
         let Resident { param, instance, ref role, host, at } = *resident;
         let name = name(model, (param, instance), role);
         let param = &model.params[param];
@@ -119,8 +120,8 @@ impl State {
             let known = &self.slots[known];
             return match (known.region == region, (known.span, known.host) == (span, host)) {
                 (true, true) => Ok(known),
-                (false, _) => Err(format!("`{name}` has two shardings on one rank")),
-                (true, false) => Err(format!("`{name}` has two places")),
+                (false, _) => Err(LoadError::TwoShardings { name }),
+                (true, false) => Err(LoadError::TwoPlaces { name }),
             };
         }
         let init = match role {
@@ -156,11 +157,10 @@ impl State {
                     let key = key(&[&seed.to_le_bytes(), slot.param.as_bytes()]);
                     part.clear();
                     part.resize(slot.region.len(), 0.0);
-                    let draw = |first, row: &mut [f32]| {
+                    fill(&slot.ty, &slot.region, &mut part, par, |first, row| {
                         normals(key, first, row);
                         row.iter_mut().for_each(|value| *value *= std as f32);
-                    };
-                    fill(&slot.ty, &slot.region, draw, &mut part, par);
+                    });
                     last = drawn;
                 }
                 Init::Constant(value) => {
@@ -262,24 +262,14 @@ impl StatePieces {
     }
 
     fn read(bytes: &mut &[u8]) -> Option<StatePieces> {
-        fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Option<&'a [u8]> {
-            let (head, rest) = bytes.split_at_checked(usize::try_from(count).ok()?)?;
-            *bytes = rest;
-            Some(head)
-        }
-        let mut words = |count: u64| -> Option<Vec<u64>> {
-            let (words, _) = take(bytes, count.checked_mul(8)?)?.as_chunks::<8>();
-            Some(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
-        };
-        let head: [u64; 7] = words(7)?.try_into().ok()?;
+        let head: [u64; 7] = take_words(bytes, 7)?.try_into().ok()?;
         let [rank, stage, adds, name, sizes, pieces, data] = head;
-        let (sizes, pieces) = (words(sizes)?, words(pieces.checked_mul(3)?)?);
-        let piece = |[whole, part, len]: &[u64; 3]| RegionPiece {
-            whole: *whole as usize,
-            part: *part as usize,
-            len: *len as usize,
-        };
-        let pieces = pieces.as_chunks::<3>().0.iter().map(piece).collect();
+        let (sizes, pieces) = (take_words(bytes, sizes)?, take_words(bytes, pieces.checked_mul(3)?)?);
+        let pieces = pieces.as_chunks::<3>().0.iter().map(|words| {
+            let [whole, part, len] = words.map(|word| word as usize);
+            RegionPiece { whole, part, len }
+        });
+        let pieces = pieces.collect();
         let name = String::from_utf8(take(bytes, name)?.to_vec()).ok()?;
         let (numbers, _) = take(bytes, data.checked_mul(4)?)?.as_chunks::<4>();
         let data = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
@@ -296,6 +286,18 @@ impl StatePieces {
             }
         }
     }
+}
+
+/// The next bytes of a message; none if there are not so many.
+fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Option<&'a [u8]> {
+    let (head, rest) = bytes.split_at_checked(usize::try_from(count).ok()?)?;
+    *bytes = rest;
+    Some(head)
+}
+
+fn take_words(bytes: &mut &[u8], count: u64) -> Option<Vec<u64>> {
+    let (words, _) = take(bytes, count.checked_mul(8)?)?.as_chunks::<8>();
+    Some(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
 /// Assembles the ranks' parts of tensors, by name; the parts are in the order of ranks.
@@ -316,28 +318,29 @@ pub(crate) fn gather(parts: Vec<StatePieces>) -> BTreeMap<String, GlobalTensor> 
 }
 
 /// Sets rows of a rank's part to what `draw` gives from the linear index in the whole tensor on.
-fn fill(ty: &Type, region: &Region, draw: impl Fn(u64, &mut [f32]) + Sync, part: &mut [f32], par: Par) {
+fn fill(ty: &Type, region: &Region, part: &mut [f32], par: Par, draw: impl Fn(u64, &mut [f32]) + Sync) {
     let whole = ty.sizes();
     let width = region.sizes.last().copied().unwrap_or(1);
-    // The index of an element of the region.
-    let index = |at: usize| {
-        let (mut rest, mut index, mut stride) = (at, 0, 1);
-        for dim in (0..whole.len()).rev() {
-            index += (region.origin[dim] + rest % region.sizes[dim]) as u64 * stride;
-            rest /= region.sizes[dim];
-            stride *= whole[dim];
-        }
-        index
-    };
     par.ranges(part.len(), DRAW, (part, 1), &|range, mut part| {
         let mut at = region.run.origin as usize + range.start;
         while !part.is_empty() {
             let (row, rest) = part.split_at_mut(part.len().min(width - at % width));
-            draw(index(at), row);
+            draw(index(&whole, region, at), row);
             at += row.len();
             part = rest;
         }
     });
+}
+
+/// The index in a tensor of these sizes of an element of a region.
+fn index(sizes: &[u64], region: &Region, element: usize) -> u64 {
+    let (mut rest, mut index, mut stride) = (element, 0, 1);
+    for dim in (0..sizes.len()).rev() {
+        index += (region.origin[dim] + rest % region.sizes[dim]) as u64 * stride;
+        rest /= region.sizes[dim];
+        stride *= sizes[dim];
+    }
+    index
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
             // A body records its own events.
             let is_event = !matches!(action, Action::Run(_));
             let began = if is_event { self.context.now() } else { None };
-            self.act(row, (at, action), began)?;
+            self.act(row, at, action, began)?;
             frees::after(&rank_program.freed, at).for_each(|span| self.context.backend.poison(span));
             let ended = if is_event { self.context.now() } else { None };
             self.context.record(EventKind::Action(at as u32), began, ended);
@@ -150,7 +150,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
     }
 
     /// Executes one action, which begins at a time; all actions of all rank programs pass here.
-    fn act(&mut self, row: usize, (at, action): (usize, &Action<C>), began: Option<Mark>) -> Result<(), RankFailure> {
+    fn act(&mut self, row: usize, at: usize, action: &Action<C>, began: Option<Mark>) -> Result<(), RankFailure> {
         let backend = &mut self.context.backend;
         match action {
             Action::Feed { feed, to } => backend.feed(*feed, *to),
