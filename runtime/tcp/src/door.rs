@@ -4,7 +4,7 @@ use super::member::Member;
 use super::message::{Answer, Challenge, Channel, Hello, MOST_OF_ANSWER, MOST_UNPROVED, PROTOCOL, take};
 use super::secret::{Nonces, Side, nonce};
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -34,9 +34,8 @@ impl Door {
     }
 
     fn knock(place: &impl ToSocketAddrs, until: Instant) -> io::Result<Door> {
-        let one = |address: SocketAddr| TcpStream::connect_timeout(&address, ONE);
-        let none = io::Error::from(ErrorKind::AddrNotAvailable);
-        let stream = place.to_socket_addrs()?.map(one).reduce(Result::or).unwrap_or(Err(none))?;
+        let streams = place.to_socket_addrs()?.map(|address| TcpStream::connect_timeout(&address, ONE));
+        let stream = streams.reduce(Result::or).unwrap_or_else(|| Err(ErrorKind::AddrNotAvailable.into()))?;
         // While nobody listens, a connection may by chance be one with itself.
         if stream.peer_addr()? == stream.local_addr()? {
             return Err(ErrorKind::ConnectionRefused.into());

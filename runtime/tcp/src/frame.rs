@@ -36,9 +36,10 @@ impl Header {
 
     /// The header of the frame of a number; `None` if it is none.
     pub(crate) fn read(bytes: [u8; HEADER], number: u64) -> Option<Header> {
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let header = Header { tag: word(0), rest: u64::from(word(4)) | u64::from(word(8)) << 32 };
-        (header.check(number) == word(12)).then_some(header)
+        let [tag, low, high, check] =
+            [0, 4, 8, 12].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
+        let header = Header { tag, rest: u64::from(low) | u64::from(high) << 32 };
+        (header.check(number) == check).then_some(header)
     }
 
     fn check(self, number: u64) -> u32 {

@@ -24,7 +24,7 @@ mod secret;
 mod tests;
 
 use comm::wire::{Finished, Wire, WireError, World, by_host};
-use link::{Landed, Link};
+use link::{Broken, Landed, Link};
 use rendezvous::{Met, meet};
 use std::collections::VecDeque;
 use std::io;
@@ -81,8 +81,8 @@ fn open_as(
 ) -> Result<(World, Box<dyn Wire>), String> {
     let Met { hosts, mut streams } = meet(member, host, patience, note)?;
     let (world, numbers) = by_host(member.number, &hosts, ranks);
-    let mut link = |number: usize| streams[number].take().map(Link::new).transpose();
-    let links = numbers.iter().map(|&number| link(number)).collect::<io::Result<_>>();
+    let links = numbers.iter().map(|&number| streams[number].take().map(Link::new).transpose());
+    let links = links.collect::<io::Result<_>>();
     let links = links.map_err(|why| format!("a connection cannot be set up: {why}"))?;
     let tcp = Tcp { world: world.clone(), links, finished: Vec::new(), notices: VecDeque::new(), has_looked: false };
     Ok((world, Box::new(tcp)))
@@ -129,12 +129,13 @@ impl Tcp {
 
     /// The connection with a process.
     fn link(&mut self, process: usize) -> Result<&mut Link, WireError> {
-        let unknown = || WireError { process: None, why: format!("there is no connection with process {process}") };
-        self.links[process].as_mut().ok_or_else(unknown)
+        self.links[process]
+            .as_mut()
+            .ok_or_else(|| WireError { process: None, why: format!("there is no connection with process {process}") })
     }
 
     /// The failure of a process.
-    fn broken(&self, process: usize, why: &str) -> WireError {
+    fn broken(&self, process: usize, why: &Broken) -> WireError {
         let why = format!("process {process} on {} is gone: {why}", self.world.processes[process].host);
         WireError { process: Some(process), why }
     }
@@ -183,9 +184,9 @@ impl Wire for Tcp {
         if let Some(notice) = self.notices.pop_front() {
             return Ok(Some(notice));
         }
-        let failure = |(process, link): (usize, &Option<Link>)| Some((process, link.as_ref()?.failure()?.to_string()));
-        match self.links.iter().enumerate().find_map(failure) {
-            Some((process, why)) => Err(self.broken(process, &why)),
+        let mut links = self.links.iter().enumerate();
+        match links.find_map(|(process, link)| Some((process, link.as_ref()?.failure()?))) {
+            Some((process, why)) => Err(self.broken(process, why)),
             None => Ok(None),
         }
     }

@@ -3,6 +3,7 @@
 use super::frame::{END, HEADER, Header, NOTICE};
 use comm::wire::{Finished, MOST_BYTES, MOST_NOTICE};
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -16,11 +17,44 @@ const AHEAD: usize = 1 << 14;
 pub(crate) struct Link {
     stream: TcpStream,
     /// The cause why nothing comes or goes any more; none while it is open.
-    closed: Option<String>,
+    closed: Option<Broken>,
     /// True if the other process has ended as agreed.
     has_ended: bool,
     outgoing: Outgoing,
     incoming: Incoming,
+}
+
+/// The cause why a connection is of no use any more.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Closed,
+    Lost(io::Error),
+    Unwritable,
+    /// Bytes that have come are no frame of this protocol.
+    Frames,
+    OutOfOrder,
+    LongNotice,
+    LongMessage(u64),
+    /// A message is longer than its place.
+    Overfull {
+        bytes: usize,
+        room: usize,
+    },
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Broken::Closed => f.write_str("its connection was closed"),
+            Broken::Lost(why) => write!(f, "its connection is lost: {why}"),
+            Broken::Unwritable => f.write_str("nothing can be written to its connection"),
+            Broken::Frames => f.write_str("its frames are broken"),
+            Broken::OutOfOrder => f.write_str("its frames are out of order"),
+            Broken::LongNotice => f.write_str("its notice is too long"),
+            Broken::LongMessage(bytes) => write!(f, "it sends a message of {bytes} bytes"),
+            Broken::Overfull { bytes, room } => write!(f, "it sends {bytes} bytes where {room} are awaited"),
+        }
+    }
 }
 
 /// Messages and notices that are to go.
@@ -137,7 +171,7 @@ impl Link {
     ///
     /// # Errors
     /// It is longer than its place.
-    pub(crate) fn receive(&mut self, ticket: usize, tag: u32, bytes: *mut [u8]) -> Result<Option<Finished>, String> {
+    pub(crate) fn receive(&mut self, ticket: usize, tag: u32, bytes: *mut [u8]) -> Result<Option<Finished>, Broken> {
         let (incoming, place) = (&mut self.incoming, Place { ticket, bytes });
         match incoming.early.get_mut(&tag).and_then(VecDeque::pop_front) {
             Some(early) => place.fill(&early).map(Some),
@@ -149,8 +183,8 @@ impl Link {
     }
 
     /// The cause why nothing comes or goes any more, unless the other process has ended as agreed.
-    pub(crate) fn failure(&self) -> Option<&str> {
-        self.closed.as_deref().filter(|_| !self.has_ended)
+    pub(crate) fn failure(&self) -> Option<&Broken> {
+        self.closed.as_ref().filter(|_| !self.has_ended)
     }
 
     /// Moves what can move. A connection that breaks is closed.
@@ -189,17 +223,17 @@ impl Link {
         self.closed.is_some()
     }
 
-    fn write(&mut self, landed: &mut Landed) -> Result<(), String> {
+    fn write(&mut self, landed: &mut Landed) -> Result<(), Broken> {
         let mut budget = MOST_AT_ONCE;
         while budget > 0 {
             let Some(frame) = self.outgoing.begun() else { return Ok(()) };
             let [header, bytes] = frame.rest();
             let count = match self.stream.write_vectored(&[IoSlice::new(header), IoSlice::new(bytes)]) {
-                Ok(0) => return Err("nothing can be written to its connection".to_string()),
+                Ok(0) => return Err(Broken::Unwritable),
                 Ok(count) => count,
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(why) if why.kind() == ErrorKind::Interrupted => continue,
-                Err(why) => return Err(lost(&why)),
+                Err(why) => return Err(Broken::Lost(why)),
             };
             frame.gone += count;
             budget = budget.saturating_sub(count);
@@ -211,7 +245,7 @@ impl Link {
         Ok(())
     }
 
-    fn read(&mut self, landed: &mut Landed) -> Result<(), String> {
+    fn read(&mut self, landed: &mut Landed) -> Result<(), Broken> {
         let mut budget = MOST_AT_ONCE;
         while budget > 0 {
             let incoming = &mut self.incoming;
@@ -223,11 +257,11 @@ impl Link {
             }
             let is_direct = incoming.left >= AHEAD;
             let count = match self.stream.read(incoming.room()) {
-                Ok(0) => return Err("its connection was closed".to_string()),
+                Ok(0) => return Err(Broken::Closed),
                 Ok(count) => count,
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(why) if why.kind() == ErrorKind::Interrupted => continue,
-                Err(why) => return Err(lost(&why)),
+                Err(why) => return Err(Broken::Lost(why)),
             };
             budget = budget.saturating_sub(count);
             if is_direct {
@@ -238,10 +272,6 @@ impl Link {
         }
         Ok(())
     }
-}
-
-fn lost(why: &io::Error) -> String {
-    format!("its connection is lost: {why}")
 }
 
 impl Outgoing {
@@ -289,15 +319,15 @@ impl Frame {
 
 impl Incoming {
     /// Begins a frame, if its header has come; of a message also its arrival.
-    fn begin(&mut self, landed: &mut Landed, has_ended: &mut bool) -> Result<bool, String> {
+    fn begin(&mut self, landed: &mut Landed, has_ended: &mut bool) -> Result<bool, Broken> {
         let Some(header) = self.ahead[self.start..self.end].first_chunk::<HEADER>() else { return Ok(false) };
-        let header = Header::read(*header, self.frames).ok_or("its frames are broken")?;
+        let header = Header::read(*header, self.frames).ok_or(Broken::Frames)?;
         self.start += HEADER;
         self.frames += 1;
         self.left = header.bytes();
         match header.tag {
             END => *has_ended = true,
-            NOTICE if header.rest > MOST_NOTICE as u64 => return Err("its notice is too long".to_string()),
+            NOTICE if header.rest > MOST_NOTICE as u64 => return Err(Broken::LongNotice),
             NOTICE => self.notice = Some(Vec::with_capacity(self.left)),
             tag => self.begin_message(tag, header.rest)?,
         }
@@ -307,13 +337,13 @@ impl Incoming {
         Ok(true)
     }
 
-    fn begin_message(&mut self, tag: u32, rest: u64) -> Result<(), String> {
+    fn begin_message(&mut self, tag: u32, rest: u64) -> Result<(), Broken> {
         if let Some(message) = &self.message {
             let follows = (message.tag, (message.total - message.at) as u64) == (tag, rest);
-            return if follows { Ok(()) } else { Err("its frames are out of order".to_string()) };
+            return if follows { Ok(()) } else { Err(Broken::OutOfOrder) };
         }
         if rest > MOST_BYTES as u64 {
-            return Err(format!("it sends a message of {rest} bytes"));
+            return Err(Broken::LongMessage(rest));
         }
         let total = rest as usize;
         let into = match self.awaited.get_mut(&tag).and_then(VecDeque::pop_front) {
@@ -337,7 +367,7 @@ impl Incoming {
     }
 
     /// Moves bytes ahead to where they belong.
-    fn take_ahead(&mut self, landed: &mut Landed) -> Result<(), String> {
+    fn take_ahead(&mut self, landed: &mut Landed) -> Result<(), Broken> {
         let count = self.left.min(self.end - self.start);
         if count == 0 {
             return Ok(());
@@ -349,14 +379,14 @@ impl Incoming {
                 let at = message.at;
                 message.bytes()[at..at + count].copy_from_slice(bytes);
             }
-            (None, None) => return Err("its frames are broken".to_string()),
+            (None, None) => return Err(Broken::Frames),
         }
         self.start += count;
         self.came(count, landed)
     }
 
     /// Notes that bytes of the frame have come, and ends what is complete with them.
-    fn came(&mut self, count: usize, landed: &mut Landed) -> Result<(), String> {
+    fn came(&mut self, count: usize, landed: &mut Landed) -> Result<(), Broken> {
         self.left -= count;
         if self.notice.is_some() {
             if self.left == 0 {
@@ -391,14 +421,14 @@ impl Arriving {
 
 impl Place {
     /// This place, if it has room for the bytes of a message.
-    fn holds(self, bytes: usize) -> Result<Place, String> {
+    fn holds(self, bytes: usize) -> Result<Place, Broken> {
         match self.bytes.len() {
-            room if room < bytes => Err(format!("it sends {bytes} bytes where {room} are awaited")),
+            room if room < bytes => Err(Broken::Overfull { bytes, room }),
             _ => Ok(self),
         }
     }
 
-    fn fill(self, bytes: &[u8]) -> Result<Finished, String> {
+    fn fill(self, bytes: &[u8]) -> Result<Finished, Broken> {
         let Place { ticket, bytes: into } = self.holds(bytes.len())?;
         // SAFETY: the receiver leaves its bytes alone until its ticket comes back; the place has room for them.
         unsafe { (&mut *into)[..bytes.len()].copy_from_slice(bytes) };

@@ -76,7 +76,7 @@ impl Member {
         secret: Option<Secret>,
         get: impl Fn(&str) -> Option<String>,
     ) -> Result<Member, NotAMember> {
-        let member = Member { secret, ..Member::placed(get).map_err(NotAMember::Unplaced)? };
+        let member = Member { secret, ..Member::placed(get)? };
         if member.secret.is_none() && network == Network::Open && member.count > 1 && !member.is_local() {
             return Err(NotAMember::Secret(format!(
                 "MASTER_ADDR is {}, and anybody who reaches its port could take part: neither {SECRET} nor {SECRET_FILE} is set",
@@ -87,32 +87,45 @@ impl Member {
     }
 
     /// The place alone, without a secret.
-    fn placed(get: impl Fn(&str) -> Option<String>) -> Result<Member, String> {
-        let first = |names: &[&'static str]| {
-            let found = names.iter().find_map(|name| Some((*name, get(name)?)));
-            found.ok_or_else(|| format!("{} is not set", names.join(" or ")))
-        };
-        let number = |(name, text): (&str, String)| {
-            text.trim().parse::<usize>().map_err(|_| format!("{name} is `{text}`, not a number"))
-        };
-        let (own, count) = (number(first(&NUMBER)?)?, number(first(&COUNT)?)?);
+    fn placed(get: impl Fn(&str) -> Option<String>) -> Result<Member, NotAMember> {
+        let [number, all] = [Variable::first(&NUMBER, &get)?, Variable::first(&COUNT, &get)?];
+        let (own, count) = (number.number()?, all.number()?);
         if own >= count {
-            return Err(format!("{} is {own}, and {} is {count}", first(&NUMBER)?.0, first(&COUNT)?.0));
+            return Err(NotAMember::Unplaced(format!("{} is {own}, and {} is {count}", number.name, all.name)));
         }
-        let (_, host) = first(&["MASTER_ADDR"])?;
-        let port = number(first(&["MASTER_PORT"])?)?;
+        let host = Variable::first(&["MASTER_ADDR"], &get)?.text;
+        let port = Variable::first(&["MASTER_PORT"], &get)?.number()?;
         // The agent of torchrun itself may listen at the port that it states.
         let taken = get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|text| text.eq_ignore_ascii_case("true"));
         let next = u16::try_from(port + usize::from(taken)).ok().filter(|_| port > 0);
-        let port = next.ok_or_else(|| format!("MASTER_PORT is {port}, and a port is 1 to 65535"))?;
-        let run = first(&RUN).map(|(_, run)| run).unwrap_or_default();
+        let port =
+            next.ok_or_else(|| NotAMember::Unplaced(format!("MASTER_PORT is {port}, and a port is 1 to 65535")))?;
+        let run = Variable::first(&RUN, &get).map(|run| run.text).unwrap_or_default();
         Ok(Member { number: own, count, host, port, run, secret: None })
     }
 
     /// True if all processes are on one host, which need not hear others.
     pub(crate) fn is_local(&self) -> bool {
-        let is_loopback = |address: IpAddr| address.is_loopback();
-        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(is_loopback)
+        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}
+
+/// A variable of the environment that is set.
+struct Variable {
+    name: &'static str,
+    text: String,
+}
+
+impl Variable {
+    /// The first of these that is set.
+    fn first(names: &[&'static str], get: impl Fn(&str) -> Option<String>) -> Result<Variable, NotAMember> {
+        let found = names.iter().find_map(|name| Some(Variable { name, text: get(name)? }));
+        found.ok_or_else(|| NotAMember::Unplaced(format!("{} is not set", names.join(" or "))))
+    }
+
+    fn number(&self) -> Result<usize, NotAMember> {
+        let Variable { name, text } = self;
+        text.trim().parse().map_err(|_| NotAMember::Unplaced(format!("{name} is `{text}`, not a number")))
     }
 }
 

@@ -74,20 +74,20 @@ pub(crate) fn decline(member: &Member, host: &str, why: &str) {
 /// Tells process 0 of this one, hears of all others, and connects with them.
 fn answer_roll(member: &Member, host: &str, until: Instant) -> Result<Met, String> {
     let secret = member.secret.as_ref();
-    let lost_zero = |why: io::Error| lost(0, &why);
     let door = reach_first(member, until)?;
     let there = door.stream.peer_addr().map_err(lost_zero)?.ip();
-    let failed = |why: io::Error| format!("process {} has no port to listen at: {why}", member.number);
     let reception = Reception::open(SocketAddr::new(listens(member, there), 0), member.secret.clone());
-    let mut reception = reception.map_err(failed)?;
-    let hello = hello(member, host, reception.port().map_err(failed)?, None);
+    let opened = reception.and_then(|reception| Ok((reception.port()?, reception)));
+    let (port, mut reception) =
+        opened.map_err(|why| format!("process {} has no port to listen at: {why}", member.number))?;
+    let hello = hello(member, host, port, None);
     let (zero, answer) = door.introduce(member, hello.clone(), until + MARGIN).map_err(lost_zero)?;
     let Roll { hosts, addresses } = answer?.ok_or("process 0 has stated no addresses")?;
     if hosts.len() != member.count || addresses.len() != member.count {
         return Err(format!("process 0 has stated {} addresses of {} processes", addresses.len(), member.count));
     }
     let until = Instant::now() + ROUND;
-    let streams = connect(member, &hello, (&addresses, there), until)
+    let streams = connect(member, &hello, &addresses, there, until)
         .and_then(|lower| gather(&mut reception, member, &zero, lower, until + MARGIN));
     let word: Word = streams.as_ref().map(|_| ()).map_err(Clone::clone);
     let said = zero.say(secret, &word, until + 2 * MARGIN);
@@ -103,7 +103,8 @@ fn answer_roll(member: &Member, host: &str, until: Instant) -> Result<Met, Strin
 fn connect(
     member: &Member,
     hello: &Hello,
-    (addresses, there): (&[SocketAddr], IpAddr),
+    addresses: &[SocketAddr],
+    there: IpAddr,
     until: Instant,
 ) -> Result<Vec<Option<TcpStream>>, String> {
     let mut streams: Vec<Option<TcpStream>> = (0..member.count).map(|_| None).collect();
@@ -167,10 +168,11 @@ pub(crate) fn hello(member: &Member, host: &str, port: u16, failure: Option<Stri
 
 /// The port of process 0.
 pub(crate) fn listen(member: &Member) -> Result<Reception, String> {
-    let failed = |why: io::Error| format!("process 0 cannot listen at {}:{}: {why}", member.host, member.port);
-    let first = (member.host.as_str(), member.port).to_socket_addrs().map_err(failed)?.next();
-    let first = first.map_or(Ipv4Addr::UNSPECIFIED.into(), |first| first.ip());
-    Reception::open(SocketAddr::new(listens(member, first), member.port), member.secret.clone()).map_err(failed)
+    let reception = (member.host.as_str(), member.port).to_socket_addrs().and_then(|mut addresses| {
+        let first = addresses.next().map_or(Ipv4Addr::UNSPECIFIED.into(), |first| first.ip());
+        Reception::open(SocketAddr::new(listens(member, first), member.port), member.secret.clone())
+    });
+    reception.map_err(|why| format!("process 0 cannot listen at {}:{}: {why}", member.host, member.port))
 }
 
 /// The address to listen at: on one host only its own, else all, of the kind of another one.
@@ -195,12 +197,16 @@ pub(crate) fn listed(numbers: impl IntoIterator<Item = usize>) -> String {
 
 /// Connects with process 0, which may begin to listen later.
 pub(crate) fn reach_first(member: &Member, until: Instant) -> Result<Door, String> {
-    let silent = |why| format!("process 0 does not answer at {}:{}: {why}", member.host, member.port);
-    Door::reach((member.host.as_str(), member.port), until).map_err(silent)
+    let door = Door::reach((member.host.as_str(), member.port), until);
+    door.map_err(|why| format!("process 0 does not answer at {}:{}: {why}", member.host, member.port))
 }
 
 pub(crate) fn failed_before(number: usize, host: &str, why: &str) -> String {
     format!("process {number} on {host} has failed before the meeting: {why}")
+}
+
+fn lost_zero(why: io::Error) -> String {
+    lost(0, &why)
 }
 
 pub(crate) fn lost(number: usize, why: &io::Error) -> String {

@@ -104,14 +104,14 @@ impl Secret {
     }
 
     fn of_file(path: &Path) -> Result<Secret, String> {
-        let failed = |why: io::Error| format!("{SECRET_FILE}: {} cannot be read: {why}", path.display());
-        if !fs::metadata(path).map_err(failed)?.is_file() {
+        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return Err(format!("{SECRET_FILE}: {} is no regular file", path.display()));
         }
-        let file = File::open(path).map_err(failed)?;
-        check_private(path, &file.metadata().map_err(failed)?)?;
+        let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, file) = opened.map_err(|why| unreadable(path, &why))?;
+        check_private(path, &metadata)?;
         let mut text = String::new();
-        file.take(MOST).read_to_string(&mut text).map_err(failed)?;
+        file.take(MOST).read_to_string(&mut text).map_err(|why| unreadable(path, &why))?;
         Secret::of(&text, &path.display().to_string())
     }
 
@@ -127,6 +127,10 @@ impl Secret {
         mac.update(text.as_bytes());
         mac
     }
+}
+
+fn unreadable(path: &Path, why: &io::Error) -> String {
+    format!("{SECRET_FILE}: {} cannot be read: {why}", path.display())
 }
 
 /// Refuses a file that others than its owner can read.
