@@ -175,26 +175,33 @@ pub(super) fn agree<P: Platform, T>(
 ) -> Result<T, Error> {
     let Some(world) = platform.world() else { return own };
     let own = own.and_then(|own| facts(&own).map(|facts| (own, facts)));
-    let stated = own.as_ref().map(|(_, facts)| facts).map_err(|why| why.message());
+    let stated = own.as_ref().map(|(_, facts)| facts).map_err(|why| Refusal(why.message()));
     let bytes = serde_json::to_vec(&stated).map_err(|why| Error::fault("agreement", why))?;
     let all = platform.share(bytes);
     let (own, _) = own?;
     let all = all.map_err(|failure| executor_error(failure.into()))?;
-    let stated: Vec<Result<Vec<Fact>, String>> = all.iter().map(|bytes| read(bytes)).collect();
+    let stated: Vec<Stated> = all.iter().map(|bytes| read(bytes)).collect();
     compare(world, &stated)?;
     Ok(own)
 }
 
-fn read(bytes: &[u8]) -> Result<Vec<Fact>, String> {
-    serde_json::from_slice(bytes).unwrap_or_else(|_| Err("it is of another version".to_string()))
+/// The reason why a process cannot take part, as it goes to the others.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Refusal(String);
+
+/// Facts of a process, or its refusal.
+type Stated = Result<Vec<Fact>, Refusal>;
+
+fn read(bytes: &[u8]) -> Stated {
+    serde_json::from_slice(bytes).unwrap_or_else(|_| Err(Refusal("it is of another version".to_string())))
 }
 
 /// Compares what all processes have stated, by process.
-fn compare(world: &World, stated: &[Result<Vec<Fact>, String>]) -> Result<(), Error> {
+fn compare(world: &World, stated: &[Stated]) -> Result<(), Error> {
     let processes = &world.processes;
     let mut all = Vec::with_capacity(processes.len());
     for (number, process) in processes.iter().enumerate() {
-        all.push(stated[number].as_ref().map_err(|why| {
+        all.push(stated[number].as_ref().map_err(|Refusal(why)| {
             let message = format!("process {number} on {} cannot take part: {why}", process.host);
             Error::input(Code::ProcessesDiffer, message).help("mend the cause, then start all processes again")
         })?);
@@ -311,7 +318,7 @@ mod tests {
 
     #[test]
     fn who_cannot_take_part_is_named_first() {
-        let stated = [Ok(settings(&TrainRequest::default())), Err("data not found".to_string())];
+        let stated = [Ok(settings(&TrainRequest::default())), Err(Refusal("data not found".to_string()))];
         let message = compare(&world(&["a", "b"]), &stated).unwrap_err().message();
         assert_eq!(message, "process 1 on b cannot take part: data not found");
     }
