@@ -170,18 +170,6 @@ impl Folder {
     }
 }
 
-/// The place of a tensor of an exported archive; none if it is no floats in row-major order.
-fn exported(tensor: &StoredTensor) -> Option<FileTensor> {
-    let format = match tensor.dtype {
-        6 => Dtype::F16,
-        7 => Dtype::F32,
-        13 => Dtype::BF16,
-        _ => return None,
-    };
-    let place = FileTensor { file: 0, format, shape: tensor.sizes.clone(), bytes: tensor.bytes.clone() };
-    tensor.is_contiguous.then_some(place)
-}
-
 /// The error of a file that is not as its format says.
 pub(crate) fn damaged(path: &Path, why: String) -> Error {
     Error::Damaged { file: path.to_path_buf(), why }
