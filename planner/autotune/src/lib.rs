@@ -11,8 +11,8 @@
 //!
 //! 1. degrees only: FLOPs over the peak, and the time of the largest micro-batches (`plan::large_microbatch`);
 //! 2. the average rank of a planned model, also by how long activations stay on average (`estimator::any_pipeline`);
-//! 3. stages with all boundaries, under all options for sharding states, and under a relaxed order (`faster_stages`,
-//!    `open_shards`, `relaxation`);
+//! 3. stages with all boundaries, also by the layers that ranks have room for (`layer_room`), under all options for sharding
+//!    states, and under a relaxed order (`faster_stages`, `open_shards`, `relaxation`);
 //! 4. for schedules whose order does not depend on costs, the critical path (`estimator::critical_path`).
 //!
 //! If a configuration exceeds its memory budget, the bound adds the least time of recomputation or offload that brings the

@@ -3,6 +3,7 @@
 use super::cost_database::CostDatabase;
 use super::error::Error;
 use super::evaluator::Evaluator;
+use super::layer_room::OpenBoundaries;
 use super::pipeline::ScheduledPipeline;
 use super::projection::PipelineConfig;
 use super::relaxation::Relaxation;
@@ -40,18 +41,31 @@ impl Evaluator {
         PipelineConfig::of(&plain, 0, self.microbatches(parallel), self.cores_each(parallel))
     }
 
-    /// Lower bound on the seconds of a step over all stage boundaries, in any of some schedules with the same stages.
+    /// Lower bound on the seconds of a step over all stage boundaries, in any of some schedules with the same stages; the first one
+    /// saves least. The bound is infinite if no boundaries keep the limits.
     ///
     /// # Errors
     /// As [`Evaluator::cost`].
-    pub fn any_stages(&self, parallel: &ParallelConfig, names: &[&str]) -> Result<f64, Error> {
+    pub fn any_stages(
+        &self,
+        parallel: &ParallelConfig,
+        names: &[&str],
+        limits: Option<OpenBoundaries<'_>>,
+    ) -> Result<f64, Error> {
         let candidate = self.candidate(parallel.clone());
-        let blocks = self.block_costs(&candidate.parallel)?;
+        let (config, blocks) = self.blocks(&candidate)?;
         let schedule = ScheduledPipeline::of(parallel, candidate.microbatches)?;
         let kinds: Vec<&ScheduleKind> = names.iter().filter_map(|name| schedules::find(name).ok()).collect();
         let ahead =
             |rank: u32| kinds.iter().map(|kind| ahead(kind, rank, &schedule.pipeline)).max().unwrap_or(u32::MAX);
-        Ok(Relaxation::of(&candidate, &blocks).any_stages(&schedule, &ahead))
+        let open = Relaxation::of(&candidate, &blocks);
+        let seconds = open.any_stages(&schedule, &ahead);
+        let limits = limits.filter(|limits| seconds <= limits.enough);
+        let Some(room) = limits.and_then(|limits| open.layer_room(&schedule, &ahead, &limits)) else {
+            return Ok(seconds);
+        };
+        let is_enough = room.is_enough(&[]) || room.is_enough(&room.savings(&*self.database.memory_options(&config)?));
+        Ok(if is_enough { seconds } else { f64::INFINITY })
     }
 }
 
@@ -77,7 +91,7 @@ impl Relaxation<'_> {
     }
 
     /// Seconds of each block instance.
-    fn run_seconds(&self) -> Vec<RunSeconds> {
+    pub(super) fn run_seconds(&self) -> Vec<RunSeconds> {
         let seconds = |&block: &usize| {
             let profile = &self.fast.profiles[block];
             RunSeconds { f: profile.f.total(), i: profile.i.total(), w: profile.w.total() }

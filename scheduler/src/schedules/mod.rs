@@ -240,6 +240,23 @@ impl ScheduleKind {
         (self.min_in_flight)(rank, pipeline)
     }
 
+    /// Returns a lower bound on the micro-batches that each stage of a rank has in flight at once. The further ones of
+    /// [`ScheduleKind::min_in_flight`] that are in flight then are not of the rank's last stage.
+    ///
+    /// In a loop, groups of at least p micro-batches go through all chunks in turn. Before the first backward a whole group has gone
+    /// through each chunk but the last.
+    pub fn min_microbatches_of_each(&self, rank: u32, pipeline: &Pipeline) -> u32 {
+        let Pipeline { ranks, chunks, microbatches, placement, .. } = *pipeline;
+        let all = self.min_in_flight(rank, pipeline);
+        let group = ranks.min(microbatches);
+        match placement {
+            _ if chunks == 1 => all,
+            Placement::Loop if all == microbatches.saturating_mul(chunks) => microbatches,
+            Placement::Loop => all.saturating_sub((chunks - 1).saturating_mul(group)).min(group),
+            _ => 0,
+        }
+    }
+
     /// Makes the rows for a pipeline of this kind.
     ///
     /// # Errors

@@ -4,8 +4,8 @@ use super::large_microbatch::LargeMicrobatches;
 use crate::search::{Bound, CostEstimate, Level, Limits, Oracle, Recomputable, SearchNode, Space, within};
 use compiler::parallel;
 use estimator::{
-    BoundKind, BudgetSizes, Evaluator, FitLimits, LargeShare, MemoryChoices, ModelWork, OpenPipelines, ROUNDING,
-    Sharding, StepCost, Undecided, fits_budget,
+    BoundKind, BudgetSizes, Evaluator, FitLimits, LargeShare, MemoryChoices, ModelWork, OpenBoundaries, OpenPipelines,
+    ROUNDING, Sharding, StepCost, Undecided, fits_budget,
 };
 use ir::config_key::ConfigKey;
 use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
@@ -121,10 +121,7 @@ impl<'a> Costs<'a> {
             Level::Axes => self.of_axes(node, limits),
             Level::SequenceSharding => StepCost { seconds: self.of_sharing(&node.parallel), ..known },
             Level::Batch => self.of_blocks(node, limits)?,
-            Level::Pipeline => {
-                let seconds = self.evaluator.any_stages(&self.fastest(node), &node.schedules).ok()?;
-                StepCost { seconds, ..known }
-            }
+            Level::Pipeline => StepCost { seconds: self.any_boundaries(node, limits, budget)?, ..known },
             Level::Stages => StepCost { seconds: self.any_shards(node, limits, budget)?, ..known },
             Level::Shards => {
                 let average = self.average_rank(node, limits)?;
@@ -141,6 +138,15 @@ impl<'a> Costs<'a> {
         // The bytes that stay on the device of a configuration that offloads in part are not known.
         let is_open = node.level == Level::Complete && node.parallel.offload.is_in_part();
         Some(Bound { seconds: floor.seconds, bytes: if is_open { 0.0 } else { floor.bytes } })
+    }
+
+    /// Lower bound on the seconds of a node whose stage boundaries are open.
+    fn any_boundaries(&self, node: &SearchNode, limits: Limits, budget: f64) -> Option<f64> {
+        let is_limited = limits.seconds.is_finite() && !self.may_offload();
+        let shards = if is_limited { self.promising_shardings(node, limits) } else { Vec::new() };
+        let open = OpenBoundaries { shards: &shards, enough: limits.seconds, budget };
+        let open = Some(open).filter(|_| is_limited);
+        self.evaluator.any_stages(&self.fastest(node), &node.schedules, open).ok()
     }
 
     /// Lower bound on the seconds of a node whose options for sharding states are open.
@@ -343,7 +349,12 @@ impl<'a> Costs<'a> {
 
     /// Returns `true` if activations may be in host memory, or sequences may be cut into slices.
     fn has_host_or_slices(&self) -> bool {
-        self.space.slices > 1 || self.space.offload_options().iter().any(|offload| !offload.is_none())
+        self.space.slices > 1 || self.may_offload()
+    }
+
+    /// Returns `true` if activations may be in host memory.
+    fn may_offload(&self) -> bool {
+        self.space.offload_options().iter().any(|offload| !offload.is_none())
     }
 
     /// Parts of a node with the options for sharding states that change the cost of the average rank.

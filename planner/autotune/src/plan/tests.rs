@@ -64,6 +64,7 @@ fn bounds_are_bounds_and_prices_are_those_of_estimate() {
             stack: "megatron-core-2026".into(),
             ..request("deepseek-v2-lite", "h800", 16, 64, "offload=all")
         },
+        PlanRequest { beyond_stack: true, ..request("gpt2", "h100", 8, 64, "pp=4,schedule=interleaved-zb|looped-bfs") },
         PlanRequest { seq: 4096, ..request("deepseek-v2-lite", "h800", 64, 256, "") },
         PlanRequest { seq: 4096, ..request("qwen3-30b-a3b", "h100", 32, 256, "") },
         PlanRequest { seq: 4096, precision: "fp8-block".into(), ..request("deepseek-v3", "h800", 512, 3840, "") },
