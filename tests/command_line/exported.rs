@@ -7,7 +7,7 @@ mod normal;
 use flate2::read::GzDecoder;
 use ir::catalogue::Code;
 use ir::diag::Coded;
-use ir::models::{Batch, from_config};
+use ir::models::{Batch, ImportedModel, from_config};
 use ir::types::DType;
 use meshwright::exported::compare;
 use normal::normal;

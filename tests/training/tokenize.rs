@@ -101,7 +101,7 @@ fn folders_and_compressed_files_become_documents_with_ends() {
             told["sources"].as_array().unwrap().iter().map(|s| s["documents"].as_u64().unwrap()).collect();
         assert_eq!(counts, [1, 1, 2, 0]);
     }
-    let data = TokenData::open(&folder.path().join("out"), Some(&folder.path().join("out.bin")), (None, None), 0.1);
+    let data = TokenData::open(&folder.path().join("out"), Some(&folder.path().join("out.bin")), None, None, 0.1);
     assert_eq!(data.unwrap().unwrap().train.documents(), 4);
 }
 
