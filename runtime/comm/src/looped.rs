@@ -199,7 +199,7 @@ fn add(places: &BTreeMap<usize, Place>, to: Option<usize>) {
     let mut sum: Vec<f32> = Vec::new();
     for place in places.values().rev() {
         // SAFETY: all processes leave their numbers alone until their tickets come back.
-        let numbers = unsafe { place.numbers() };
+        let numbers = unsafe { numbers(place.bytes) };
         match sum.is_empty() {
             true => sum.extend_from_slice(numbers),
             false => sum.iter_mut().zip(numbers).for_each(|(a, b)| *a += *b),
@@ -207,19 +207,17 @@ fn add(places: &BTreeMap<usize, Place>, to: Option<usize>) {
     }
     for (_, place) in places.iter().filter(|(process, _)| to.is_none_or(|to| to == **process)) {
         // SAFETY: as above.
-        unsafe { place.numbers() }.copy_from_slice(&sum);
+        unsafe { numbers(place.bytes) }.copy_from_slice(&sum);
     }
 }
 
-impl Place {
-    /// The numbers at the place.
-    ///
-    /// # Safety
-    /// Nobody else touches them.
-    unsafe fn numbers(&self) -> &mut [f32] {
-        // SAFETY: by the caller's contract.
-        unsafe { std::slice::from_raw_parts_mut(self.bytes.cast::<f32>(), self.bytes.len() / size_of::<f32>()) }
-    }
+/// The numbers of some bytes.
+///
+/// # Safety
+/// The bytes live, and nobody else touches them.
+unsafe fn numbers<'a>(bytes: *mut [u8]) -> &'a mut [f32] {
+    // SAFETY: by the caller's contract.
+    unsafe { std::slice::from_raw_parts_mut(bytes.cast::<f32>(), bytes.len() / size_of::<f32>()) }
 }
 
 impl Wire for Looped {
