@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 /// `MESHWRIGHT_CASES=5000 MESHWRIGHT_FIRST=500 cargo test --test programs equal` runs other cases.
 #[test]
 fn compiled_programs_equal_the_reference() {
-    let seeds = cases(100, 560);
+    let seeds = cases(180, 560);
     let cases = seeds.end - seeds.start;
     let (mut failed, mut ill_conditioned) = (Vec::new(), 0);
     let mut coverage = coverage::Coverage::default();

@@ -35,7 +35,7 @@ impl Coded for DataError {
             DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => {
                 "train the model whose tokenizer wrote the data"
             }
-            DataError::Source { .. } => "give ids below the vocabulary, and as many samples as the run takes",
+            DataError::Source { .. } => "give ids below the vocabulary, and a sample for each sequence of the run",
             DataError::EmptySequence => "ask for a sequence length of at least 1",
             DataError::Fraction { .. } => "0.1 holds out a tenth of the text",
         };

@@ -7,9 +7,9 @@ use super::source::SourceSamples;
 
 /// Samples of a run, by number.
 pub enum Samples<'a> {
-    /// Of one set of files or several.
+    /// Samples of one set of files or several.
     Files(Blend<'a>),
-    /// Of a program.
+    /// Samples that a program makes.
     Source(SourceSamples<'a>),
 }
 

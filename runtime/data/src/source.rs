@@ -3,7 +3,6 @@
 use super::sampler::Batch;
 use super::{DataError, Role};
 use std::error::Error;
-use std::mem::take;
 use std::sync::{Mutex, PoisonError};
 
 /// The cause why a source has no sample.
@@ -109,7 +108,7 @@ impl StreamState {
 
     /// Reads until the document has as many tokens or ends. One without tokens is left behind.
     fn read(&mut self, tokens: usize) -> Result<(), SourceError> {
-        while self.document.len() < tokens && !(self.is_whole && !self.document.is_empty()) {
+        while self.document.len() < tokens && (!self.is_whole || self.document.is_empty()) {
             match self.pieces.next() {
                 Some(piece) => {
                     self.document.extend(piece.tokens);
@@ -126,17 +125,17 @@ impl StreamState {
 }
 
 /// Held-out documents in memory, cut into samples.
-pub struct HeldOut {
+pub struct ValidationTokens {
     samples: Vec<Vec<Vec<u32>>>,
     tokens: usize,
 }
 
-impl HeldOut {
+impl ValidationTokens {
     /// Cuts documents into samples of `seq` tokens. A rest that is no whole sample is left out.
     ///
     /// # Errors
     /// There is no whole sample.
-    pub fn cut(documents: &[Vec<u32>], seq: usize) -> Result<HeldOut, DataError> {
+    pub fn cut(documents: &[Vec<u32>], seq: usize) -> Result<ValidationTokens, DataError> {
         if seq == 0 {
             return Err(DataError::EmptySequence);
         }
@@ -146,7 +145,7 @@ impl HeldOut {
             let tokens = documents.iter().map(Vec::len).sum();
             return Err(DataError::TooLittle { path: "the program's tokens".into(), role: Role::HeldOut, tokens, seq });
         }
-        Ok(HeldOut { tokens: samples.len() * seq, samples })
+        Ok(ValidationTokens { tokens: samples.len() * seq, samples })
     }
 
     /// The number of samples.
@@ -160,7 +159,7 @@ impl HeldOut {
     }
 }
 
-impl TokenSource for HeldOut {
+impl TokenSource for ValidationTokens {
     fn sample(&self, number: u64, _: usize) -> Result<Vec<Vec<u32>>, SourceError> {
         let place = number % self.samples().max(1);
         Ok(self.samples.get(place as usize).ok_or("there are no held-out samples")?.clone())
@@ -182,19 +181,24 @@ pub struct SourceSamples<'a> {
 impl SourceSamples<'_> {
     /// Adds a sample to a batch.
     pub(crate) fn add(&self, number: u64, batch: &mut Batch) -> Result<(), DataError> {
-        let refused = |why: SourceError| DataError::Source { sample: number, why };
-        let mut pieces = self.source.sample(number, self.seq).map_err(refused)?;
-        check_lengths(&pieces, self.seq).map_err(refused)?;
-        if let Some(&id) = pieces.iter().flatten().find(|&&id| u64::from(id) >= self.vocabulary) {
-            return Err(refused(format!("it has the id {id}, but the model has {} tokens", self.vocabulary).into()));
-        }
+        let pieces = self.checked(number).map_err(|why| DataError::Source { sample: number, why })?;
         let mut left = self.seq;
-        for (number, piece) in (0..).zip(&mut pieces) {
+        for (segment, piece) in (0..).zip(&pieces) {
             let inputs = piece.len().min(left);
-            batch.push(number, &take(piece), inputs);
+            batch.push(segment, piece, inputs);
             left -= inputs;
         }
         Ok(())
+    }
+
+    /// A sample with the right number of tokens, all of which the model has.
+    fn checked(&self, number: u64) -> Result<Vec<Vec<u32>>, SourceError> {
+        let pieces = self.source.sample(number, self.seq)?;
+        check_lengths(&pieces, self.seq)?;
+        match pieces.iter().flatten().find(|&&id| u64::from(id) >= self.vocabulary) {
+            Some(id) => Err(format!("it has the id {id}, but the model has {} tokens", self.vocabulary).into()),
+            None => Ok(pieces),
+        }
     }
 }
 
@@ -303,10 +307,10 @@ mod tests {
     #[test]
     fn held_out_documents_have_whole_samples_again_and_again() {
         let ids: Vec<Vec<u32>> = documents(&[9, 30]).iter().map(|document| ids(document)).collect();
-        let held = HeldOut::cut(&ids, 4).unwrap();
+        let held = ValidationTokens::cut(&ids, 4).unwrap();
         assert_eq!((held.samples(), held.tokens()), (10, 40));
         assert_eq!(batch(&held, 4, 10..20).unwrap(), batch(&held, 4, 0..10).unwrap());
-        assert!(matches!(HeldOut::cut(&ids, 100), Err(DataError::TooLittle { .. })));
-        assert!(matches!(HeldOut::cut(&ids, 0), Err(DataError::EmptySequence)));
+        assert!(matches!(ValidationTokens::cut(&ids, 100), Err(DataError::TooLittle { .. })));
+        assert!(matches!(ValidationTokens::cut(&ids, 0), Err(DataError::EmptySequence)));
     }
 }

@@ -1,4 +1,4 @@
-//! What ops are defined by: their traits, facts, attributes and equations.
+//! Parts of the definitions of ops: traits, facts, attributes and equations.
 
 pub(super) mod attr;
 pub(super) mod blocks;

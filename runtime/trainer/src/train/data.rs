@@ -8,7 +8,7 @@ use data::bigram::bigram_entropy;
 use data::blend::Blend;
 use data::sampler::{Sampler, Stream};
 use data::samples::Samples;
-use data::source::{HeldOut, SourceSamples, TokenSource};
+use data::source::{SourceSamples, TokenSource, ValidationTokens};
 use data::text::TextData;
 use data::tokens::{Extent, Layout, TokenData, TokenPart};
 use data::{DataError, VOCAB};
@@ -31,7 +31,7 @@ enum Kind {
     /// Ids.
     Tokens(Vec<TokenData>),
     /// Ids that a program makes.
-    Own { train: Arc<dyn TokenSource>, valid: HeldOut },
+    Own { train: Arc<dyn TokenSource>, valid: ValidationTokens },
 }
 
 /// Tokens of a program's own, which a run reads in place of files.
@@ -161,7 +161,7 @@ impl Data {
         let kind = match opened {
             OpenedData::Tokens(tokens) => Kind::Tokens(tokens),
             OpenedData::Own(OwnTokens { train, valid }) => {
-                Kind::Own { train, valid: HeldOut::cut(&valid, request.seq as usize)? }
+                Kind::Own { train, valid: ValidationTokens::cut(&valid, request.seq as usize)? }
             }
             OpenedData::Text => {
                 let (mut sets, mut free) = (Vec::new(), free);
