@@ -7,7 +7,6 @@ use compiler::cancel::CancelToken;
 use compiler::parallel;
 use data::source::TokenSource;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Starts a training run of a model: a name, a path, or a [`Model`](ir::graph::Model), [`File`](ir::text::File) or
 /// [`ModelConfig`](ir::models::ModelConfig).
@@ -68,7 +67,7 @@ impl<'a> TrainBuilder<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn tokens(mut self, train: impl TokenSource + 'static, held_out: impl Into<Vec<Vec<u32>>>) -> Self {
-        self.given.tokens = Some(OwnTokens { train: Arc::new(train), valid: held_out.into().into() });
+        self.given.tokens = Some(OwnTokens { train: Box::new(train), valid: held_out.into() });
         self
     }
 

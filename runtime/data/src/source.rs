@@ -135,14 +135,14 @@ impl ValidationTokens {
     ///
     /// # Errors
     /// There is no whole sample.
-    pub fn cut(documents: &[Vec<u32>], seq: usize) -> Result<ValidationTokens, DataError> {
+    pub fn cut(documents: Vec<Vec<u32>>, seq: usize) -> Result<ValidationTokens, DataError> {
         if seq == 0 {
             return Err(DataError::EmptySequence);
         }
-        let stream = TokenStream::documents(documents.to_vec());
+        let tokens = documents.iter().map(Vec::len).sum();
+        let stream = TokenStream::documents(documents);
         let samples: Vec<_> = (0..).map_while(|number| stream.sample(number, seq).ok()).collect();
         if samples.is_empty() {
-            let tokens = documents.iter().map(Vec::len).sum();
             return Err(DataError::TooLittle { path: "the program's tokens".into(), role: Role::HeldOut, tokens, seq });
         }
         Ok(ValidationTokens { tokens: samples.len() * seq, samples })
@@ -307,10 +307,10 @@ mod tests {
     #[test]
     fn held_out_documents_have_whole_samples_again_and_again() {
         let ids: Vec<Vec<u32>> = documents(&[9, 30]).iter().map(|document| ids(document)).collect();
-        let held = ValidationTokens::cut(&ids, 4).unwrap();
+        let held = ValidationTokens::cut(ids.clone(), 4).unwrap();
         assert_eq!((held.samples(), held.tokens()), (10, 40));
         assert_eq!(batch(&held, 4, 10..20).unwrap(), batch(&held, 4, 0..10).unwrap());
-        assert!(matches!(ValidationTokens::cut(&ids, 100), Err(DataError::TooLittle { .. })));
-        assert!(matches!(ValidationTokens::cut(&ids, 0), Err(DataError::EmptySequence)));
+        assert!(matches!(ValidationTokens::cut(ids.clone(), 100), Err(DataError::TooLittle { .. })));
+        assert!(matches!(ValidationTokens::cut(ids, 0), Err(DataError::EmptySequence)));
     }
 }

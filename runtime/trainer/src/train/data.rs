@@ -14,7 +14,6 @@ use data::tokens::{Extent, Layout, TokenData, TokenPart};
 use data::{DataError, VOCAB};
 use ir::catalogue::Code;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Data of a run.
 pub(super) struct Data {
@@ -31,16 +30,15 @@ enum Kind {
     /// Ids.
     Tokens(Vec<TokenData>),
     /// Ids that a program makes.
-    Own { train: Arc<dyn TokenSource>, valid: ValidationTokens },
+    Own { train: Box<dyn TokenSource>, valid: ValidationTokens },
 }
 
 /// Tokens of a program's own, which a run reads in place of files.
-#[derive(Clone)]
 pub struct OwnTokens {
     /// The tokens to train on.
-    pub train: Arc<dyn TokenSource>,
+    pub train: Box<dyn TokenSource>,
     /// The documents of the validation.
-    pub valid: Arc<[Vec<u32>]>,
+    pub valid: Vec<Vec<u32>>,
 }
 
 /// Data that is opened before the model is compiled; text is read later.
@@ -161,7 +159,7 @@ impl Data {
         let kind = match opened {
             OpenedData::Tokens(tokens) => Kind::Tokens(tokens),
             OpenedData::Own(OwnTokens { train, valid }) => {
-                Kind::Own { train, valid: ValidationTokens::cut(&valid, request.seq as usize)? }
+                Kind::Own { train, valid: ValidationTokens::cut(valid, request.seq as usize)? }
             }
             OpenedData::Text => {
                 let (mut sets, mut free) = (Vec::new(), free);

@@ -37,7 +37,7 @@ pub(super) struct Prepared {
 }
 
 /// Model and tokens of a run that a program has in memory, in place of those that a request names.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Given {
     /// The model.
     pub model: Option<ModelSource>,
