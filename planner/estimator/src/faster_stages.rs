@@ -99,14 +99,21 @@ impl Relaxation<'_> {
         self.fast.outline.runs.iter().map(seconds).collect()
     }
 
+    /// Seconds of what is before and after the layers, on each rank.
+    pub(super) fn model_ends(&self, seconds: &[RunSeconds], pipeline: &Pipeline) -> Vec<RunSeconds> {
+        let layers = &self.fast.outline.layers;
+        let mut ends = vec![RunSeconds::default(); pipeline.ranks as usize];
+        let [first, last] = [0, pipeline.stages() - 1].map(|stage| pipeline.rank(stage, 0) as usize);
+        ends[first] = ends[first] + seconds[..layers.start].iter().sum();
+        ends[last] = ends[last] + seconds[layers.end..].iter().sum();
+        ends
+    }
+
     /// Lower bound on the seconds of a micro-batch on the rank with most work: the least time in which all ranks together have
     /// room for as many layers as the model has, beside its ends.
     fn fullest_rank(&self, pipeline: &Pipeline) -> f64 {
         let (seconds, layers) = (self.run_seconds(), &self.fast.outline.layers);
-        let total = |runs: &[RunSeconds]| runs.iter().map(|run| run.total()).sum::<f64>();
-        let mut ends = vec![0.0; pipeline.ranks as usize];
-        ends[pipeline.rank(0, 0) as usize] += total(&seconds[..layers.start]);
-        ends[pipeline.rank(pipeline.stages() - 1, 0) as usize] += total(&seconds[layers.end..]);
+        let ends: Vec<f64> = self.model_ends(&seconds, pipeline).into_iter().map(RunSeconds::total).collect();
         let each = seconds[layers.clone()].iter().map(|run| run.total()).fold(f64::INFINITY, f64::min);
         let most = ends.iter().copied().fold(0.0, f64::max);
         if layers.is_empty() || each <= 0.0 {

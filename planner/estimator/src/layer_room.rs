@@ -49,7 +49,6 @@ pub(super) struct LayerRoom {
 }
 
 /// Load of a rank in addition to layers, and its micro-batches in flight.
-#[derive(Clone, Copy, Default)]
 struct RankLoad {
     /// Seconds of the ends of the model on it.
     end: RunSeconds,
@@ -183,24 +182,22 @@ impl Relaxation<'_> {
     /// Load of each rank in addition to layers. A chain's ranks have at most `ahead(rank)` forwards before their first backward.
     fn rank_loads(&self, schedule: &ScheduledPipeline, ahead: &dyn Fn(u32) -> u32) -> Vec<RankLoad> {
         let ScheduledPipeline { kind, ref pipeline } = *schedule;
-        let (seconds, outline) = (self.run_seconds(), &self.fast.outline);
-        let all = sum(&seconds);
+        let seconds = self.run_seconds();
+        let all: RunSeconds = seconds.iter().sum();
         let back = if kind.splits_backward { all.i } else { all.i + all.w };
         let is_chain = pipeline.placement == Placement::Chain;
-        let load = RankLoad { round_trip: if is_chain { all.f + back } else { 0.0 }, ..RankLoad::default() };
-        let mut ranks = vec![load; pipeline.ranks as usize];
-        for (rank, load) in (0..).zip(&mut ranks) {
-            load.ahead = if is_chain { f64::from(ahead(rank).clamp(1, pipeline.microbatches)) } else { 1.0 };
+        let (round_trip, are_equal) = (if is_chain { all.f + back } else { 0.0 }, self.has_equal_layers());
+        let mut ranks = Vec::with_capacity(pipeline.ranks as usize);
+        for (rank, end) in (0..).zip(self.model_ends(&seconds, pipeline)) {
             let of_each = kind.min_microbatches_of_each(rank, pipeline);
-            load.of_each = of_each.into();
             // All stages have a layer, except possibly the first and the last one.
-            if of_each > 0 && rank > 0 && self.has_equal_layers() {
-                load.further = kind.min_in_flight(rank, pipeline).saturating_sub(of_each * pipeline.chunks).into();
-            }
+            let further = match of_each > 0 && rank > 0 && are_equal {
+                true => kind.min_in_flight(rank, pipeline).saturating_sub(of_each * pipeline.chunks),
+                false => 0,
+            };
+            let ahead = if is_chain { f64::from(ahead(rank).clamp(1, pipeline.microbatches)) } else { 1.0 };
+            ranks.push(RankLoad { end, of_each: of_each.into(), further: further.into(), ahead, round_trip });
         }
-        let [first, last] = [0, pipeline.stages() - 1].map(|stage| pipeline.rank(stage, 0) as usize);
-        ranks[first].end = ranks[first].end + sum(&seconds[..outline.layers.start]);
-        ranks[last].end = ranks[last].end + sum(&seconds[outline.layers.end..]);
         ranks
     }
 
@@ -210,9 +207,4 @@ impl Relaxation<'_> {
         let is_single = outline.spans.iter().filter(|span| span.are_layers).count() == 1;
         is_single && outline.layers.start <= 1 && outline.layers.end + 1 >= outline.runs.len()
     }
-}
-
-/// Seconds of some block instances.
-fn sum(runs: &[RunSeconds]) -> RunSeconds {
-    runs.iter().fold(RunSeconds::default(), |sum, run| sum + *run)
 }

@@ -16,6 +16,7 @@
 //! takes the place of b, and a rank's work with W begins when the first forward arrives.
 
 use crate::placement::Pipeline;
+use std::iter::Sum;
 use std::ops::{Add, Sub};
 
 /// Seconds of the sections of block instances.
@@ -41,6 +42,12 @@ impl Add for RunSeconds {
 
     fn add(self, other: RunSeconds) -> RunSeconds {
         RunSeconds { f: self.f + other.f, i: self.i + other.i, w: self.w + other.w }
+    }
+}
+
+impl<'a> Sum<&'a RunSeconds> for RunSeconds {
+    fn sum<I: Iterator<Item = &'a RunSeconds>>(runs: I) -> RunSeconds {
+        runs.fold(RunSeconds::default(), |sum, &run| sum + run)
     }
 }
 
