@@ -1,7 +1,7 @@
 //! Reshards between all pairs of shardings of a matrix: the planner's path gives every rank the part of the definition, and
 //! takes no longer than the best of all sequences of collectives.
 //!
-//! Of the mesh of three axes a sample of the pairs is taken; `cargo test --test programs reshard -- --ignored` takes them all.
+//! The mesh of three axes is tested on a sample of the pairs; `cargo test --test programs reshard -- --ignored` takes them all.
 
 mod execute;
 mod sequences;

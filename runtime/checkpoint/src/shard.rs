@@ -64,7 +64,7 @@ impl Shard {
         self.offset[dim] + self.shape[dim]
     }
 
-    /// The same box of a tensor of one dim more, at an index of that.
+    /// Gives this box in a tensor of one dim more, at an index of that dim.
     fn at(self, index: u64) -> Shard {
         Shard { offset: [vec![index], self.offset].concat(), shape: [vec![1], self.shape].concat() }
     }

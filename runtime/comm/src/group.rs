@@ -260,7 +260,7 @@ impl<M: Medium> Landing for Group<M> {
     }
 }
 
-/// The same buffers of a rank whose memory is the host's.
+/// Buffers of a rank whose memory is the host's.
 fn on_host<M: Medium>(peer: PeerBuffers<'_, M::Memory>) -> PeerBuffers<'_, Arena> {
     let PeerBuffers { memory, sources, results } = peer;
     PeerBuffers { memory: M::host(memory).expect("staging memory is the host's"), sources, results }

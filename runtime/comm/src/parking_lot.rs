@@ -296,7 +296,7 @@ impl ParkingLot {
         }
     }
 
-    /// True if no thread is awake, and none has entered since there were so many entries.
+    /// True if no thread is awake, and none has entered since this number of entries.
     fn is_asleep_since(&self, entries: u64) -> bool {
         self.awake.load(Ordering::SeqCst) == 0 && self.entries.load(Ordering::SeqCst) == entries
     }

@@ -92,7 +92,7 @@ impl Turns {
         let (mut sets, mut before) = (Vec::with_capacity(PERIOD), Vec::with_capacity(PERIOD));
         for _ in 0..PERIOD {
             behind.iter_mut().zip(&counts).for_each(|(behind, &count)| *behind += count as i64);
-            // Of equals the first is the last of the reversed ones.
+            // `max_by_key` takes the last of equals: reversed, that is the first.
             let next = (0..counts.len()).rev().max_by_key(|&set| behind[set]).unwrap_or(0);
             behind[next] -= PERIOD as i64;
             sets.push(next as u8);

@@ -288,7 +288,7 @@ impl StatePieces {
     }
 }
 
-/// The next bytes of a message; none if there are not so many.
+/// The next bytes of a message; none if there are fewer.
 fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Option<&'a [u8]> {
     let (head, rest) = bytes.split_at_checked(usize::try_from(count).ok()?)?;
     *bytes = rest;

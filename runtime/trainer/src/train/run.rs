@@ -502,7 +502,7 @@ const NO_DATA: u8 = u8::MAX - 1;
 /// Steps whose input is read ahead: processes that cannot read that of a step agree during the one before to save it and to end.
 const AHEAD: usize = 2;
 
-/// Returns whether something that is done every so many steps, and after the last, is due after this one.
+/// Returns whether something that is done at an interval of steps, and after the last, is due after this one.
 fn is_due(step: u64, every: u64, last: u64) -> bool {
     step > 0 && every > 0 && (step == last || step.is_multiple_of(every))
 }
