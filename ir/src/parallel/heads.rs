@@ -40,7 +40,7 @@ impl Heads {
         if !self.whole {
             return (tp <= self.keys).then_some(1);
         }
-        let sharing = tp / common(tp, self.keys);
+        let sharing = tp / common_divisor(tp, self.keys);
         self.queries.is_multiple_of(sharing).then_some(sharing)
     }
 
@@ -68,7 +68,7 @@ impl Heads {
 pub fn parts(sizes: impl IntoIterator<Item = u64>, sharing: u64) -> impl Iterator<Item = [u64; 2]> {
     let mut rest = sharing;
     sizes.into_iter().map(move |size| {
-        let shared = common(size, rest);
+        let shared = common_divisor(size, rest);
         rest /= shared;
         [shared, size / shared]
     })
@@ -89,9 +89,9 @@ pub fn split(mesh: &Mesh, axes: &Axes, sharing: u64) -> Option<[Axes; 2]> {
     Some([keys, sharers].map(|axes| axes.into_iter().collect()))
 }
 
-/// The greatest common divisor of two positive numbers.
-fn common(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { common(b, a % b) }
+/// The greatest common divisor; the other number if one is 0.
+pub fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
 #[cfg(test)]

@@ -123,6 +123,13 @@ pub enum Recompute {
     Auto,
 }
 
+impl Recompute {
+    /// True if it names a module.
+    pub fn has_module(&self, name: &str) -> bool {
+        matches!(self, Recompute::Selective(modules) if modules.iter().any(|module| module == name))
+    }
+}
+
 impl std::fmt::Display for Recompute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -21,6 +21,8 @@ pub struct Device {
     pub name: String,
     /// Maker, as stacks name those whose devices they run on; omitted if unknown.
     pub vendor: Option<String>,
+    /// Major number of CUDA's compute capability; omitted of other devices.
+    pub capability: Option<u64>,
     /// Peak floating-point operations per second on f32 operands; also used for integers and for widened types.
     pub flops_f32: f64,
     /// Peak operations per second on bf16 operands, and on fp16 unless `widens_f16`.

@@ -58,11 +58,35 @@ pub enum RuleName {
     KvHeads,
     /// Experts of a layer; 0 without experts.
     Experts,
+    /// Micro-batches that go through a chunk of a rank before its next chunk, unless the configuration says otherwise the pipeline ranks.
+    Group,
+    /// ZeRO groups of the data-parallel and context-parallel ranks.
+    Instances,
+    /// 1 if pipeline ranks are the outermost axis.
+    PpOuter,
+    /// 1 if norms are recomputed as a module.
+    RecomputesLayernorm,
+    /// 1 if activations of experts are recomputed as a module.
+    RecomputesMoeAct,
+    /// 1 if projections of latent vectors are recomputed as a module.
+    RecomputesMlaUpProj,
+    /// Query heads.
+    Heads,
+    /// 1 if keys and values come from a latent vector.
+    Mla,
+    /// 1 if matrices of experts have biases.
+    ExpertBias,
+    /// 1 if products are in 8 bits by scales of earlier steps.
+    DelayedScaling,
+    /// 1 if optimizer states are of 16 bits.
+    NarrowStates,
+    /// Greatest common divisor of the lengths of packed documents; 0 if a sequence is one document.
+    Documents,
 }
 
 impl RuleName {
     /// All names, as rules write them.
-    pub const ALL: [(&str, RuleName); 24] = [
+    pub const ALL: [(&str, RuleName); 36] = [
         ("dp", RuleName::Dp),
         ("tp", RuleName::Tp),
         ("pp", RuleName::Pp),
@@ -87,6 +111,18 @@ impl RuleName {
         ("layers", RuleName::Layers),
         ("kv_heads", RuleName::KvHeads),
         ("experts", RuleName::Experts),
+        ("group", RuleName::Group),
+        ("instances", RuleName::Instances),
+        ("pp_outer", RuleName::PpOuter),
+        ("recomputes_layernorm", RuleName::RecomputesLayernorm),
+        ("recomputes_moe_act", RuleName::RecomputesMoeAct),
+        ("recomputes_mla_up_proj", RuleName::RecomputesMlaUpProj),
+        ("heads", RuleName::Heads),
+        ("mla", RuleName::Mla),
+        ("expert_bias", RuleName::ExpertBias),
+        ("delayed_scaling", RuleName::DelayedScaling),
+        ("narrow_states", RuleName::NarrowStates),
+        ("documents", RuleName::Documents),
     ];
 
     /// Keys of a configuration that the number depends on; none of a number of the job.
@@ -111,14 +147,36 @@ impl RuleName {
             RuleName::Offload => &[ConfigKey::Offload],
             RuleName::OffloadOptimizer => &[ConfigKey::OffloadOptimizer],
             RuleName::Recompute => &[ConfigKey::Recompute],
-            RuleName::Seq | RuleName::Layers | RuleName::KvHeads | RuleName::Experts => &[],
+            RuleName::Group => &[ConfigKey::Pp, ConfigKey::Schedule, ConfigKey::Vp, ConfigKey::Group],
+            RuleName::Instances => &[ConfigKey::Zero, ConfigKey::Shard, ConfigKey::Dp, ConfigKey::Cp],
+            RuleName::PpOuter => &[ConfigKey::RankOrder],
+            RuleName::RecomputesLayernorm | RuleName::RecomputesMoeAct | RuleName::RecomputesMlaUpProj => {
+                &[ConfigKey::Recompute]
+            }
+            RuleName::Seq
+            | RuleName::Layers
+            | RuleName::KvHeads
+            | RuleName::Experts
+            | RuleName::Heads
+            | RuleName::Mla
+            | RuleName::ExpertBias
+            | RuleName::DelayedScaling
+            | RuleName::NarrowStates
+            | RuleName::Documents => &[],
         }
     }
 }
 
 /// The known ones of the numbers that rules name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RuleNumbers([Option<u64>; RuleName::ALL.len()]);
+
+impl Default for RuleNumbers {
+    /// No number is known.
+    fn default() -> RuleNumbers {
+        RuleNumbers([None; RuleName::ALL.len()])
+    }
+}
 
 impl RuleNumbers {
     /// The number of each name; `None` if it is not known.

@@ -11,8 +11,8 @@ pub struct JobNumbers {
     pub seq: Option<u64>,
     /// Sequences of a step.
     pub global_batch: Option<u64>,
-    /// Numbers of the model.
-    pub model: RuleNumbers,
+    /// Numbers of the model, and of the job, that no configuration changes.
+    pub fixed: RuleNumbers,
 }
 
 impl JobNumbers {
@@ -56,8 +56,25 @@ impl JobNumbers {
                 Recompute::Selective(_) | Recompute::Auto => 1,
                 Recompute::Full(_) => 2,
             }),
+            RuleName::Group => Some(parallel.group.map_or(pp, u64::from)),
+            RuleName::Instances => match (zero, shard) {
+                (1.., Some(shard)) => (dp * cp).checked_div(shard),
+                _ => Some(1),
+            },
+            RuleName::PpOuter => is(parallel.rank_order.first().is_some_and(|axis| axis == "pp")),
+            RuleName::RecomputesLayernorm => is(parallel.recompute.has_module("layernorm")),
+            RuleName::RecomputesMoeAct => is(parallel.recompute.has_module("moe_act")),
+            RuleName::RecomputesMlaUpProj => is(parallel.recompute.has_module("mla_up_proj")),
             RuleName::Seq => self.seq,
-            RuleName::Layers | RuleName::KvHeads | RuleName::Experts => self.model.get(name),
+            RuleName::Layers
+            | RuleName::KvHeads
+            | RuleName::Experts
+            | RuleName::Heads
+            | RuleName::Mla
+            | RuleName::ExpertBias
+            | RuleName::DelayedScaling
+            | RuleName::NarrowStates
+            | RuleName::Documents => self.fixed.get(name),
         }
     }
 }

@@ -10,7 +10,8 @@ use compiler::model_source::ModelSource;
 use compiler::plan_blocks::plan_blocks;
 use cost::{Routing, RuleName, RuleNumbers};
 use ir::dim_role::DimRole;
-use ir::graph::Model;
+use ir::graph::{Model, Param};
+use ir::heads::Heads;
 use ir::options::ParallelConfig;
 use ir::types::DType;
 use std::sync::Arc;
@@ -40,12 +41,21 @@ impl ModelTraits {
             RuleName::Layers => Some(outline.layers.len() as u64),
             RuleName::KvHeads => size(DimRole::KvHeads),
             RuleName::Experts => size(DimRole::Experts).or(Some(0)),
+            RuleName::Heads => Heads::of(model.dims.values()).map(|heads| heads.keys * heads.queries),
+            RuleName::Mla => Some(u64::from(size(DimRole::KvLatent).is_some())),
+            RuleName::ExpertBias => Some(u64::from(has_expert_bias(model))),
             _ => None,
         });
         let parameters = model.parameter_count();
         let trained = model.trained_count() as f64 / parameters.max(1) as f64;
         ModelTraits { parameters, trained, has_experts, context, numbers }
     }
+}
+
+/// True if matrices of experts have biases: parameters of experts and one further dim.
+fn has_expert_bias(model: &Model) -> bool {
+    let is_bias = |param: &Param| param.ty.dims.len() == 2 && param.ty.has_role(DimRole::Experts, &model.dims);
+    model.params.values().any(is_bias)
 }
 
 /// A model with the plans of its blocks.

@@ -12,7 +12,7 @@ const RECIPES: [(&str, Format, f64, f64, f64); 10] = [
     ("bf16", Format::Half, 2.0, 4.0, 4.0),
     ("fp16", Format::Half, 2.0, 4.0, 4.0),
     ("fp8-tensor", Format::F8, 2.0, 4.0, 4.0),
-    ("fp8-delayed", Format::F8, 2.0, 4.0, 4.0),
+    (DELAYED, Format::F8, 2.0, 4.0, 4.0),
     ("fp8-row", Format::F8, 2.0, 4.0, 4.0),
     ("fp8-block", Format::F8, 2.0, 4.0, 4.0),
     ("mxfp8", Format::F8, 2.0, 4.0, 4.0),
@@ -24,8 +24,11 @@ const RECIPES: [(&str, Format, f64, f64, f64); 10] = [
 /// Optimizers: name, and bytes of the states of a parameter. DeepSeek-V3 has moments in bf16 (section 3.3.2).
 const OPTIMIZERS: [(&str, f64); 4] = [("adamw", 8.0), (NARROW, 4.0), ("momentum", 4.0), ("sgd", 0.0)];
 
+/// Recipe whose scales are those of earlier steps.
+pub(super) const DELAYED: &str = "fp8-delayed";
+
 /// Optimizer with 16-bit states.
-const NARROW: &str = "adamw-bf16";
+pub(super) const NARROW: &str = "adamw-bf16";
 
 /// Recipe of a precision, with the types of gradients and master copy from the stack and the user.
 ///

@@ -3,6 +3,9 @@
 use super::error::Error;
 use super::job_numbers::JobNumbers;
 use super::model_plans::ModelTraits;
+use super::recipe::{DELAYED, NARROW};
+use cost::{RuleName, RuleNumbers};
+use ir::heads::common_divisor;
 use ir::limits;
 use serde::{Deserialize, Serialize};
 use support::quantities::grouped;
@@ -80,7 +83,15 @@ impl EstimateRequest {
 
     /// Numbers of the job that rules name, with those of its model.
     pub(super) fn job_numbers(&self, traits: ModelTraits) -> JobNumbers {
-        JobNumbers { seq: Some(self.seq), global_batch: Some(self.global_batch), model: traits.numbers }
+        let fixed = RuleNumbers::of(|name| match name {
+            RuleName::DelayedScaling => Some(u64::from(self.precision == DELAYED)),
+            RuleName::NarrowStates => Some(u64::from(self.optimizer == NARROW)),
+            RuleName::Documents => {
+                Some(self.lengths.iter().fold(0, |divisor, &length| common_divisor(divisor, length)))
+            }
+            _ => traits.numbers.get(name),
+        });
+        JobNumbers { seq: Some(self.seq), global_batch: Some(self.global_batch), fixed }
     }
 
     /// Checks that all sizes are stated and within their limits.

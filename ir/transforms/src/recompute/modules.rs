@@ -90,9 +90,10 @@ impl Site<'_> {
         while let Some(value) = wanted.pop() {
             let Some(at) = self.stmts().iter().position(|stmt| stmt.results.contains(&value)) else { continue };
             let stmt = &self.stmts()[at];
-            if stmt.op.facts().class == OpClass::Norm || !self.touches(stmt, &[DimRole::KvHeads]) {
-                is_compressed |= self.is_of_product(value);
-            } else if found.insert(at) {
+            let has_heads = self.touches(stmt, &[DimRole::KvHeads]);
+            is_compressed |= !has_heads && self.is_of_product(value);
+            // What a norm of each head reads is no compressed form.
+            if has_heads && stmt.op.facts().class != OpClass::Norm && found.insert(at) {
                 wanted.extend(&stmt.operands);
             }
         }

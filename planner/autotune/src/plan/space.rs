@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::search::{Hides, Order, Orders, Pin, Recomputable, Schedules, Space};
 use compiler::deadline::Deadline;
 use compiler::parallel::Pins;
-use cost::{Hidden, Supports};
+use cost::{Hidden, RuleName, RuleNumbers, Supports};
 use estimator::Evaluator;
 use estimator::check_pins;
 use ir::config_key::ConfigKey;
@@ -148,7 +148,7 @@ fn orders(pp: u64, microbatches: u64, asked: &AskedOrders, supports: &Supports) 
         None => !kind.searches() && supports.schedule(kind.name),
     });
     let mut orders: Vec<Order> = Vec::new();
-    let mut alike: Vec<(Option<u32>, Pipeline, bool)> = Vec::new();
+    let mut alike: Vec<(Option<u32>, Option<u32>, Pipeline, bool)> = Vec::new();
     for kind in known {
         let choices: Vec<Option<u32>> = match kind.chunks {
             _ if kind.placement == Placement::Chain => vec![asked.states_chunks.then_some(1)],
@@ -160,18 +160,41 @@ fn orders(pp: u64, microbatches: u64, asked: &AskedOrders, supports: &Supports) 
             if !kind.accepts(&pipeline) || (pipeline.slices > 1 && !asked.slices) {
                 continue;
             }
-            let class = (vp, pipeline, !kind.splits_backward);
+            let group = allowed_group(kind, &pipeline, supports);
+            let class = (vp, group, pipeline, !kind.splits_backward);
             match alike.iter().position(|other| *other == class) {
                 Some(at) => orders[at].schedules = with(&orders[at].schedules, kind, &pipeline),
                 None => {
                     alike.push(class);
                     let (schedules, stages) = (Schedules::from([kind.name]), u64::from(pipeline.stages()));
-                    orders.push(Order { schedules, vp, chunks: pipeline.chunks, stages });
+                    orders.push(Order { schedules, vp, group, chunks: pipeline.chunks, stages });
                 }
             }
         }
     }
     orders
+}
+
+/// The smallest group of micro-batches that a stack's rules allow, if they forbid the schedule's own.
+fn allowed_group(kind: &ScheduleKind, pipeline: &Pipeline, supports: &Supports) -> Option<u32> {
+    let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
+    if chunks == 1 || ranks == 1 {
+        return None;
+    }
+    let is_allowed = |group: u32| {
+        let numbers = RuleNumbers::of(|name| match name {
+            RuleName::Pp => Some(u64::from(ranks)),
+            RuleName::Vp => Some(u64::from(chunks)),
+            RuleName::Microbatches => Some(u64::from(microbatches)),
+            RuleName::Group => Some(u64::from(group)),
+            _ => None,
+        });
+        supports.forbidden_by(&numbers).next().is_none()
+    };
+    if is_allowed(ranks) {
+        return None;
+    }
+    (ranks + 1..=microbatches).find(|&group| is_allowed(group) && kind.choose(*pipeline, Some(group), None).is_ok())
 }
 
 /// Largest number of slices that a schedule uses by default, if the model supports slices.

@@ -66,6 +66,7 @@ mod tests {
         let order = |schedules: &[&'static str], vp: Option<u32>, stages| Order {
             schedules: schedules.into(),
             vp,
+            group: None,
             chunks: vp.unwrap_or(1),
             stages,
         };

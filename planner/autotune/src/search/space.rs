@@ -19,6 +19,8 @@ pub struct Order {
     pub schedules: Schedules,
     /// Stages per rank as written in a configuration; `None` uses the schedule's own number.
     pub vp: Option<u32>,
+    /// Micro-batches that go through a chunk before the next one; `None`: the schedule's own number.
+    pub group: Option<u32>,
     /// Stages per rank.
     pub chunks: u32,
     /// Total number of stages.
@@ -413,7 +415,10 @@ impl Space {
         let decided = [ConfigKey::Pp, ConfigKey::Vp, ConfigKey::Schedule].into_iter().collect();
         let is_supported = |order: &&Order| {
             let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
-            (self.supported)(decided, &ParallelConfig { pp, schedule, vp, ..ParallelConfig::default() })
+            (self.supported)(
+                decided,
+                &ParallelConfig { pp, schedule, vp, group: order.group, ..ParallelConfig::default() },
+            )
         };
         let is_limited = self.pin.limits(&[ConfigKey::Schedule, ConfigKey::Vp]);
         let within_limits = |order: &Order| {
@@ -439,7 +444,8 @@ impl Space {
         let mut nodes = Vec::new();
         for order in self.orders_of(parallel.pp, microbatches) {
             let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
-            let parallel = ParallelConfig { schedule, vp, ..parallel.clone() };
+            let group = parallel.group.or(order.group);
+            let parallel = ParallelConfig { schedule, vp, group, ..parallel.clone() };
             let (level, devices, schedules) = (Level::Pipeline, node.devices, Arc::clone(&order.schedules));
             nodes.push(SearchNode { parallel, level, devices, schedules });
         }

@@ -65,6 +65,7 @@ fn device(measured: &GpuMeasured) -> Device {
     Device {
         name: measured.device.name.clone(),
         vendor: Some("nvidia".to_string()),
+        capability: Some(u64::from(measured.device.capability.0)),
         flops_f32: rounded(f32),
         flops_bf16: rounded(bf16),
         widens_f16: false,

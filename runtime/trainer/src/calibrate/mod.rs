@@ -35,6 +35,7 @@ pub fn cluster(measured: &Measured, memory: u64) -> Cluster {
     let mut device = Device {
         name: "one core".into(),
         vendor: None,
+        capability: None,
         flops_f32: rounded(peak),
         flops_bf16: rounded(peak_half),
         widens_f16: true,

@@ -4,6 +4,7 @@ use super::words::spent;
 use super::{ChoiceGroup, PLAIN, Row};
 use crate::search::Level;
 use ir::config_key::ConfigKey;
+use ir::heads::common_divisor;
 use ir::options::ParallelConfig;
 
 pub(super) const EP: Row = Row {
@@ -48,8 +49,3 @@ pub(super) const ETP: Row = Row {
     is_kind: true,
     ..PLAIN
 };
-
-/// The greatest common divisor; the other one if one is 0.
-pub(super) fn common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { common_divisor(b, a % b) }
-}

@@ -1,10 +1,10 @@
 //! How a sequence is shared by ranks, and how many are in a micro-batch.
 
-use super::experts::common_divisor;
 use super::words::number_of;
 use super::{ChoiceGroup, PLAIN, Row};
 use crate::search::Level;
 use ir::config_key::ConfigKey;
+use ir::heads::common_divisor;
 use ir::options::{CpKind, ParallelConfig};
 
 pub(super) const SP: Row = Row {
