@@ -61,7 +61,7 @@ impl Estimate {
         self.flags.job.in_numbers(&self.sizes)?;
         let mut notes = Vec::new();
         if let Some(present) = self.present.read(self.flags.gpus)? {
-            notes = told(&present);
+            notes = told(&present, self.flags.job.model.as_deref())?;
             self.flags.job.fill(&present);
             self.flags.parallel = Some(present.parallel);
         }

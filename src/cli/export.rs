@@ -10,7 +10,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use compiler::model_source::ModelSource;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
-use exports::{Export as Written, Grade, Target};
+use exports::{Export as Written, Grade, Launch, Target};
 use ir::catalogue::Code;
 use std::path::{Path, PathBuf};
 
@@ -39,6 +39,10 @@ pub(super) struct Export {
     /// Framework
     #[arg(long, value_name = "FRAMEWORK", value_parser = framework())]
     to: Target,
+    /// Who starts the processes, for a framework whose export is a script: `torchrun` once on each node, `slurm` by sbatch, or the
+    /// script itself once on each node, `bare`
+    #[arg(long, value_name = "LAUNCHER", default_value = "torchrun", value_parser = launcher())]
+    launch: Launch,
     /// Refuse keys that the framework states nearly too
     #[arg(long)]
     strict: bool,
@@ -60,12 +64,19 @@ fn framework() -> impl TypedValueParser<Value = Target> {
     PossibleValuesParser::new(Target::ALL.map(|(name, _)| name)).try_map(target)
 }
 
+/// Reads the name of a launcher.
+fn launcher() -> impl TypedValueParser<Value = Launch> {
+    let named = |name: String| Launch::ALL.into_iter().find(|(known, _)| *known == name);
+    let launch = move |name: String| named(name).map(|(_, launch)| launch).ok_or("there is no such launcher");
+    PossibleValuesParser::new(Launch::ALL.map(|(name, _)| name)).try_map(launch)
+}
+
 impl Export {
     pub(super) fn run(mut self) -> Result<Answer, Error> {
         self.flags.job.in_numbers(&self.sizes)?;
         let estimator = Estimator::new();
         let report = self.report(&estimator)?;
-        let written = export(&estimator, &report, self.to)?;
+        let written = export(&estimator, &report, self.to, self.launch)?;
         self.check(&written)?;
         let warned = report.warnings().into_iter().map(|warning| format!("note: {warning}"));
         let notes = written.notes.iter().map(ToString::to_string).chain(warned).collect();

@@ -56,6 +56,14 @@ impl ModelConfig {
         Ok(self)
     }
 
+    /// Tokens of an expert over those of even routing, above which tokens are dropped; none if none is.
+    pub fn capacity(&self) -> Option<f64> {
+        match self {
+            ModelConfig::Llama(config) => config.experts.as_ref()?.capacity,
+            ModelConfig::Gpt2(_) => None,
+        }
+    }
+
     /// True if it has experts, and no token is dropped: how tokens are grouped for routing then changes no result.
     pub fn is_dropless(&self) -> bool {
         matches!(self, ModelConfig::Llama(LlamaConfig { experts: Some(experts), .. }) if experts.capacity.is_none())

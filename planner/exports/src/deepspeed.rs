@@ -2,12 +2,13 @@
 
 use crate::job::Job;
 use crate::notes::{Note, Notes};
+use cost::Hidden;
 use ir::options::{Offload, Recompute};
 use serde_json::{Value, json};
 
 pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
     let (parallel, mut notes) = (&job.parallel, Notes::default());
-    let mut zero = json!({"stage": parallel.zero, "overlap_comm": job.dp_overlaps});
+    let mut zero = json!({"stage": parallel.zero, "overlap_comm": job.hides(Hidden::Dp)});
     if parallel.zero > 0 && job.groups() > 1 {
         if parallel.zero == 3 {
             zero["mics_shard_size"] = json!(job.shard());

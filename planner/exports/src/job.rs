@@ -1,7 +1,10 @@
 //! A configuration with the facts of its job that frameworks ask for.
 
 use crate::Target;
+use crate::launch::{Launch, Nodes};
+use cost::{Hidden, Recipe, StackTraits};
 use ir::graph::Model;
+use ir::models::ModelConfig;
 use ir::options::{ParallelConfig, Recompute};
 
 /// A job to export.
@@ -29,10 +32,20 @@ pub struct Job {
     pub kv_heads: u64,
     /// Devices of a node.
     pub per_node: u64,
-    /// True if tensor-parallel communication overlaps products.
-    pub tp_overlaps: bool,
-    /// True if data-parallel communication overlaps the backward.
-    pub dp_overlaps: bool,
+    /// The model's configuration, if it has one.
+    pub config: Option<ModelConfig>,
+    /// Tokens of an expert over those of even routing, above which tokens are dropped.
+    pub capacity: Option<f64>,
+    /// The stack that the prediction is of.
+    pub stack: String,
+    /// The properties of the stack that the prediction is of.
+    pub traits: StackTraits,
+    /// Number formats of the prediction.
+    pub recipe: Recipe,
+    /// Major number of the devices' compute capability, if they have one.
+    pub capability: Option<u64>,
+    /// Who starts the processes.
+    pub launch: Launch,
     /// The prediction, as a sentence.
     pub predicted: String,
     /// The order of the pipeline, for a target that takes it.
@@ -122,6 +135,16 @@ impl Job {
         self.stages.iter().map(|stage| stage.further).sum()
     }
 
+    /// True if the prediction hides communication of a kind behind compute.
+    pub(crate) fn hides(&self, kind: Hidden) -> bool {
+        let pinned = match kind {
+            Hidden::Tp => self.parallel.tp_overlap,
+            Hidden::Dp => self.parallel.dp_overlap,
+            _ => None,
+        };
+        pinned.unwrap_or_else(|| self.traits.hides.contains(kind))
+    }
+
     /// True if all stages have as many layers.
     pub(crate) fn is_even(&self) -> bool {
         self.stages.windows(2).all(|pair| pair[0].layers == pair[1].layers)
@@ -144,10 +167,12 @@ impl Job {
     /// Sentences above an export.
     pub(crate) fn heading(&self, target: Target) -> Vec<String> {
         let devices = self.parallel.devices();
-        vec![
+        let mut lines = vec![
             format!("{}, for {}", self.model, target.version()),
             format!("{devices} devices, {} sequences of {} tokens a step", self.global_batch, self.seq),
             self.predicted.clone(),
-        ]
+        ];
+        lines.extend(Nodes::of(self).told(self));
+        lines
     }
 }

@@ -1,5 +1,5 @@
 //! Parallel configurations in the languages of other training frameworks: [`export`] writes a [`Job`] as the flags or the file that
-//! the framework's own parser accepts. [`megatron_flags::read`], [`torchtitan_file::read`] and [`nanotron_file::read`] read the
+//! the framework's own parser accepts. [`megatron::read`], [`torchtitan_file::read`] and [`nanotron_file::read`] read the
 //! configuration that a job has now.
 //!
 //! Each framework is a file: a table of the keys of a configuration. A key that the framework cannot state exactly is a [`Note`]:
@@ -7,11 +7,13 @@
 //!
 //! Field names were read in the sources of the versions in [`Target::version`].
 
+mod assumption;
 mod deepspeed;
+mod flag_table;
 mod job;
+mod launch;
 mod maxtext;
-mod megatron;
-pub mod megatron_flags;
+pub mod megatron;
 mod nanotron;
 pub mod nanotron_file;
 mod notes;
@@ -25,7 +27,9 @@ mod torchtitan;
 pub mod torchtitan_file;
 mod yaml;
 
+pub use assumption::{Assumption, Variable};
 pub use job::{Job, Stage, TorchOrder, stages};
+pub use launch::Launch;
 pub use notes::{Export, Grade, Note};
 pub use present::Present;
 
@@ -87,8 +91,13 @@ impl Target {
 
 /// Writes a job for a framework.
 pub fn export(job: &Job, target: Target) -> Export {
+    let mut assumed = Vec::new();
     let (body, mut notes) = match target {
-        Target::Megatron => megatron::write(job),
+        Target::Megatron => {
+            let (body, notes, written) = megatron::write(job);
+            assumed = written;
+            (body, notes)
+        }
         Target::Torchtitan => torchtitan::write(job),
         Target::Nanotron => nanotron::write(job),
         Target::Deepspeed => deepspeed::write(job),
@@ -106,9 +115,11 @@ pub fn export(job: &Job, target: Target) -> Export {
     });
     let text = match (target, heading) {
         // A shell reads the first line of a script.
-        (Target::Megatron, Some(heading)) => format!("#!/usr/bin/env bash\n{heading}{body}"),
+        (Target::Megatron, Some(heading)) => {
+            format!("#!/usr/bin/env bash\n{}{heading}{body}", launch::directives(job))
+        }
         (_, Some(heading)) => format!("{heading}{body}"),
         (_, None) => body,
     };
-    Export { target, text, notes }
+    Export { target, text, notes, assumed }
 }

@@ -2,6 +2,7 @@
 
 use crate::job::Job;
 use crate::notes::{Note, Notes};
+use cost::Hidden;
 use ir::options::{Offload, Recompute};
 
 pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
@@ -53,7 +54,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
         parallel.pp,
         parallel.tp,
         parallel.ep,
-        parallel.sp && job.tp_overlaps,
+        parallel.sp && job.hides(Hidden::Tp),
         job.seq,
         parallel.mbs,
         job.microbatches(),

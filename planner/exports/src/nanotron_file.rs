@@ -53,12 +53,13 @@ pub fn read(text: &str) -> Result<Present, String> {
     Ok(Present {
         parallel: keys.text(),
         model: model(&file["model"]["model_config"]),
-        stack: Some("nanotron-2024"),
+        stack: Some("nanotron-2024".to_string()),
         seq: whole(file, "tokens", "sequence_length")?,
         global_batch: mbs.zip(rounds).and_then(|(mbs, rounds)| mbs.checked_mul(rounds)?.checked_mul(dp)),
         precision: precision(&file["model"]["dtype"])?,
         optimizer: optimizer(&file["optimizer"]["optimizer_factory"]["name"])?,
-        unread: unread_keys(file),
+        warnings: unread_keys(file).iter().map(|key| format!("not modelled: {key}")).collect(),
+        ..Present::default()
     })
 }
 

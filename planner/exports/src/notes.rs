@@ -1,6 +1,7 @@
 //! Keys that an export does not state exactly.
 
 use crate::Target;
+use crate::assumption::Assumption;
 use serde::Serialize;
 use std::fmt;
 
@@ -13,6 +14,8 @@ pub struct Export {
     pub text: String,
     /// The keys that it does not state exactly.
     pub notes: Vec<Note>,
+    /// What the prediction assumes, with what is written so that it holds.
+    pub assumed: Vec<Assumption>,
 }
 
 /// How a key of the configuration is stated.

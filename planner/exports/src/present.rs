@@ -1,5 +1,6 @@
 //! The configuration that a job has now, as the files of other frameworks state it.
 
+use crate::megatron::{Sizes, Special};
 use ir::diag::nearest;
 
 /// Layout and batch of a job.
@@ -10,17 +11,25 @@ pub struct Present {
     /// The model as the text of a `config.json`, if the file describes it.
     pub model: Option<String>,
     /// The stack of this program that predicts the framework, if there is one for what the file says.
-    pub stack: Option<&'static str>,
+    pub stack: Option<String>,
     /// Tokens of a sequence, if the file says.
     pub seq: Option<u64>,
     /// Sequences of a step, if the file says.
     pub global_batch: Option<u64>,
     /// The precision recipe.
     pub precision: String,
+    /// The type of accumulated gradients, if the file says.
+    pub grad_dtype: Option<String>,
+    /// The type of master copies, if the file says.
+    pub master: Option<String>,
     /// The optimizer.
     pub optimizer: String,
-    /// Keys that concern the layout and that no key of a configuration states.
-    pub unread: Vec<String>,
+    /// What the file states that a prediction does not know, with the part of it that it touches.
+    pub warnings: Vec<String>,
+    /// Sizes of the model that the file states.
+    pub sizes: Sizes,
+    /// Parts of the model that the file states, by their flags.
+    pub special: Vec<(&'static str, Special)>,
 }
 
 /// The most characters by which a misspelt key is longer or shorter.

@@ -2,6 +2,7 @@
 
 use super::torchtitan_file::Form;
 use super::*;
+use cost::{Recipe, Stack};
 use ir::options::ParallelConfig;
 
 fn job(change: impl FnOnce(&mut ParallelConfig)) -> Job {
@@ -21,8 +22,13 @@ fn job(change: impl FnOnce(&mut ParallelConfig)) -> Job {
         experts: 0,
         kv_heads: 8,
         per_node: 8,
-        tp_overlaps: false,
-        dp_overlaps: true,
+        config: None,
+        capacity: None,
+        traits: Stack::find("megatron-core-2025").unwrap().traits,
+        recipe: Recipe::bf16(),
+        stack: "megatron-core-2025".into(),
+        capability: Some(9),
+        launch: Launch::default(),
         predicted: "1.60 s a step".into(),
         order: None,
         parallel,
@@ -80,14 +86,15 @@ fn flags_of_a_dense_layout_are_read_back() {
     });
     let written = export(&job, Target::Megatron);
     assert_eq!(written.notes, []);
-    let read = megatron_flags::read(&written.text).unwrap();
+    assert!(written.text.contains("export CUDA_DEVICE_MAX_CONNECTIONS=1\n"), "{}", written.text);
+    let read = megatron::read(&written.text, None).unwrap();
     assert_eq!(
         read.parallel,
-        "tp=4,pp=4,cp=1,sp=true,schedule=interleaved-1f1b,vp=2,zero=1,dp_overlap=true,\
+        "tp=4,pp=4,cp=1,sp=true,schedule=interleaved-1f1b,vp=2,zero=1,dp_overlap=true,tp_overlap=true,\
          recompute=selective:core_attn+mlp,mbs=1"
     );
     assert_eq!((read.seq, read.global_batch), (Some(8192), Some(128)));
-    assert_eq!((read.precision.as_str(), read.optimizer.as_str(), read.unread.len()), ("bf16", "adamw", 0));
+    assert_eq!((read.precision.as_str(), read.optimizer.as_str(), read.warnings.len()), ("bf16", "adamw", 0));
 }
 
 #[test]
@@ -98,7 +105,7 @@ fn uneven_stages_are_a_layout() {
     }
     let written = export(&job, Target::Megatron);
     assert!(written.text.contains("--pipeline-model-parallel-layout 'Et*7|t*9|t*9|t*7L'"), "{}", written.text);
-    let read = megatron_flags::read(&written.text).unwrap();
+    let read = megatron::read(&written.text, None).unwrap();
     assert!(read.parallel.contains("stages=8,17,26"), "{}", read.parallel);
 }
 
@@ -106,9 +113,9 @@ fn uneven_stages_are_a_layout() {
 fn layouts_of_megatron_are_written_out() {
     let read = |layout: &str| {
         let text = format!("--pipeline-model-parallel-size 4 --pipeline-model-parallel-layout {layout}");
-        megatron_flags::read(&text).map(|read| read.parallel)
+        megatron::read(&text, None).map(|read| read.parallel)
     };
-    assert_eq!(read("'Ettt|(tt|)*2t,L'").unwrap(), "pp=4,stages=4,6,8,zero=0");
+    assert_eq!(read("'Ettt|(tt|)*2t,L'").unwrap(), "pp=4,stages=4,6,8,zero=0,dp_overlap=false,tp_overlap=false");
     assert!(read("Et*2|t*2|t|tmL").unwrap_err().contains("multi-token"));
     assert!(read("Et*|t").unwrap_err().contains("no number"));
     assert!(read("'E(t|t'").unwrap_err().contains("no end"));
@@ -165,7 +172,7 @@ fn files_of_torchtitan_are_read_back() {
         "dp=16,tp=2,pp=2,cp=1,ep=1,zero=3,shard=8,sp=true,mbs=1,schedule=interleaved-1f1b,vp=2,stages=9,17,25,recompute=full"
     );
     assert_eq!((read.seq, read.global_batch, read.precision.as_str()), (Some(8192), Some(128), "bf16"));
-    assert_eq!(read.unread, [""; 0]);
+    assert_eq!(read.warnings, [""; 0]);
 }
 
 const REGISTRY: &str = r#"
@@ -196,7 +203,7 @@ fn functions_of_a_registry_build_on_each_other() {
     let read = |name, gpus| torchtitan_file::read(REGISTRY, Form::Python(name), gpus);
     let base = read(Some("base"), Some(32)).unwrap();
     assert_eq!(base.parallel, "dp=8,tp=4,pp=1,cp=1,ep=1,zero=3,sp=true,mbs=2,recompute=full");
-    assert_eq!((base.seq, base.global_batch, base.stack), (Some(4096), Some(16), Some("fsdp-eager")));
+    assert_eq!((base.seq, base.global_batch, base.stack.as_deref()), (Some(4096), Some(16), Some("fsdp-eager")));
     let large = read(Some("large"), None).unwrap();
     assert_eq!(large.parallel, "tp=4,pp=2,cp=1,ep=1,zero=3,gather=step,sp=true,mbs=1,schedule=zb-v");
     assert_eq!(large.global_batch, Some(64));
@@ -231,8 +238,8 @@ fn toml_of_torchtitan_is_read() {
         read.parallel,
         "dp=16,tp=1,pp=1,cp=2,ep=1,zero=3,shard=16,sp=false,tp_overlap=true,cp_kind=allgather,mbs=1,recompute=selective:op"
     );
-    assert_eq!((read.global_batch, read.stack), (Some(16), Some("fsdp-compile-2025")));
-    assert_eq!(read.unread, ["parallelism.pipeline_parallel_split_points"]);
+    assert_eq!((read.global_batch, read.stack.as_deref()), (Some(16), Some("fsdp-compile-2025")));
+    assert_eq!(read.warnings, ["not modelled: parallelism.pipeline_parallel_split_points"]);
     let wrong = |text: &str| torchtitan_file::read(text, Form::Toml, None).unwrap_err();
     assert!(wrong("[parallelism]\ntensor_parallel_degree = 0").contains("a whole number above 0"));
     assert!(
@@ -250,7 +257,7 @@ fn files_of_nanotron_are_read_back() {
     let model = "model:\n  dtype: float32\n  model_config:\n    is_llama_config: true\n    hidden_size: 64\n    rms_norm_eps: 1.0e-05\n";
     let written = export(&job, Target::Nanotron).text;
     let read = nanotron_file::read(&(written.clone() + model)).unwrap();
-    assert_eq!(read.parallel, "dp=8,tp=4,pp=2,sp=true,schedule=1f1b,ep=1,zero=1,mbs=1");
+    assert_eq!(read.parallel, "dp=8,tp=4,pp=2,sp=true,schedule=1f1b,tp_overlap=true,ep=1,zero=1,mbs=1");
     assert_eq!((read.seq, read.global_batch, read.precision.as_str()), (Some(8192), Some(128), "f32"));
     assert_eq!(read.model.as_deref(), Some(r#"{"hidden_size":64,"model_type":"llama","rms_norm_eps":0.00001}"#));
     let wrong = |from: &str, to: &str| nanotron_file::read(&written.replace(from, to)).unwrap_err();
@@ -273,7 +280,7 @@ fn degrees_of_maxtext_fill_a_node_from_the_inside() {
 
 #[test]
 fn mistakes_in_flags_are_named() {
-    let wrong = |text: &str| megatron_flags::read(text).unwrap_err();
+    let wrong = |text: &str| megatron::read(text, None).unwrap_err();
     assert_eq!(
         wrong("--tensor-model-parallel-size four"),
         "--tensor-model-parallel-size four: it takes a whole number"
@@ -281,8 +288,8 @@ fn mistakes_in_flags_are_named() {
     assert_eq!(wrong("--recompute-granularity"), "--recompute-granularity has no value");
     assert!(wrong("--cp-comm-type a2a+p2p").contains("a2a+p2p"));
     assert!(wrong("--seq-length '4096").contains("no end"));
-    let unread = megatron_flags::read("--tp-comm-overlap-cfg x.yaml --expert-model-parallel-size=8").unwrap();
-    assert_eq!((unread.parallel.as_str(), unread.unread), ("ep=8,zero=0", vec!["--tp-comm-overlap-cfg".to_string()]));
+    assert!(wrong("--tensor-parallel-size 4").contains("no flag --tensor-parallel-size (did you mean"));
+    assert!(wrong("--moe-token-dispatcher-type deepep").contains("one of allgather"));
     assert_eq!(wrong("--bf16 --fp16"), "--bf16 and --fp16: Megatron-LM takes one of them");
     assert!(wrong("train.sh").contains("no flags"));
     assert!(wrong("--seq-length $SEQ").contains("--seq-length ${SEQ}: it takes a whole number"));
@@ -290,23 +297,24 @@ fn mistakes_in_flags_are_named() {
 
 #[test]
 fn misspelt_keys_are_not_skipped() {
-    let megatron =
-        megatron_flags::read("--tensor-model-paralel-size 4 --lr 1e-4 --sequence_lenght 8 --seq-lenght 8").unwrap();
-    let flags = [
-        "--seq-lenght (did you mean `seq-length`?)",
-        "--tensor-model-paralel-size (did you mean `tensor-model-parallel-size`?)",
-    ];
-    assert_eq!(megatron.unread, flags);
+    let wrong = megatron::read("--tensor-model-paralel-size 4 --lr 1e-4", None).unwrap_err();
+    assert_eq!(
+        wrong,
+        "Megatron-LM has no flag --tensor-model-paralel-size (did you mean `--tensor-model-parallel-size`?)"
+    );
     let text = "[training]\nseq_lenn = 4\nsteps = 9\n[parallelism]\ntensor_paralel_degree = 2\n[optimizer]\nlr = 1.0\n";
     let torchtitan = torchtitan_file::read(text, Form::Toml, None).unwrap();
     let fields = [
-        "parallelism.tensor_paralel_degree (did you mean `tensor_parallel_degree`?)",
-        "training.seq_lenn (did you mean `seq_len`?)",
+        "not modelled: parallelism.tensor_paralel_degree (did you mean `tensor_parallel_degree`?)",
+        "not modelled: training.seq_lenn (did you mean `seq_len`?)",
     ];
-    assert_eq!(torchtitan.unread, fields);
+    assert_eq!(torchtitan.warnings, fields);
     let nanotron =
         nanotron_file::read("parallelism: {dp: 2, other: 1}\ntokens: {micro_batchsize: 2, train_steps: 5}\n").unwrap();
-    assert_eq!(nanotron.unread, ["parallelism.other", "tokens.micro_batchsize (did you mean `micro_batch_size`?)"]);
+    assert_eq!(
+        nanotron.warnings,
+        ["not modelled: parallelism.other", "not modelled: tokens.micro_batchsize (did you mean `micro_batch_size`?)"]
+    );
 }
 
 #[test]
@@ -323,7 +331,36 @@ fn variables_of_a_script_are_expanded() {
             --bf16"
         torchrun --nproc_per_node 8 pretrain_gpt.py "${MODEL_PARALLEL_ARGS[@]}" $TRAIN_ARGS
     "#;
-    let read = megatron_flags::read(script).unwrap();
-    assert_eq!(read.parallel, "tp=4,zero=0,recompute=selective:core_attn+mlp");
-    assert_eq!((read.seq, read.precision.as_str(), read.unread), (Some(8192), "bf16", vec![]));
+    let read = megatron::read(script, None).unwrap();
+    assert_eq!(read.parallel, "tp=4,zero=0,dp_overlap=false,tp_overlap=false,recompute=selective:core_attn+mlp");
+    assert_eq!((read.seq, read.precision.as_str(), read.grad_dtype.as_deref()), (Some(8192), "bf16", Some("f32")));
+}
+
+/// Every flag of Megatron-LM is written, read, harmless or not modelled.
+#[test]
+fn every_flag_is_judged() {
+    assert_eq!(crate::flag_table::MEGATRON.of_nothing(), [""; 0]);
+    let asked = megatron::asked();
+    let unsaid: Vec<&str> = crate::flag_table::MEGATRON.unsaid().filter(|flag| !asked.contains(flag)).collect();
+    assert_eq!(unsaid, [""; 0]);
+}
+
+#[test]
+fn layers_of_ends_are_divided_as_megatron_does() {
+    let read = |flags: &str| {
+        megatron::read(&format!("--num-layers 40 --pipeline-model-parallel-size 4 {flags}"), None)
+            .map(|read| read.parallel)
+    };
+    let stages = |flags: &str| {
+        read(flags).unwrap().split(",stages=").nth(1).map(|rest| rest.split(",zero").next().unwrap().to_string())
+    };
+    assert_eq!(
+        stages("--decoder-first-pipeline-num-layers 6 --decoder-last-pipeline-num-layers 6").as_deref(),
+        Some("7,21,35")
+    );
+    assert_eq!(stages("--decoder-first-pipeline-num-layers 4").as_deref(), Some("5,17,29"));
+    let both = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split";
+    assert!(read(both).unwrap_err().contains("42 layers and ends do not divide by 4"));
+    let read = megatron::read(&format!("--num-layers 38 --pipeline-model-parallel-size 4 {both}"), None).unwrap();
+    assert!(read.parallel.contains("stages=10,20,30"), "{}", read.parallel);
 }

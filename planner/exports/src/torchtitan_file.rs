@@ -56,12 +56,13 @@ pub fn read(text: &str, form: Form<'_>, gpus: Option<u64>) -> Result<Present, St
     Ok(Present {
         parallel: reader.keys.text(),
         model: None,
-        stack: Some(stack),
+        stack: Some(stack.to_string()),
         seq,
         global_batch,
         precision,
         optimizer,
-        unread,
+        warnings: unread.iter().map(|key| format!("not modelled: {key}")).collect(),
+        ..Present::default()
     })
 }
 

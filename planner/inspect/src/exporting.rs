@@ -4,10 +4,10 @@ use compiler::compile::open;
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::parallel;
-use cost::Hidden;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
-use exports::{Export, Job, Target, TorchOrder, stages};
+use exports::{Export, Job, Launch, Target, TorchOrder, stages};
 use ir::dim_role::DimRole;
+use ir::models::ModelConfig;
 use ir::schedule::Schedule;
 use ir::types::DType;
 use scheduler::simulate::Timeline;
@@ -18,8 +18,8 @@ use view::report::{ScheduleReport, ScheduleRequest, report_telling};
 ///
 /// # Errors
 /// The model, the cluster or the stack is not there any more.
-pub fn export(estimator: &Estimator, report: &EstimateReport, target: Target) -> Result<Export, Error> {
-    let mut job = job(estimator, report)?;
+pub fn export(estimator: &Estimator, report: &EstimateReport, target: Target, launch: Launch) -> Result<Export, Error> {
+    let mut job = Job { launch, ..job(estimator, report)? };
     if target == Target::TorchPipelining {
         job.order = Some(order(estimator, report)?);
     }
@@ -90,6 +90,10 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
     let parallel = report.with_stages();
     let source = ModelSource::open(&inputs.model)?;
     let model = open(&source, &parallel, inputs.seq, DType::F32)?.model;
+    let config = match source.base() {
+        ModelSource::Config { config, .. } => Some(ModelConfig::clone(config)),
+        _ => None,
+    };
     let size = |role| model.dim_of(role).map_or(0, |dim| dim.size);
     Ok(Job {
         model: inputs.model.clone(),
@@ -102,8 +106,19 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
         experts: size(DimRole::Experts),
         kv_heads: size(DimRole::KvHeads),
         per_node: cluster.host.as_ref().map_or(cluster.links[0].joins, |host| host.devices),
-        tp_overlaps: parallel.tp_overlap.unwrap_or_else(|| stack.hides(Hidden::Tp)),
-        dp_overlaps: parallel.dp_overlap.unwrap_or_else(|| stack.hides(Hidden::Dp)),
+        capacity: config.as_ref().and_then(ModelConfig::capacity),
+        config,
+        recipe: estimator::recipe(
+            &inputs.precision,
+            inputs.grad_dtype.as_deref(),
+            inputs.master.as_deref(),
+            &inputs.optimizer,
+            &stack,
+        )?,
+        stack: inputs.stack.clone(),
+        traits: stack.traits.clone(),
+        capability: cluster.device.capability,
+        launch: Launch::default(),
         predicted: format!(
             "predicted: {} a step, {:.1} of {:.1} GiB on the peak-memory device",
             support::units::time(report.predicted.step_time_s),

@@ -131,7 +131,9 @@ impl JobFlags {
         self.precision.get_or_insert_with(|| present.precision.clone());
         self.optimizer.get_or_insert_with(|| present.optimizer.clone());
         self.model = self.model.take().or(present.model.clone());
-        self.stack = self.stack.take().or(present.stack.map(str::to_string));
+        self.stack = self.stack.take().or(present.stack.clone());
+        self.grad_dtype = self.grad_dtype.take().or(present.grad_dtype.clone());
+        self.master = self.master.take().or(present.master.clone());
     }
 
     /// Takes a model in numbers, if its sizes are given, as the text of its configuration.

@@ -2,9 +2,10 @@
 
 use crate::error::Error;
 use clap::Args;
+use compiler::model_source::ModelSource;
 use compiler::text_files::read_text;
 use exports::torchtitan_file::Form;
-use exports::{Present, megatron_flags, nanotron_file, torchtitan_file};
+use exports::{Present, megatron, nanotron_file, torchtitan_file};
 use ir::catalogue::Code;
 use std::path::{Path, PathBuf};
 
@@ -33,7 +34,7 @@ impl PresentFlags {
             // Flags begin with two hyphens; a name without them is a file's.
             let path = Some(Path::new(given)).filter(|path| path.is_file() || !given.contains("--"));
             let text = path.map_or_else(|| Ok(given.clone()), read_text)?;
-            (path.map(|path| path.display().to_string()), megatron_flags::read(&text))
+            (path.map(|path| path.display().to_string()), megatron::read(&text, gpus))
         } else if let Some(given) = &self.from_torchtitan {
             let (file, form) = form_of(given);
             (Some(file.to_string()), torchtitan_file::read(&read_text(Path::new(file))?, form, gpus))
@@ -60,8 +61,21 @@ fn form_of(given: &str) -> (&str, Form<'_>) {
     }
 }
 
-/// The configuration that was read, and the keys of a layout that were not.
-pub(in crate::cli) fn told(present: &Present) -> Vec<String> {
-    let unread = present.unread.iter().map(|key| format!("not read: {key} changes no prediction"));
-    std::iter::once(format!("configuration: {}", present.parallel)).chain(unread).collect()
+/// The configuration that was read, and what the prediction does not know of the rest.
+///
+/// # Errors
+/// A size that the file states is another one in the model.
+pub(in crate::cli) fn told(present: &Present, model: Option<&str>) -> Result<Vec<String>, Error> {
+    let mut lines = vec![format!("configuration: {}", present.parallel)];
+    lines.extend(present.warnings.iter().cloned());
+    let Some(model) = model.filter(|_| !present.sizes.is_empty()) else { return Ok(lines) };
+    let source = ModelSource::open(model)?;
+    let ModelSource::Config { config, .. } = source.base() else { return Ok(lines) };
+    let wrong = megatron::contradictions(&present.sizes, config);
+    if !wrong.is_empty() {
+        let error = Error::input(Code::FlagsUnreadable, format!("the flags contradict MODEL: {}", wrong.join("; ")));
+        return Err(error.help("leave MODEL out to take the model from the flags, or correct them"));
+    }
+    lines.extend(megatron::unstated(&present.special, config));
+    Ok(lines)
 }

@@ -1,15 +1,15 @@
-//! Flags of Megatron-LM.
+//! Flags of a layout, of what it keeps and recomputes, and of number formats.
 
 use crate::job::{Job, Stage};
-use crate::notes::{Note, Notes};
+use crate::notes::Notes;
 use ir::options::{CpKind, Gather, Offload, Recompute};
 
 /// Modules that `--recompute-modules` takes.
 pub(crate) const MODULES: [&str; 7] =
     ["core_attn", "layernorm", "mlp", "moe", "moe_act", "shared_experts", "mla_up_proj"];
 
-/// A script that sets the flags as the array `FLAGS`.
-pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
+/// The flags of a job's configuration.
+pub(super) fn flags(job: &Job) -> Flags {
     let mut flags = Flags::default();
     degrees(job, &mut flags);
     batch(job, &mut flags);
@@ -17,22 +17,14 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
     replicas(job, &mut flags);
     memory(job, &mut flags);
     precision(job, &mut flags);
-    let lines: String = flags.lines.iter().map(|line| format!("    {line}\n")).collect();
-    let (devices, per_node) = (job.parallel.devices(), job.per_node.clamp(1, job.parallel.devices().max(1)));
-    let run = format!(
-        "FLAGS=(\n{lines})\n\
-         # MODEL, DATA and OPTIMIZER are your flags of the model, of its data and of the learning rate.\n\
-         torchrun --nproc-per-node {per_node} --nnodes {} pretrain_gpt.py \"${{FLAGS[@]}}\" \\\n    \
-         \"${{MODEL[@]}}\" \"${{DATA[@]}}\" \"${{OPTIMIZER[@]}}\" \"$@\"\n",
-        devices.div_ceil(per_node)
-    );
-    (run, flags.notes.0)
+    flags
 }
 
+/// Flags, and what they do not state.
 #[derive(Default)]
-struct Flags {
-    lines: Vec<String>,
-    notes: Notes,
+pub(super) struct Flags {
+    pub(super) lines: Vec<String>,
+    pub(super) notes: Notes,
 }
 
 impl Flags {
@@ -68,9 +60,6 @@ fn degrees(job: &Job, flags: &mut Flags) {
     if job.experts > 0 {
         flags.put("expert-model-parallel-size", parallel.ep);
         flags.put("expert-tensor-parallel-size", parallel.etp);
-        if parallel.ep > 1 {
-            flags.put("moe-token-dispatcher-type", "alltoall");
-        }
     }
     match parallel.rank_order.join(",").as_str() {
         "pp,dp,cp,tp" => {}
@@ -149,11 +138,6 @@ fn replicas(job: &Job, flags: &mut Flags) {
     if parallel.zero == 3 && parallel.gather == Gather::Step {
         flags.notes.near("gather", "step", "Megatron-LM gathers parameters at each use");
     }
-    if parallel.dp * parallel.cp > 1 && job.dp_overlaps {
-        flags.set("overlap-grad-reduce");
-        flags.set_if(parallel.zero > 0, "overlap-param-gather");
-    }
-    flags.set_if(parallel.tp > 1 && parallel.sp && job.tp_overlaps, "tp-comm-overlap");
 }
 
 fn memory(job: &Job, flags: &mut Flags) {
@@ -195,7 +179,6 @@ fn memory(job: &Job, flags: &mut Flags) {
     }
     if job.parallel.offload_optimizer {
         flags.set("optimizer-cpu-offload");
-        flags.set("use-precision-aware-optimizer");
         flags.notes.near("offload_optimizer", true, "Megatron-LM updates the parameters on the host");
     }
 }
@@ -223,13 +206,7 @@ fn precision(job: &Job, flags: &mut Flags) {
         flags.put("fp8-recipe", recipe);
     }
     match job.optimizer.as_str() {
-        "adamw" => flags.put("optimizer", "adam"),
-        "adamw-bf16" => {
-            flags.put("optimizer", "adam");
-            flags.set_if(!job.parallel.offload_optimizer, "use-precision-aware-optimizer");
-            flags.put("exp-avg-dtype", "bf16");
-            flags.put("exp-avg-sq-dtype", "bf16");
-        }
+        "adamw" | "adamw-bf16" => flags.put("optimizer", "adam"),
         "sgd" | "momentum" => {
             flags.put("optimizer", "sgd");
             flags.put("sgd-momentum", if job.optimizer == "sgd" { "0.0" } else { "0.9" });

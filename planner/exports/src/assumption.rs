@@ -1,0 +1,50 @@
+//! What a prediction assumes of a framework, with what an export writes so that it holds.
+
+use serde::Serialize;
+
+/// An assumption of a prediction that a framework does not fulfil by its defaults.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Assumption {
+    /// Its name.
+    pub name: &'static str,
+    /// Flags that make it true.
+    pub flags: Vec<String>,
+    /// Variables of the environment that make it true.
+    pub environment: Vec<Variable>,
+    /// What the framework does without them.
+    pub without: &'static str,
+}
+
+/// A variable of the environment with its value.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value; `None`: it must not be set.
+    pub value: Option<String>,
+}
+
+impl Assumption {
+    /// True if there is nothing to write.
+    pub(crate) fn is_void(&self) -> bool {
+        self.flags.is_empty() && self.environment.is_empty()
+    }
+
+    pub(crate) fn set(&mut self, flag: &str) {
+        self.flags.push(format!("--{flag}"));
+    }
+
+    pub(crate) fn put(&mut self, flag: &str, value: impl std::fmt::Display) {
+        self.flags.push(format!("--{flag} {value}"));
+    }
+
+    pub(crate) fn set_if(&mut self, wanted: bool, flag: &str) {
+        if wanted {
+            self.set(flag);
+        }
+    }
+
+    pub(crate) fn export(&mut self, name: &'static str, value: impl ToString) {
+        self.environment.push(Variable { name, value: Some(value.to_string()) });
+    }
+}

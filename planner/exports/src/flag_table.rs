@@ -1,0 +1,158 @@
+//! Flags of a framework by its own parser, with what each does to a prediction.
+
+use ir::diag::nearest;
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
+
+/// What a flag that is neither written nor read does to a prediction.
+pub(crate) enum Judgement<'t> {
+    /// Nothing.
+    Harmless,
+    /// It touches a part of the prediction that does not know it.
+    Unmodelled(&'t Unmodelled),
+    /// The table does not say: the importer reads it.
+    Unsaid,
+}
+
+/// A flag that a prediction does not know.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Unmodelled {
+    /// The part of the prediction that it touches.
+    pub(crate) touches: String,
+    /// How, if that is known.
+    effect: Option<String>,
+    /// Values with which it changes nothing.
+    #[serde(default)]
+    neutral: Vec<String>,
+}
+
+impl Unmodelled {
+    /// True if a value changes nothing.
+    pub(crate) fn is_neutral(&self, value: Option<&str>) -> bool {
+        value.is_some_and(|value| self.neutral.iter().any(|neutral| neutral == value))
+    }
+
+    /// The part that it touches, and how.
+    pub(crate) fn told(&self) -> String {
+        let effect = self.effect.as_ref().map_or_else(String::new, |effect| format!(": {effect}"));
+        format!("{}{effect}", self.touches)
+    }
+}
+
+/// A row of the parser.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    /// Spellings, without hyphens in front.
+    flags: Vec<String>,
+    /// Its group.
+    group: String,
+    #[serde(rename = "default")]
+    _default: String,
+    /// Values that it takes, if not all.
+    choices: Vec<String>,
+    takes: Takes,
+}
+
+/// Words behind a flag.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Takes {
+    Nothing,
+    One,
+    Many,
+}
+
+/// Judgement of the flags that are neither written nor read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Judged {
+    groups: BTreeMap<String, String>,
+    harmless: BTreeMap<String, String>,
+    unmodelled: BTreeMap<String, Unmodelled>,
+    former: BTreeMap<String, String>,
+}
+
+/// Flags of a framework.
+pub(crate) struct FlagTable {
+    rows: Vec<Row>,
+    by_name: HashMap<String, usize>,
+    judged: Judged,
+}
+
+/// Flags of Megatron-LM.
+pub(crate) static MEGATRON: LazyLock<FlagTable> = LazyLock::new(|| {
+    FlagTable::read(include_str!("../engines/megatron/0.19.2.json"), include_str!("../engines/megatron.toml"))
+        .expect("a test reads the table")
+});
+
+impl FlagTable {
+    fn read(rows: &str, judged: &str) -> Result<FlagTable, String> {
+        let rows: Vec<Row> = serde_json::from_str(rows).map_err(|why| why.to_string())?;
+        let judged = toml::from_str(judged).map_err(|why| why.to_string())?;
+        let names = rows.iter().enumerate().flat_map(|(at, row)| row.flags.iter().map(move |flag| (flag.clone(), at)));
+        let by_name = names.collect();
+        Ok(FlagTable { rows, by_name, judged })
+    }
+
+    fn row(&self, flag: &str) -> Option<&Row> {
+        self.by_name.get(flag).map(|&at| &self.rows[at])
+    }
+
+    /// What a flag does; by its first spelling or its group.
+    pub(crate) fn judgement(&self, flag: &str) -> Judgement<'_> {
+        let Some(row) = self.row(flag) else { return Judgement::Unsaid };
+        let Judged { groups, harmless, unmodelled, .. } = &self.judged;
+        let named = |name: &String| unmodelled.get(name);
+        match row.flags.iter().find_map(named) {
+            Some(unmodelled) => Judgement::Unmodelled(unmodelled),
+            None if row.flags.iter().any(|flag| harmless.contains_key(flag)) => Judgement::Harmless,
+            None if groups.contains_key(row.group.trim()) => Judgement::Harmless,
+            None => Judgement::Unsaid,
+        }
+    }
+
+    /// Checks that the framework has a flag, and takes its values.
+    ///
+    /// # Errors
+    /// It has no such flag, or another number of values, or none of the values that it lists.
+    pub(crate) fn check(&self, flag: &str, values: &[String]) -> Result<(), String> {
+        if let Some(instead) = self.judged.former.get(flag) {
+            return Err(format!("--{flag} is of former versions of Megatron-LM: {instead}"));
+        }
+        let Some(row) = self.row(flag) else {
+            let near = nearest(flag, self.by_name.keys().map(String::as_str));
+            let near = near.map_or_else(String::new, |near| format!(" (did you mean `--{near}`?)"));
+            return Err(format!("Megatron-LM has no flag --{flag}{near}"));
+        };
+        if row.takes != Takes::Nothing && values.is_empty() {
+            return Err(format!("--{flag} has no value"));
+        }
+        let choices = &row.choices;
+        let is_stated = |value: &&String| !value.contains("${");
+        match values.iter().filter(is_stated).find(|value| !choices.is_empty() && !choices.contains(value)) {
+            Some(value) => Err(format!("--{flag} {value}: Megatron-LM takes one of {}", choices.join(", "))),
+            None => Ok(()),
+        }
+    }
+
+    /// Flags without a judgement, by their first spelling.
+    #[cfg(test)]
+    pub(crate) fn unsaid(&self) -> impl Iterator<Item = &str> {
+        let is_unsaid =
+            |row: &&Row| !row.flags.is_empty() && matches!(self.judgement(&row.flags[0]), Judgement::Unsaid);
+        self.rows.iter().filter(is_unsaid).map(|row| row.flags[0].as_str())
+    }
+
+    /// Judgements of flags and groups that the framework does not have.
+    #[cfg(test)]
+    pub(crate) fn of_nothing(&self) -> Vec<&str> {
+        let Judged { groups, harmless, unmodelled, former } = &self.judged;
+        let flags = harmless.keys().chain(unmodelled.keys()).filter(|flag| self.row(flag).is_none());
+        let known = former.keys().filter(|flag| self.row(flag).is_some());
+        let groups = groups.keys().filter(|group| !self.rows.iter().any(|row| row.group.trim() == *group));
+        flags.chain(known).chain(groups).map(String::as_str).collect()
+    }
+}

@@ -1,0 +1,487 @@
+//! Reading flags of Megatron-LM: the configuration that a job has now.
+
+use super::assumptions::{FUSED_BY_DEFAULT, FUSED_IF_STATED};
+use super::layout::MODULES;
+use super::sizes::{self, Stated};
+use super::stage_split::{Split, starts};
+use crate::flag_table::{Judgement, MEGATRON};
+use crate::present::{Keys, Present};
+use crate::shell::words;
+use cost::{FusedKernel, Stack};
+use std::collections::BTreeMap;
+
+/// The stack of jobs that name none.
+const USUAL: &str = "megatron-core-2025";
+
+/// Flags of launchers, which stand in front of the program's.
+const LAUNCHERS: [&str; 24] = [
+    "nproc-per-node",
+    "nnodes",
+    "node-rank",
+    "master-addr",
+    "master-port",
+    "rdzv-backend",
+    "rdzv-endpoint",
+    "rdzv-id",
+    "rdzv-conf",
+    "standalone",
+    "max-restarts",
+    "log-dir",
+    "tee",
+    "redirects",
+    "local-addr",
+    "start-method",
+    "monitor-interval",
+    "role",
+    "module",
+    "no-python",
+    "kill-on-bad-exit",
+    "container-image",
+    "container-mounts",
+    "ntasks-per-node",
+];
+
+/// Reads flags, as a shell would pass them or as the text of a script, whose variables are expanded. `gpus` is the number of devices, if
+/// it is known.
+///
+/// # Errors
+/// There are no flags, Megatron-LM does not have one, flags exclude each other, or one lacks its value or has one that Megatron-LM
+/// refuses.
+pub fn read(text: &str, gpus: Option<u64>) -> Result<Present, String> {
+    let flags = flags(text)?;
+    if flags.is_empty() {
+        return Err("there are no flags in it, such as --tensor-model-parallel-size 4".into());
+    }
+    flags.iter().try_for_each(|(flag, values)| MEGATRON.check(flag, values))?;
+    Reader { flags: &flags, keys: Keys::default(), gpus, asked: Vec::new(), warnings: Vec::new() }.all(text)
+}
+
+/// Flags that are read, whether they are given or not.
+#[cfg(test)]
+pub(crate) fn asked() -> Vec<&'static str> {
+    let flags = BTreeMap::new();
+    let mut reader =
+        Reader { flags: &flags, keys: Keys::default(), gpus: None, asked: Vec::new(), warnings: Vec::new() };
+    reader.all("").expect("no flag is no mistake");
+    reader.asked.clone()
+}
+
+/// Values by the names of their flags; a flag that is given twice has its last ones, as in Python's argparse.
+fn flags(text: &str) -> Result<BTreeMap<String, Vec<String>>, String> {
+    let mut flags: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut last: Option<String> = None;
+    for word in words(text)? {
+        match word.strip_prefix("--") {
+            Some("") => last = None,
+            Some(flag) => {
+                let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
+                let name = name.replace('_', "-");
+                last = (!LAUNCHERS.contains(&name.as_str())).then(|| name.clone());
+                if last.is_some() {
+                    flags.insert(name, value.map(str::to_string).into_iter().collect());
+                }
+            }
+            // Words before the first flag are the command.
+            None => {
+                if let Some(values) = last.as_ref().and_then(|name| flags.get_mut(name)) {
+                    values.push(word);
+                }
+            }
+        }
+    }
+    Ok(flags)
+}
+
+/// Given flags, and what was read of them so far.
+pub(super) struct Reader<'a> {
+    flags: &'a BTreeMap<String, Vec<String>>,
+    keys: Keys,
+    /// The number of devices, if it is known.
+    gpus: Option<u64>,
+    /// The flags that are read, whether they are given or not.
+    asked: Vec<&'static str>,
+    /// Flags that a prediction does not know.
+    warnings: Vec<String>,
+}
+
+impl<'a> Reader<'a> {
+    /// All that the flags of a text state.
+    fn all(&mut self, text: &str) -> Result<Present, String> {
+        self.degrees()?;
+        self.pipeline()?;
+        self.replicas()?;
+        self.memory()?;
+        let seq = self.number("seq-length")?;
+        let global_batch = self.number("global-batch-size")?;
+        let mbs = self.number("micro-batch-size")?;
+        if let Some(mbs) = mbs {
+            self.put("mbs", mbs);
+        }
+        let precision = self.precision()?;
+        let optimizer = self.optimizer()?;
+        let grad_dtype = self.gradients(&precision)?;
+        let master = (self.value("main-params-dtype")? == Some("fp16")).then(|| "fp16".to_string());
+        let stack = self.stack(text)?;
+        let Stated { sizes, special, model } = sizes::read(self)?;
+        self.kernels(stack.as_deref());
+        let warnings = self.told();
+        let parallel = self.keys.text();
+        Ok(Present {
+            parallel,
+            model,
+            stack,
+            seq,
+            global_batch,
+            precision,
+            grad_dtype,
+            master,
+            optimizer,
+            warnings,
+            sizes,
+            special,
+        })
+    }
+
+    /// The values of a flag, if it is there.
+    pub(super) fn values(&mut self, flag: &'static str) -> Option<&'a [String]> {
+        self.asked.push(flag);
+        self.flags.get(flag).map(Vec::as_slice)
+    }
+
+    /// Warnings of the given flags that were not read.
+    fn told(&mut self) -> Vec<String> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        for (flag, values) in self.flags.iter().filter(|(flag, _)| !self.asked.contains(&flag.as_str())) {
+            if let Judgement::Unmodelled(unmodelled) = MEGATRON.judgement(flag) {
+                let value = values.first().map(String::as_str);
+                if !unmodelled.is_neutral(value) {
+                    let values = values.iter().map(|value| format!(" {value}")).collect::<String>();
+                    warnings.push(format!("not modelled: --{flag}{values} touches {}", unmodelled.told()));
+                }
+            }
+        }
+        warnings
+    }
+
+    pub(super) fn has(&mut self, flag: &'static str) -> bool {
+        self.values(flag).is_some()
+    }
+
+    pub(super) fn value(&mut self, flag: &'static str) -> Result<Option<&'a str>, String> {
+        match self.values(flag) {
+            None => Ok(None),
+            Some(values) => values.first().map(|value| Some(value.as_str())).ok_or(format!("--{flag} has no value")),
+        }
+    }
+
+    pub(super) fn number(&mut self, flag: &'static str) -> Result<Option<u64>, String> {
+        let Some(text) = self.value(flag)? else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| format!("--{flag} {text}: it takes a whole number"))
+    }
+
+    fn put(&mut self, key: &str, value: impl std::fmt::Display) {
+        self.keys.put(key, value);
+    }
+
+    fn degrees(&mut self) -> Result<(), String> {
+        let degrees = [
+            ("tensor-model-parallel-size", "tp"),
+            ("pipeline-model-parallel-size", "pp"),
+            ("context-parallel-size", "cp"),
+            ("expert-model-parallel-size", "ep"),
+        ];
+        for (flag, key) in degrees {
+            if let Some(degree) = self.number(flag)? {
+                self.put(key, degree);
+            }
+        }
+        // Without the flag experts are sharded as all else is.
+        let tp = self.number("tensor-model-parallel-size")?.unwrap_or(1);
+        let is_moe = self.number("num-experts")?.is_some();
+        match self.number("expert-tensor-parallel-size")? {
+            Some(etp) => self.put("etp", etp),
+            None if is_moe && tp > 1 => self.put("etp", tp),
+            None => {}
+        }
+        if self.has("sequence-parallel") {
+            self.put("sp", tp > 1);
+        }
+        if let Some(kind) = self.value("cp-comm-type")? {
+            let kind = match kind {
+                "p2p" => "ring",
+                "all_gather" | "allgather" => "allgather",
+                "a2a" => "ulysses",
+                other => {
+                    return Err(format!("--cp-comm-type {other}: a configuration has one of p2p, all_gather, a2a"));
+                }
+            };
+            self.put("cp_kind", kind);
+        } else if self.number("context-parallel-size")?.is_some_and(|cp| cp > 1) {
+            self.put("cp_kind", "ring");
+        }
+        self.has("group-query-attention");
+        if self.has("use-tp-pp-dp-mapping") {
+            self.put("rank_order", "dp,pp,cp,tp");
+        }
+        Ok(())
+    }
+
+    fn pipeline(&mut self) -> Result<(), String> {
+        let pp = self.number("pipeline-model-parallel-size")?.unwrap_or(1);
+        let mut stages = self.number("num-virtual-stages-per-pipeline-rank")?;
+        if let Some(layers) = self.number("num-layers-per-virtual-pipeline-stage")? {
+            let all =
+                self.number("num-layers")?.ok_or("--num-layers-per-virtual-pipeline-stage needs --num-layers too")?;
+            if layers == 0 || all % (layers * pp) != 0 {
+                return Err(format!(
+                    "--num-layers-per-virtual-pipeline-stage {layers}: {all} layers on {pp} ranks are no whole number of stages"
+                ));
+            }
+            stages = Some(all / (layers * pp));
+        }
+        if let Some(layout) = self.value("pipeline-model-parallel-layout")? {
+            let starts = starts(layout)?;
+            stages = Some((starts.len() as u64 + 1) / pp.max(1));
+            self.stages(&starts);
+        } else if let Some(split) = self.split(pp, stages.unwrap_or(1))? {
+            self.stages(&split.starts()?);
+        }
+        self.has("no-overlap-p2p-communication");
+        if let Some(stages) = stages.filter(|&stages| stages > 1) {
+            self.put("schedule", "interleaved-1f1b");
+            self.put("vp", stages);
+        }
+        if let Some(group) = self.number("microbatch-group-size-per-virtual-pipeline-stage")? {
+            self.put("group", group);
+        }
+        Ok(())
+    }
+
+    /// The layers of the stages, if they are not even: fewer on the first or the last rank, or ends that count as layers.
+    fn split(&mut self, pp: u64, chunks: u64) -> Result<Option<Split>, String> {
+        let first = self.number("decoder-first-pipeline-num-layers")?;
+        let last = self.number("decoder-last-pipeline-num-layers")?;
+        let embedding = self.has("account-for-embedding-in-pipeline-split");
+        let loss = self.has("account-for-loss-in-pipeline-split");
+        if pp == 1 || (first.is_none() && last.is_none() && !embedding && !loss) {
+            return Ok(None);
+        }
+        let layers = self.number("num-layers")?.ok_or("layers of the first or last stage need --num-layers too")?;
+        Ok(Some(Split { layers, pp, chunks, first, last, embedding, loss }))
+    }
+
+    fn stages(&mut self, starts: &[u64]) {
+        self.put("stages", starts.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
+    }
+
+    fn replicas(&mut self) -> Result<(), String> {
+        let is_fsdp = self.has("use-megatron-fsdp") || self.has("use-torch-fsdp2");
+        let strategy = self.value("data-parallel-sharding-strategy")?;
+        let zero = match (is_fsdp, strategy.unwrap_or("optim_grads_params")) {
+            (false, _) => u8::from(self.has("use-distributed-optimizer")),
+            (true, "no_shard") => 0,
+            (true, "optim") => 1,
+            (true, "optim_grads") => 2,
+            (true, "optim_grads_params") => 3,
+            (true, other) => {
+                return Err(format!("--data-parallel-sharding-strategy {other}: it is none of Megatron-LM's"));
+            }
+        };
+        self.has("use-distributed-optimizer");
+        self.put("zero", zero);
+        for flag in ["ckpt-format", "torch-fsdp2-no-reshard-after-forward"] {
+            self.values(flag);
+        }
+        if let Some(instances) = self.number("num-distributed-optimizer-instances")?.filter(|&instances| instances > 1)
+        {
+            let gpus = self
+                .gpus
+                .ok_or("--num-distributed-optimizer-instances: the number of devices is needed too: --gpus N")?;
+            let mut ranks = gpus;
+            for degree in ["tensor-model-parallel-size", "pipeline-model-parallel-size"] {
+                ranks /= self.number(degree)?.unwrap_or(1).max(1);
+            }
+            self.put("shard", ranks / instances);
+        }
+        // Without these flags nothing overlaps.
+        let overlaps = self.has("overlap-grad-reduce");
+        self.put("dp_overlap", overlaps);
+        self.has("overlap-param-gather");
+        let overlaps = self.has("tp-comm-overlap");
+        self.put("tp_overlap", overlaps);
+        Ok(())
+    }
+
+    fn memory(&mut self) -> Result<(), String> {
+        let granularity = match self.has("recompute-activations") {
+            true => Some("selective"),
+            false => self.value("recompute-granularity")?,
+        };
+        let method = self.value("recompute-method")?;
+        let layers = self.number("recompute-num-layers")?;
+        let modules = self.values("recompute-modules").unwrap_or_default();
+        let is_of_moe = self.has("moe-layer-recompute");
+        match granularity {
+            None if is_of_moe => self.put("recompute", "selective:moe"),
+            None => {}
+            Some("full") => match (method, layers) {
+                (Some("block"), Some(layers)) => self.put("recompute", format!("full:{layers}")),
+                _ => self.put("recompute", "full"),
+            },
+            Some("selective") if modules.is_empty() => self.put("recompute", "selective:core_attn"),
+            Some("selective") => {
+                if let Some(other) = modules.iter().find(|module| !MODULES.contains(&module.as_str())) {
+                    return Err(format!("--recompute-modules {other}: it is none of {}", MODULES.join(", ")));
+                }
+                self.put("recompute", format!("selective:{}", modules.join("+")));
+            }
+            Some(other) => return Err(format!("--recompute-granularity {other}: it is full or selective")),
+        }
+        if let Some(layers) = self.number("cpu-offloading-num-layers")?.filter(|&layers| layers > 0) {
+            self.put("offload", format!("all:{layers}"));
+        }
+        if self.has("optimizer-cpu-offload") {
+            self.put("offload_optimizer", true);
+        }
+        Ok(())
+    }
+
+    fn precision(&mut self) -> Result<String, String> {
+        let wide = match (self.has("bf16"), self.has("fp16")) {
+            (true, true) => return Err("--bf16 and --fp16: Megatron-LM takes one of them".into()),
+            (true, false) => "bf16",
+            (false, true) => "fp16",
+            (false, false) => "f32",
+        };
+        if self.has("fp4-format") {
+            return Ok("nvfp4".to_string());
+        }
+        let is_narrow = self.has("fp8-format");
+        let recipe = match self.value("fp8-recipe")?.unwrap_or("delayed") {
+            _ if !is_narrow => wide,
+            "tensorwise" => "fp8-tensor",
+            "delayed" => "fp8-delayed",
+            "blockwise" => "fp8-block",
+            "mxfp8" => "mxfp8",
+            other => {
+                return Err(format!("--fp8-recipe {other}: a recipe has one of tensorwise, delayed, blockwise, mxfp8"));
+            }
+        };
+        Ok(recipe.to_string())
+    }
+
+    fn optimizer(&mut self) -> Result<String, String> {
+        let moments = [self.value("exp-avg-dtype")?, self.value("exp-avg-sq-dtype")?];
+        self.has("use-precision-aware-optimizer");
+        let is_narrow = moments == [Some("bf16"); 2];
+        if !is_narrow && moments.iter().flatten().any(|&dtype| dtype != "fp32") {
+            let told = moments.map(|dtype| dtype.unwrap_or("fp32")).join(" and ");
+            self.warnings
+                .push(format!("not modelled: moments in {told} touch optimizer states, which are predicted in f32"));
+        }
+        let momentum = self.value("sgd-momentum")?.is_none_or(|momentum| momentum.parse() != Ok(0.0));
+        let optimizer = match self.value("optimizer")?.unwrap_or("adam") {
+            "adam" if is_narrow => "adamw-bf16",
+            "adam" => "adamw",
+            "sgd" if momentum => "momentum",
+            "sgd" => "sgd",
+            other => return Err(format!("--optimizer {other}: predictions know adam and sgd")),
+        };
+        Ok(optimizer.to_string())
+    }
+
+    /// The type of accumulated gradients: f32, unless flags say otherwise; that of the parameters under Megatron-FSDP.
+    fn gradients(&mut self, precision: &str) -> Result<Option<String>, String> {
+        let (is_narrow, is_wide) = (self.has("grad-reduce-in-bf16"), self.has("accumulate-allreduce-grads-in-fp32"));
+        let of_fsdp = self.value("megatron-fsdp-main-grads-dtype")?;
+        self.value("megatron-fsdp-grad-comm-dtype")?;
+        if is_narrow && is_wide {
+            return Err(
+                "--grad-reduce-in-bf16 and --accumulate-allreduce-grads-in-fp32: Megatron-LM takes one of them".into(),
+            );
+        }
+        let is_fsdp = self.has("use-megatron-fsdp");
+        let parameters = if precision == "fp16" { "fp16" } else { "bf16" };
+        let dtype = match precision {
+            "f32" => return Ok(None),
+            _ if is_fsdp && of_fsdp != Some("fp32") => parameters,
+            _ if is_fsdp => "f32",
+            "fp16" if !is_wide => parameters,
+            _ if is_narrow => "bf16",
+            _ => "f32",
+        };
+        Ok(Some(dtype.to_string()))
+    }
+
+    /// The stack that predicts the job: the one that an export of this program names, or by how experts exchange their tokens.
+    fn stack(&mut self, text: &str) -> Result<Option<String>, String> {
+        let has_experts = self.number("num-experts")?.is_some_and(|experts| experts > 0);
+        let dispatcher = self.value("moe-token-dispatcher-type")?.unwrap_or("allgather");
+        let pads = self.has("moe-pad-expert-input-to-capacity");
+        self.value("moe-expert-capacity-factor")?;
+        self.value("moe-flex-dispatcher-backend")?;
+        self.value("moe-router-dtype")?;
+        self.has("moe-enable-deepep");
+        let overlaps = self.has("overlap-moe-expert-parallel-comm");
+        let is_grouped = self.has("moe-grouped-gemm");
+        if let Some(stated) = stated_stack(text) {
+            return Ok(Some(stated.to_string()));
+        }
+        if !has_experts {
+            return Ok(None);
+        }
+        if dispatcher == "allgather" {
+            self.warnings.push(
+                "not modelled: the dispatcher `allgather` touches ep: each rank receives the tokens of all".into(),
+            );
+        }
+        if !is_grouped {
+            self.warnings.push("not modelled: without --moe-grouped-gemm each expert is a product of its own".into());
+        }
+        let stack = match dispatcher {
+            "flex" if overlaps => "megatron-core-2026",
+            "flex" => "megatron-core-2025",
+            _ if pads => "megatron-core-2025-drop",
+            _ => "megatron-core-2025-alltoall",
+        };
+        Ok(Some(stack.to_string()))
+    }
+
+    /// Flags of kernels and dropout: those that differ from what stacks have are told.
+    fn kernels(&mut self, stack: Option<&str>) {
+        for dropout in ["hidden-dropout", "attention-dropout"] {
+            let share = self.values(dropout).and_then(|values| values.first()).map_or("0.1", String::as_str);
+            if share.parse() != Ok(0.0) {
+                self.warnings.push(format!(
+                    "not modelled: --{dropout} {share} touches activations: masks are saved, and kernels draw numbers"
+                ));
+            }
+        }
+        if self.values("attention-backend").and_then(|values| values.first()).is_some_and(|kind| kind == "unfused") {
+            self.warnings
+                .push("not modelled: --attention-backend unfused touches attention: scores are in memory".into());
+        }
+        let stack = Stack::find(stack.unwrap_or(USUAL));
+        let fuses = |group| stack.as_ref().is_ok_and(|stack| stack.fuses(group));
+        // Megatron-LM itself turns the fused rotation off there.
+        let is_latent = self.flags.contains_key("multi-latent-attention");
+        for (group, flag) in FUSED_BY_DEFAULT {
+            if self.has(flag) && fuses(group) && !(is_latent && group == FusedKernel::Rope) {
+                self.warnings.push(format!("not modelled: --{flag} touches kernels: each op is one of its own"));
+            }
+        }
+        let has_experts = self.flags.contains_key("num-experts");
+        for (group, flag, is_of_experts) in FUSED_IF_STATED {
+            if !self.has(flag) && fuses(group) && (has_experts || !is_of_experts) {
+                self.warnings.push(format!("not modelled: without --{flag} each op is a kernel of its own"));
+            }
+        }
+        self.values("cross-entropy-fusion-impl");
+    }
+}
+
+/// The stack of an export's script: its line `STACK=name`.
+fn stated_stack(text: &str) -> Option<&str> {
+    let stated = text.lines().find_map(|line| line.strip_prefix("STACK="))?;
+    stated.split_whitespace().next()
+}

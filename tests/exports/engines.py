@@ -1,0 +1,233 @@
+"""Holds exports against the engines themselves: their parsers, their configuration classes and their checks, on a CPU.
+
+    cargo build --release
+    python3 tests/exports/engines.py target/release/meshwright
+
+Draws plans and pinned configurations, exports them, and gives each export to the engine of the version that it names. The engine must accept
+it, start as many processes as the plan has devices, and read from it what the plan states. An assumption of the prediction whose flags are
+left out must be noticed (`--mutate`). Engines are installed from PyPI into `--environments`, which needs Python 3.12.
+"""
+
+import argparse
+import collections
+import datetime
+import functools
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from engines import compare, draw, scripts
+
+PACKAGES = {"megatron": ["megatron-core==0.19.2", "einops"]}
+READERS = pathlib.Path(__file__).parent / "engines"
+
+
+def python_312():
+    """A Python of the version that the engines need."""
+    if found := shutil.which("python3.12"):
+        works = subprocess.run([found, "-c", ""], capture_output=True)
+        if works.returncode == 0:
+            return [found]
+    versions = subprocess.run(["pyenv", "versions", "--bare"], capture_output=True, text=True).stdout.split() if shutil.which("pyenv") else []
+    for version in sorted(versions, reverse=True):
+        if version.startswith("3.12."):
+            root = subprocess.run(["pyenv", "root"], capture_output=True, text=True).stdout.strip()
+            return [f"{root}/versions/{version}/bin/python"]
+    sys.exit("the engines need Python 3.12: install python3.12, or `pyenv install 3.12`")
+
+
+def environment(engine, folder):
+    """The Python of an engine's environment, which is made if it is not there."""
+    place, log = folder / engine, folder / f"{engine}.log"
+    if not (place / "installed").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        print(f"{engine}: installing {PACKAGES[engine]} into {place}", flush=True)
+        with open(log, "w") as told:
+            subprocess.run([*python_312(), "-m", "venv", place], check=True, stdout=told, stderr=told)
+            done = subprocess.run([place / "bin/pip", "install", *PACKAGES[engine]], stdout=told, stderr=told)
+        if done.returncode:
+            sys.exit(f"{engine}: {PACKAGES[engine]} cannot be installed, see {log}")
+        (place / "installed").touch()
+    return place / "bin/python"
+
+
+class Engine:
+    """A process that reads jobs with the engine's own code."""
+
+    def __init__(self, name, folder):
+        self.name = name
+        self.errors = tempfile.TemporaryFile("w+")
+        python = environment(name, folder)
+        self.process = subprocess.Popen([python, READERS / f"read_{name}.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+
+    def read(self, job):
+        """`{"why", "read"}` of a job."""
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            self.errors.seek(0)
+            sys.exit(f"{self.name}: its reader ended:\n{self.errors.read()[-2000:]}")
+        return json.loads(line)
+
+
+def meshwright(binary, *words):
+    """Status, output and complaints of a command."""
+    done = subprocess.run([binary, *words], capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def prediction(binary, case, folder):
+    """The answer of `plan` or `estimate` for a case, in a file that `export` takes; `None` with a reason if the case is none."""
+    place = folder / "plan.json"
+    status, text, said = meshwright(binary, case["command"], *case["words"], "--format", "json")
+    if status:
+        return None, said.strip().splitlines()[0] if said.strip() else f"exit status {status}"
+    place.write_text(text)
+    plan = json.loads(text)
+    if plan["beyond_stack"]:
+        return None, f"beyond the stack: {plan['beyond_stack'][0]['item']}"
+    return plan, None
+
+
+@functools.cache
+def traits(binary, stack):
+    """What a stack's file states of the framework's code."""
+    _, text, _ = meshwright(binary, "stacks", stack, "--format", "json")
+    return json.loads(text)["traits"]
+
+
+class Tally:
+    """What a run found."""
+
+    def __init__(self):
+        self.counts, self.wrong, self.notes, self.none = collections.Counter(), [], collections.Counter(), collections.Counter()
+
+    def complain(self, label, what):
+        """Counts a fault, and tells it at once."""
+        self.wrong.append(f"{label}: {what}")
+        print(self.wrong[-1], flush=True)
+
+    def told(self, name):
+        counts = self.counts
+        lines = [f"{name}: {counts['exported']} exports ({counts['plan']} of plans), {counts['noted']} of plans with a note, {counts['left']} drawn cases are no configurations"]
+        lines += [f"  note {count}: {note}" for note, count in self.notes.most_common(20)]
+        lines += [f"  no configuration {count}: {why}" for why, count in self.none.most_common(8)]
+        return "\n".join(lines + [f"  {len(self.wrong)} faults"])
+
+
+def run(binary, engine, cases, tally, mutate):
+    """Holds each case against the engine."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for case in cases:
+            one(binary, engine, case, tally, mutate, folder)
+
+
+def one(binary, engine, case, tally, mutate, folder):
+    label = f"{case['command']} {' '.join(case['words'])}"
+    plan, why = prediction(binary, case, folder)
+    if plan is None:
+        tally.counts["left"] += 1
+        tally.none[why[:150]] += 1
+        return
+    export = [str(folder / "plan.json")] if case["command"] == "plan" else case["words"]
+    status, text, said = meshwright(binary, "export", *export, "--to", engine.name, "--launch", case["launch"], "--format", "json")
+    if status:
+        tally.counts["lost"] += 1
+        tally.none[said.strip()[:200]] += 1
+        if case["command"] == "plan":
+            tally.complain(label, f"its own export is refused: {said.strip()[:300]}")
+        return
+    answer = json.loads(text)
+    answer["stack"] = traits(binary, plan["inputs"]["stack"])
+    tally.counts["exported"] += 1
+    tally.counts[case["command"]] += 1
+    if answer["notes"]:
+        tally.counts["noted"] += case["command"] == "plan"
+        tally.notes.update(f"{note['key']}: {note['text']}" for note in answer["notes"])
+    job = scripts.started(answer["text"], case, folder)
+    read = engine.read(job)
+    wrong = [read["why"]] if read["why"] else compare.differences(engine.name, plan, answer, read["read"], job)
+    for what in wrong:
+        tally.complain(label, what)
+    if what := read_back(binary, case, plan, answer, folder):
+        tally.complain(label, what)
+    if mutate and not wrong:
+        tally.counts["mutants"] += mutants(engine, case, plan, answer, folder, tally, label)
+
+
+def read_back(binary, case, plan, answer, folder):
+    """What differs between a plan and the estimate of its own export; `None` if seconds and bytes are equal."""
+    lossless = all(note["key"] == "model" for note in answer["notes"])
+    if not lossless or "--mtp-num-layers" in answer["text"]:
+        return None
+    inputs, script = plan["inputs"], folder / "run.sh"
+    script.write_text(answer["text"])
+    words = [inputs["model"], "--cluster", inputs["cluster"], "--gpus", str(scripts.devices(plan)), "--from-megatron", str(script), "--format", "json"]
+    status, text, said = meshwright(binary, "estimate", *words)
+    if status:
+        return f"its export cannot be read back: {said.strip()[:300]}"
+    again = json.loads(text)
+    figures = [(it["predicted"]["step_time_s"], it["predicted"]["memory_gib"]) for it in (plan, again)]
+    if figures[0] != figures[1]:
+        return f"read back it takes {figures[1][0]} s, not {figures[0][0]}; {again['inputs']['parallel']} of {plan['inputs']['parallel']}"
+    complaints = [line for line in said.splitlines() if "not modelled" in line]
+    return f"read back: {complaints[0]}" if complaints else None
+
+
+def mutants(engine, case, plan, answer, folder, tally, label):
+    """Leaves out one assumption after another: each must be noticed, by the engine or by the comparison."""
+    for assumed in answer["assumed"]:
+        job = scripts.started(scripts.without(answer["text"], assumed), case, folder, answer["text"])
+        read = engine.read(job)
+        if not read["why"] and not compare.differences(engine.name, plan, answer, read["read"], job):
+            tally.complain(label, f"nothing notices that `{assumed['name']}` is left out")
+    return len(answer["assumed"])
+
+
+def write_flags(name, folder):
+    """Writes the flags of an engine's own parser, for the importer."""
+    python = environment(name, folder)
+    done = subprocess.run([python, READERS / f"read_{name}.py", "--flags"], capture_output=True, text=True)
+    rows = json.loads(done.stdout)
+    version = PACKAGES[name][0].split("==")[1]
+    place = pathlib.Path(f"planner/exports/engines/{name}/{version}.json")
+    place.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    print(f"{place}: {len(rows)} rows")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binary", nargs="?", default="target/release/meshwright")
+    parser.add_argument("--flags", action="store_true", help="write the flags that each engine has, and end")
+    parser.add_argument("--engine", nargs="+", default=list(PACKAGES), choices=list(PACKAGES))
+    parser.add_argument("--count", type=int, default=40, help="exports of an engine")
+    parser.add_argument("--seed", type=int, default=int(datetime.date.today().strftime("%Y%m%d")), help="of the drawn cases; the date by default")
+    parser.add_argument("--mutate", action="store_true", help="leave out assumptions one by one, too")
+    parser.add_argument("--environments", type=pathlib.Path, default=pathlib.Path("target/engines"))
+    options = parser.parse_args()
+    if options.flags:
+        for name in options.engine:
+            write_flags(name, options.environments.resolve())
+        return
+    failed = False
+    print(f"seed {options.seed}", flush=True)
+    for name in options.engine:
+        engine, tally = Engine(name, options.environments.resolve()), Tally()
+        drawn = draw.cases(name, random.Random(f"{options.seed} {name}"))
+        while tally.counts["exported"] < options.count:
+            run(options.binary, engine, [next(drawn)], tally, options.mutate)
+        print(tally.told(name), flush=True)
+        failed |= bool(tally.wrong)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

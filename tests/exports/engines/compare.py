@@ -1,0 +1,103 @@
+"""What an engine reads from an export, field by field beside the plan."""
+
+from engines.scripts import devices
+
+
+def differences(engine, plan, answer, read, job):
+    """The fields that differ, as text."""
+    expected = {"megatron": megatron}[engine](plan, answer, read)
+    wrong = [f"{name}: the plan has {value!r}, the engine reads {read.get(name)!r}" for name, value in expected.items() if not same(value, read.get(name))]
+    variable = job["environment"].get(CONNECTIONS)
+    if engine == "megatron" and variable != (wanted := connections(plan, answer, job)):
+        wrong.append(f"{CONNECTIONS} is {variable}, not {wanted}")
+    if job["world"] != devices(plan):
+        wrong.append(f"{job['world']} processes are started, not {devices(plan['parallel'])}")
+    return wrong
+
+
+CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
+
+
+def connections(plan, answer, job):
+    """One connection where kernels start in order, before Blackwell; none for FSDP, which refuses that; many where experts overlap."""
+    parallel = plan["parallel"]
+    if parallel["zero"] >= 2:
+        return None
+    if job["capability"][0] >= 10 or overlaps_experts(plan, answer):
+        return "32"
+    return "1" if parallel["tp"] * parallel["cp"] > 1 else None
+
+
+def overlaps_experts(plan, answer):
+    is_told = any(note["key"] == "ep" for note in answer["notes"])
+    return "--num-experts" in answer["text"] and "ep" in answer["stack"]["hides"] and plan["parallel"]["ep"] > 1 and not is_told
+
+
+def same(expected, read):
+    if isinstance(expected, set):
+        return read in expected
+    return expected == read
+
+
+def megatron(plan, answer, read):
+    parallel, inputs = plan["parallel"], plan["inputs"]
+    lost = {note["key"] for note in answer["notes"]}
+    stages = layers_of(plan, read["num_layers"])
+    vp = len(stages) // parallel["pp"]
+    has_experts = "--num-experts" in answer["text"]
+    replicas = parallel["dp"] * parallel["cp"]
+    stack = answer["stack"]
+    narrow = gradient_bytes(inputs, stack) < 4
+    expected = {
+        "world": devices(plan), "dp": parallel["dp"], "tp": parallel["tp"], "pp": parallel["pp"], "cp": parallel["cp"], "sp": parallel["sp"] and parallel["tp"] > 1,
+        "mbs": parallel["mbs"], "seq": inputs["seq"], "global_batch": inputs["global_batch"], "microbatches": inputs["global_batch"] // parallel["dp"] // parallel["mbs"],
+        "dropout": [0.0, 0.0], "vp": vp,
+        "layers": [stages[chunk * parallel["pp"] : (chunk + 1) * parallel["pp"]] for chunk in range(vp)],
+        "gradient": "float32" if inputs["precision"] == "f32" or not narrow else "float16" if inputs["precision"] == "fp16" else "bfloat16",
+        "loss": "native" if "loss" in stack["kernels"]["fused"] else False,
+        "attention": {"cudnn": "fused", "unfused": "unfused"}.get(stack["kernels"]["attention"], "flash"),
+        "overlap_grad_reduce": replicas > 1 and hides(parallel["dp_overlap"], "dp", stack),
+        "tp_overlap": parallel["tp"] > 1 and parallel["sp"] and hides(parallel["tp_overlap"], "tp", stack),
+    }
+    if replicas > 1:
+        expected["zero"] = parallel["zero"]
+    recompute = parallel["recompute"]
+    if "recompute" not in lost:
+        kind, _, detail = recompute.partition(":")
+        expected["recompute"] = None if kind == "none" else kind
+        expected["modules"] = sorted((detail or "core_attn").split("+")) if kind == "selective" else []
+    if "--mtp-num-layers" in answer["text"]:
+        del expected["layers"]
+    if parallel["pp"] > 1 and vp > 1:
+        expected["group"] = parallel["group"] or parallel["pp"]
+    if has_experts:
+        once = stack["experts"]["dispatch"] == "once_per_node" and parallel["ep"] * parallel["etp"] > 1 and "--moe-expert-capacity-factor" not in answer["text"]
+        expected |= {"ep": parallel["ep"], "etp": parallel["etp"], "grouped": True, "dispatcher": "flex" if once else "alltoall", "backend": "deepep" if once else None,
+                     "ep_overlap": overlaps_experts(plan, answer), "permute": "permute" in stack["kernels"]["fused"], "router": "router" in stack["kernels"]["fused"]}
+    if inputs["optimizer"].startswith("adamw"):
+        moment = "bfloat16" if inputs["optimizer"] == "adamw-bf16" else "float32"
+        expected["moments"] = [moment, moment]
+    if parallel["rank_order"] == ["pp", "dp", "cp", "tp"]:
+        tp, cp, dp = parallel["tp"], parallel["cp"], parallel["dp"]
+        expected["first_ranks"] = {"tp": list(range(tp)), "cp": [tp * nth for nth in range(cp)], "dp": [tp * cp * nth for nth in range(dp)],
+                                   "pp": [tp * cp * dp * nth for nth in range(parallel["pp"])]}
+    return expected
+
+
+def hides(pinned, kind, stack):
+    return pinned if pinned is not None else kind in stack["hides"]
+
+
+def gradient_bytes(inputs, stack):
+    if inputs["grad_dtype"]:
+        return {"f32": 4, "fp32": 4, "bf16": 2, "fp16": 2}[inputs["grad_dtype"]]
+    return stack["formats"]["gradient_bytes"]
+
+
+def layers_of(plan, layers):
+    """Layers of each stage, in the order of the model: its blocks less the embedding and the head."""
+    starts = [stage["start"] for stage in plan["stages"]] + [layers + 2]
+    blocks = [end - start for start, end in zip(starts, starts[1:])]
+    blocks[0] -= 1
+    blocks[-1] -= 1
+    return blocks

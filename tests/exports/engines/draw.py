@@ -1,0 +1,66 @@
+"""Drawn cases: requests of `plan`, and pinned configurations of `estimate`."""
+
+STACKS = {"megatron": ["megatron-core-2025", "megatron-core-2026", "megatron-core-2025-alltoall", "megatron-core-2025-drop"]}
+# Models with the devices that hold them.
+MODELS = [
+    ("llama3-8b", 8), ("llama3-70b", 64), ("llama3.1-405b", 512), ("llama3.2-1b", 8), ("qwen3-8b", 8), ("qwen3-32b", 32), ("qwen2-7b", 8),
+    ("mistral-7b", 8), ("gpt3-175b", 128), ("mixtral-8x7b", 32), ("mixtral-8x22b", 64), ("qwen3-30b-a3b", 16), ("qwen3-235b-a22b", 128),
+    ("deepseek-v2", 128), ("deepseek-v3", 256), ("gpt-oss-20b", 16), ("gpt-oss-120b", 64), ("glm-4.5-air", 64), ("gpt2-xl", 8), ("llama4-scout", 64),
+]
+CLUSTERS = ["h100", "h100", "h100", "h800", "h200", "b200", "gb200", "a100"]
+GPUS = [8, 12, 16, 24, 32, 48, 64, 96, 120, 128, 132, 256, 512, 1024]
+PRECISIONS = ["bf16", "bf16", "bf16", "fp8-tensor", "fp8-block", "fp8-delayed", "mxfp8", "fp16"]
+LENGTHS = ["2048", "4096", "8192", "8192", "32768"]
+BATCHES = ["64", "100", "128", "256", "512", "1024", "2000", "2048"]
+LAUNCHES = ["torchrun", "slurm", "bare"]
+RECOMPUTE = ["none", "none", "full", "full:2", "selective:core_attn", "selective:core_attn+mlp", "selective:layernorm", "selective:moe_act+layernorm", "selective:moe",
+             "selective:mla_up_proj", "selective:shared_experts+moe_act"]
+
+
+def job(engine, rng):
+    """The words of a job, without its configuration."""
+    model, least = rng.choice(MODELS)
+    gpus = rng.choice([gpus for gpus in GPUS if least <= gpus <= 16 * least])
+    words = [model, "--cluster", rng.choice(CLUSTERS), "--stack", rng.choice(STACKS[engine]), "--gpus", str(gpus), "--seq", rng.choice(LENGTHS)]
+    words += ["--global-batch", rng.choice(BATCHES), "--precision", rng.choice(PRECISIONS)]
+    if rng.random() < 0.2:
+        words += ["--optimizer", rng.choice(["adamw-bf16", "sgd", "momentum"])]
+    if rng.random() < 0.2:
+        words += ["--grad-dtype", rng.choice(["f32", "bf16"])]
+    return words, gpus
+
+
+def keys(rng, gpus):
+    """A drawn configuration; many are none."""
+    drawn = {key: rng.choice(values) for key, values in {
+        "tp": [1, 1, 2, 4, 8], "pp": [1, 1, 1, 2, 3, 4, 8], "cp": [1, 1, 1, 2, 4], "ep": [1, 1, 2, 4, 8], "zero": [0, 1, 1, 2, 3], "mbs": [1, 1, 2, 4],
+    }.items()}
+    drawn["sp"] = "true" if drawn["tp"] > 1 and rng.random() < 0.8 else "false"
+    if drawn["cp"] > 1:
+        drawn["cp_kind"] = rng.choice(["ring", "allgather", "ulysses"])
+    if drawn["ep"] > 1 and rng.random() < 0.3:
+        drawn["etp"] = rng.choice([1, drawn["tp"]])
+    if drawn["pp"] > 1:
+        drawn["schedule"] = rng.choice(["1f1b", "interleaved-1f1b"])
+        if drawn["schedule"] == "interleaved-1f1b":
+            drawn["vp"] = rng.choice([2, 2, 3, 4, 5])
+            if rng.random() < 0.3:
+                drawn["group"] = drawn["pp"] * rng.choice([1, 2]) + rng.choice([0, 1])
+    drawn["recompute"] = rng.choice(RECOMPUTE)
+    if drawn["zero"] and rng.random() < 0.2:
+        drawn["shard"] = 8
+    for key, value, chance in [("offload_optimizer", "true", 0.1), ("offload", "all:4", 0.05), ("tp_overlap", "false", 0.1), ("dp_overlap", "false", 0.1), ("rank_order", "dp,pp,cp,tp", 0.1)]:
+        if rng.random() < chance:
+            drawn[key] = value
+    return ",".join(f"{key}={value}" for key, value in drawn.items())
+
+
+def cases(engine, rng):
+    """Cases without end: one request of `plan` for each three configurations."""
+    while True:
+        words, gpus = job(engine, rng)
+        launch = rng.choice(LAUNCHES)
+        if rng.random() < 0.25:
+            yield {"command": "plan", "job": words, "words": words, "gpus": gpus, "launch": launch}
+        else:
+            yield {"command": "estimate", "job": words, "words": [*words, "--parallel", keys(rng, gpus)], "gpus": gpus, "launch": launch}
