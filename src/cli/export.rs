@@ -85,18 +85,20 @@ impl Export {
     }
 
     /// The prediction of the configuration: that of a plan file, unless the flags describe a job.
-    fn report(&self, estimator: &Estimator) -> Result<EstimateReport, Error> {
+    fn report(&mut self, estimator: &Estimator) -> Result<EstimateReport, Error> {
         let given = serde_json::to_value(&self.flags).unwrap_or_default();
         let is_job = given
             .as_object()
             .is_some_and(|flags| flags.iter().any(|(name, value)| name != "model" && !value.is_null()));
-        match &self.flags.job.model {
+        match &self.flags.job.model.clone() {
             None => Err(Error::Usage("`export` needs a plan file, or a MODEL with --seq and --global-batch".into())),
             Some(model) if !is_job && !Path::new(model).exists() && ModelSource::open(model).is_ok() => {
                 Err(Error::Usage(format!("`export {model}` needs --seq and --global-batch, or a plan file")))
             }
             Some(plan) if !is_job => Ok(read_plan(Path::new(plan))?.chosen),
             Some(_) => {
+                // The prediction is of the framework that runs the job.
+                self.flags.job.with_stack(self.to.stack());
                 let request: EstimateRequest = asked_job(None, None, &self.flags)?;
                 Ok(estimator.estimate(&request)?)
             }

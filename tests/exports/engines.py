@@ -24,7 +24,10 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from engines import compare, draw, scripts
 
-PACKAGES = {"megatron": ["megatron-core==0.19.2", "einops"]}
+PACKAGES = {
+    "megatron": ["megatron-core==0.19.2", "einops"],
+    "torchtitan": ["torchtitan==0.3.0", "datasets<4.8", "spmd_types==0.2.3", "torchao"],
+}
 READERS = pathlib.Path(__file__).parent / "engines"
 
 
@@ -152,25 +155,25 @@ def one(binary, engine, case, tally, mutate, folder):
     if answer["notes"]:
         tally.counts["noted"] += case["command"] == "plan"
         tally.notes.update(f"{note['key']}: {note['text']}" for note in answer["notes"])
-    job = scripts.started(answer["text"], case, folder)
+    job = scripts.job(engine.name, plan, answer["text"], case, folder)
     read = engine.read(job)
     wrong = [read["why"]] if read["why"] else compare.differences(engine.name, plan, answer, read["read"], job)
     for what in wrong:
         tally.complain(label, what)
-    if what := read_back(binary, case, plan, answer, folder):
+    if what := read_back(binary, engine.name, plan, answer, folder):
         tally.complain(label, what)
     if mutate and not wrong:
         tally.counts["mutants"] += mutants(engine, case, plan, answer, folder, tally, label)
 
 
-def read_back(binary, case, plan, answer, folder):
+def read_back(binary, engine, plan, answer, folder):
     """What differs between a plan and the estimate of its own export; `None` if seconds and bytes are equal."""
     lossless = all(note["key"] == "model" for note in answer["notes"])
     if not lossless or "--mtp-num-layers" in answer["text"]:
         return None
-    inputs, script = plan["inputs"], folder / "run.sh"
+    inputs, script = plan["inputs"], folder / ("planned.py" if engine == "torchtitan" else "run.sh")
     script.write_text(answer["text"])
-    words = [inputs["model"], "--cluster", inputs["cluster"], "--gpus", str(scripts.devices(plan)), "--from-megatron", str(script), "--format", "json"]
+    words = [inputs["model"], "--cluster", inputs["cluster"], "--gpus", str(scripts.devices(plan)), f"--from-{engine}", str(script), "--format", "json"]
     status, text, said = meshwright(binary, "estimate", *words)
     if status:
         return f"its export cannot be read back: {said.strip()[:300]}"
@@ -185,7 +188,7 @@ def read_back(binary, case, plan, answer, folder):
 def mutants(engine, case, plan, answer, folder, tally, label):
     """Leaves out one assumption after another: each must be noticed, by the engine or by the comparison."""
     for assumed in answer["assumed"]:
-        job = scripts.started(scripts.without(answer["text"], assumed), case, folder, answer["text"])
+        job = scripts.job(engine.name, plan, scripts.without(answer["text"], assumed), case, folder, answer["text"])
         read = engine.read(job)
         if not read["why"] and not compare.differences(engine.name, plan, answer, read["read"], job):
             tally.complain(label, f"nothing notices that `{assumed['name']}` is left out")

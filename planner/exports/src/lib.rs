@@ -83,6 +83,30 @@ impl Target {
         }
     }
 
+    /// The stack that predicts the framework; none if there is none for its version.
+    pub fn stack(self) -> Option<&'static str> {
+        match self {
+            Target::Megatron => Some("megatron-core-2025"),
+            Target::Torchtitan => Some("fsdp-compile-2026"),
+            Target::Nanotron => Some("nanotron-2024"),
+            Target::Maxtext => Some("jax-2024"),
+            Target::Deepspeed | Target::TorchPipelining => None,
+        }
+    }
+
+    /// True if a preset stack is of another framework. Of a file's stack that is not known.
+    fn is_foreign(self, stack: &str) -> bool {
+        let own: &[&str] = match self {
+            Target::Megatron => &["megatron-core", "megatron-20", "nemo"],
+            Target::Torchtitan => &["fsdp", "automodel"],
+            Target::Nanotron => &["nanotron"],
+            Target::Maxtext => &["jax"],
+            Target::Deepspeed | Target::TorchPipelining => return false,
+        };
+        let is_preset = cost::STACKS.iter().any(|preset| preset.name == stack);
+        is_preset && !own.iter().any(|beginning| stack.starts_with(beginning))
+    }
+
     /// The mark that begins a comment line of its files; `None` for JSON, which has none.
     fn comment(self) -> Option<&'static str> {
         (self != Target::Deepspeed).then_some("#")
@@ -98,12 +122,20 @@ pub fn export(job: &Job, target: Target) -> Export {
             assumed = written;
             (body, notes)
         }
-        Target::Torchtitan => torchtitan::write(job),
+        Target::Torchtitan => {
+            let (body, notes, written) = torchtitan::write(job);
+            assumed = written;
+            (body, notes)
+        }
         Target::Nanotron => nanotron::write(job),
         Target::Deepspeed => deepspeed::write(job),
         Target::Maxtext => maxtext::write(job),
         Target::TorchPipelining => torch_pipelining::write(job),
     };
+    if let Some(stack) = target.stack().filter(|_| target.is_foreign(&job.stack)) {
+        let text = format!("the prediction is of another framework: plan with --stack {stack}");
+        notes.push(Note { key: "stack", value: job.stack.clone(), grade: Grade::Near, text });
+    }
     if let Some(value) = job.adapters.clone() {
         let text = "the framework's own settings of fine-tuning state adapters".to_string();
         notes.push(Note { key: "lora", value, grade: Grade::Lost, text });

@@ -1,7 +1,9 @@
 //! A Python file for torchtitan: a function that changes a configuration of its registry, and the same as flags.
 
+use crate::assumption::Assumption;
 use crate::job::{Job, Stage};
 use crate::notes::{Note, Notes};
+use cost::{FusedKernel, Graphs, Hidden};
 use ir::options::{CpKind, Gather, Offload, Recompute};
 use std::fmt::Write;
 
@@ -16,7 +18,7 @@ pub(crate) const SCHEDULES: [(&str, &str); 7] = [
     ("dualpipe-v", "DualPipeV"),
 ];
 
-pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
+pub(crate) fn write(job: &Job) -> (String, Vec<Note>, Vec<Assumption>) {
     let (mut fields, mut notes) = (Fields::default(), Notes::default());
     let parallel = &job.parallel;
     replicas(job, &mut fields, &mut notes);
@@ -50,8 +52,48 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
     fields.put("training.seq_len", job.seq.to_string());
     offload(job, &mut fields, &mut notes);
     precision(job, &mut fields, &mut notes);
+    let assumed = assumptions(job, &mut fields, &mut notes);
     let policy = recompute(job, &mut notes);
-    (python_file(&fields.0, policy), notes.0)
+    (python_file(job, &fields.0, policy), notes.0, assumed)
+}
+
+/// What the prediction of a stack assumes: compiled blocks, overlapped collectives, launches one by one. Places are those of 0.3.
+fn assumptions(job: &Job, fields: &mut Fields, notes: &mut Notes) -> Vec<Assumption> {
+    let parallel = &job.parallel;
+    // Eager PyTorch has no kernel of a gate with its product.
+    let is_compiled = job.traits.kernels.fused.contains(FusedKernel::Swiglu);
+    let overlaps = parallel.tp > 1 && parallel.sp && job.hides(Hidden::Tp);
+    let rows = [
+        (
+            "compiled blocks",
+            "each op is a kernel of its own (CompileConfig.enable is off)",
+            "compile.enable",
+            is_compiled,
+        ),
+        (
+            "overlap of tensor parallelism",
+            "products wait for the collectives next to them",
+            "compile.enable_async_tensor_parallel",
+            overlaps && is_compiled,
+        ),
+        (
+            "launches one by one",
+            "whole steps are captured as CUDA graphs, and pipelines and most exchanges of experts are refused (trainer.py)",
+            "training.disable_cuda_graphs",
+            job.traits.launch.graphs == Graphs::None,
+        ),
+    ];
+    if overlaps && !is_compiled {
+        notes.near("tp_overlap", true, "torchtitan overlaps in compiled blocks alone");
+    }
+    if job.recipe.comm_gradient < 4.0 && job.precision != "f32" {
+        notes.near("grad_dtype", "bf16", "torchtitan reduces gradients in f32");
+    }
+    let written = rows.into_iter().filter(|(.., holds)| *holds).map(|(name, without, field, _)| {
+        fields.put(field, python(true));
+        Assumption { name, without, flags: vec![format!("config.{field} = True")], environment: Vec::new() }
+    });
+    written.collect()
 }
 
 /// Fields of a configuration, with their values as Python has them.
@@ -192,7 +234,7 @@ fn recompute(job: &Job, notes: &mut Notes) -> Option<&'static str> {
     }
 }
 
-fn python_file(fields: &[(String, String)], policy: Option<&str>) -> String {
+fn python_file(job: &Job, fields: &[(String, String)], policy: Option<&str>) -> String {
     let mut text = String::from("# As flags:\n");
     let mut flags = Vec::new();
     for (field, value) in fields.iter().filter(|(field, _)| !field.ends_with("module_fqns_per_model_part")) {
@@ -205,14 +247,19 @@ fn python_file(fields: &[(String, String)], policy: Option<&str>) -> String {
     for line in flags.chunks(2) {
         let _ = writeln!(text, "#   {}", line.join(" "));
     }
+    let _ = writeln!(text, "\nimport dataclasses");
     if let Some(policy) = policy {
         let _ = writeln!(text, "\nfrom torchtitan.distributed.activation_checkpoint import {policy}");
     }
+    let _ = writeln!(text, "\nSTACK = {:?}  # whose prediction this is", job.stack);
     text.push_str("\n\ndef planned(config):\n    \"\"\"Changes a Trainer.Config, such as llama3_8b(), to the planned layout.\"\"\"\n");
     for (field, value) in fields {
         let _ = writeln!(text, "    config.{field} = {value}");
     }
     let policy = policy.map_or("None".to_string(), |policy| format!("{policy}.Config()"));
-    let _ = writeln!(text, "    config.activation_checkpoint = {policy}\n    return config");
+    let _ = writeln!(text, "    config.activation_checkpoint = {policy}");
+    // torchtitan checks values when a configuration is made.
+    text.push_str("    for part in (\"parallelism\", \"compile\"):\n        setattr(config, part, dataclasses.replace(getattr(config, part)))\n");
+    text.push_str("    return dataclasses.replace(config)\n");
     text
 }

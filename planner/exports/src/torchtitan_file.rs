@@ -56,7 +56,7 @@ pub fn read(text: &str, form: Form<'_>, gpus: Option<u64>) -> Result<Present, St
     Ok(Present {
         parallel: reader.keys.text(),
         model: None,
-        stack: Some(stack.to_string()),
+        stack: Some(stated_stack(text).unwrap_or(stack).to_string()),
         seq,
         global_batch,
         precision,
@@ -332,6 +332,12 @@ impl<'a> Reader<'a> {
 
     /// The stack of the version of torchtitan, compiled or not.
     fn stack(&mut self, form: Form<'_>) -> Result<&'static str, String> {
+        for field in ["training.disable_cuda_graphs", "training.mixed_precision_reduce"] {
+            self.value(field)?;
+        }
+        if self.flag("compile.enable_async_tensor_parallel")? == Some(true) {
+            self.keys.put("tp_overlap", true);
+        }
         let compiles = [self.flag("compile.enable")?, self.flag("training.compile")?].contains(&Some(true));
         Ok(match (compiles, form) {
             (true, Form::Python(_)) => "fsdp-compile-2026",
@@ -346,4 +352,9 @@ impl<'a> Reader<'a> {
             other => Err(format!("optimizer.name is `{other}`: predictions know Adam and AdamW")),
         }
     }
+}
+
+/// The stack of an export's file: its line `STACK = "name"`.
+fn stated_stack(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("STACK = \"")?.split('"').next())
 }

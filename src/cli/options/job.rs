@@ -136,6 +136,13 @@ impl JobFlags {
         self.master = self.master.take().or(present.master.clone());
     }
 
+    /// Takes a stack, if a MODEL is given without one.
+    pub(in crate::cli) fn with_stack(&mut self, stack: Option<&str>) {
+        if self.model.is_some() && self.stack.is_none() {
+            self.stack = stack.map(str::to_string);
+        }
+    }
+
     /// Takes a model in numbers, if its sizes are given, as the text of its configuration.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ from engines.scripts import devices
 
 def differences(engine, plan, answer, read, job):
     """The fields that differ, as text."""
-    expected = {"megatron": megatron}[engine](plan, answer, read)
+    expected = {"megatron": megatron, "torchtitan": torchtitan}[engine](plan, answer, read)
     wrong = [f"{name}: the plan has {value!r}, the engine reads {read.get(name)!r}" for name, value in expected.items() if not same(value, read.get(name))]
     variable = job["environment"].get(CONNECTIONS)
     if engine == "megatron" and variable != (wanted := connections(plan, answer, job)):
@@ -81,6 +81,34 @@ def megatron(plan, answer, read):
         tp, cp, dp = parallel["tp"], parallel["cp"], parallel["dp"]
         expected["first_ranks"] = {"tp": list(range(tp)), "cp": [tp * nth for nth in range(cp)], "dp": [tp * cp * nth for nth in range(dp)],
                                    "pp": [tp * cp * dp * nth for nth in range(parallel["pp"])]}
+    return expected
+
+
+SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B", "looped-bfs": "LoopedBFS", "interleaved-zb": "InterleavedZeroBubble",
+             "zb-v": "ZBVZeroBubble", "dualpipe-v": "DualPipeV"}
+
+
+def torchtitan(plan, answer, read):
+    parallel, inputs = plan["parallel"], plan["inputs"]
+    lost = {note["key"] for note in answer["notes"]}
+    stack, is_pipeline = answer["stack"], parallel["pp"] > 1
+    is_compiled = "swiglu" in stack["kernels"]["fused"]
+    expected = {
+        "dp": parallel["dp"], "tp": parallel["tp"], "pp": parallel["pp"], "cp": parallel["cp"], "sp": parallel["sp"] and parallel["tp"] > 1, "mbs": parallel["mbs"],
+        "seq": inputs["seq"], "global_batch": inputs["global_batch"], "compiled": is_compiled, "graphs": stack["launch"]["graphs"] != "none",
+        "async_tp": is_compiled and parallel["tp"] > 1 and parallel["sp"] and hides(parallel["tp_overlap"], "tp", stack),
+        "parameters": "float32" if inputs["precision"] == "f32" else "bfloat16", "offload": parallel["offload_optimizer"],
+        "schedule": SCHEDULES.get(parallel["schedule"], "_PipelineScheduleRuntime") if is_pipeline else None,
+    }
+    if is_pipeline:
+        expected["parts"] = layers_of(plan, sum(read["parts"]))
+    if parallel["ep"] > 1:
+        expected["ep"] = parallel["ep"]
+    if parallel["zero"] and "shard" not in lost:
+        expected["shard"] = (parallel["shard"] or parallel["dp"] * parallel["cp"]) // parallel["cp"]
+        expected["reshard"] = "always" if parallel["zero"] == 3 and parallel["gather"] != "step" else "never"
+    if "recompute" not in lost:
+        expected["recompute"] = {"none": None, "full": "FullAC"}.get(parallel["recompute"], "SelectiveAC")
     return expected
 
 

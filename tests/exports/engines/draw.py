@@ -1,9 +1,11 @@
 """Drawn cases: requests of `plan`, and pinned configurations of `estimate`."""
 
-STACKS = {"megatron": ["megatron-core-2025", "megatron-core-2026", "megatron-core-2025-alltoall", "megatron-core-2025-drop"]}
+STACKS = {"megatron": ["megatron-core-2025", "megatron-core-2026", "megatron-core-2025-alltoall", "megatron-core-2025-drop"],
+          "torchtitan": ["fsdp-compile-2026", "fsdp-compile", "fsdp-eager"]}
+SCHEDULES = {"megatron": ["1f1b", "interleaved-1f1b"], "torchtitan": ["gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "interleaved-zb", "zb-v", "dualpipe-v"]}
 # Models with the devices that hold them.
 MODELS = [
-    ("llama3-8b", 8), ("llama3-70b", 64), ("llama3.1-405b", 512), ("llama3.2-1b", 8), ("qwen3-8b", 8), ("qwen3-32b", 32), ("qwen2-7b", 8),
+    ("llama3-8b", 8), ("llama3-70b", 64), ("llama3.1-405b", 512), ("llama3.2-1b", 8), ("qwen3-8b", 8), ("qwen3-32b", 32), ("qwen2.5-7b", 8),
     ("mistral-7b", 8), ("gpt3-175b", 128), ("mixtral-8x7b", 32), ("mixtral-8x22b", 64), ("qwen3-30b-a3b", 16), ("qwen3-235b-a22b", 128),
     ("deepseek-v2", 128), ("deepseek-v3", 256), ("gpt-oss-20b", 16), ("gpt-oss-120b", 64), ("glm-4.5-air", 64), ("gpt2-xl", 8), ("llama4-scout", 64),
 ]
@@ -22,7 +24,9 @@ def job(engine, rng):
     model, least = rng.choice(MODELS)
     gpus = rng.choice([gpus for gpus in GPUS if least <= gpus <= 16 * least])
     words = [model, "--cluster", rng.choice(CLUSTERS), "--stack", rng.choice(STACKS[engine]), "--gpus", str(gpus), "--seq", rng.choice(LENGTHS)]
-    words += ["--global-batch", rng.choice(BATCHES), "--precision", rng.choice(PRECISIONS)]
+    words += ["--global-batch", rng.choice(BATCHES), "--precision", rng.choice(PRECISIONS if engine == "megatron" else ["bf16", "bf16", "f32"])]
+    if engine != "megatron":
+        return words, gpus
     if rng.random() < 0.2:
         words += ["--optimizer", rng.choice(["adamw-bf16", "sgd", "momentum"])]
     if rng.random() < 0.2:
@@ -30,7 +34,7 @@ def job(engine, rng):
     return words, gpus
 
 
-def keys(rng, gpus):
+def keys(engine, rng, gpus):
     """A drawn configuration; many are none."""
     drawn = {key: rng.choice(values) for key, values in {
         "tp": [1, 1, 2, 4, 8], "pp": [1, 1, 1, 2, 3, 4, 8], "cp": [1, 1, 1, 2, 4], "ep": [1, 1, 2, 4, 8], "zero": [0, 1, 1, 2, 3], "mbs": [1, 1, 2, 4],
@@ -41,12 +45,12 @@ def keys(rng, gpus):
     if drawn["ep"] > 1 and rng.random() < 0.3:
         drawn["etp"] = rng.choice([1, drawn["tp"]])
     if drawn["pp"] > 1:
-        drawn["schedule"] = rng.choice(["1f1b", "interleaved-1f1b"])
+        drawn["schedule"] = rng.choice(SCHEDULES[engine])
         if drawn["schedule"] == "interleaved-1f1b":
             drawn["vp"] = rng.choice([2, 2, 3, 4, 5])
             if rng.random() < 0.3:
                 drawn["group"] = drawn["pp"] * rng.choice([1, 2]) + rng.choice([0, 1])
-    drawn["recompute"] = rng.choice(RECOMPUTE)
+    drawn["recompute"] = rng.choice(RECOMPUTE if engine == "megatron" else ["none", "full", "selective:op"])
     if drawn["zero"] and rng.random() < 0.2:
         drawn["shard"] = 8
     for key, value, chance in [("offload_optimizer", "true", 0.1), ("offload", "all:4", 0.05), ("tp_overlap", "false", 0.1), ("dp_overlap", "false", 0.1), ("rank_order", "dp,pp,cp,tp", 0.1)]:
@@ -63,4 +67,4 @@ def cases(engine, rng):
         if rng.random() < 0.25:
             yield {"command": "plan", "job": words, "words": words, "gpus": gpus, "launch": launch}
         else:
-            yield {"command": "estimate", "job": words, "words": [*words, "--parallel", keys(rng, gpus)], "gpus": gpus, "launch": launch}
+            yield {"command": "estimate", "job": words, "words": [*words, "--parallel", keys(engine, rng, gpus)], "gpus": gpus, "launch": launch}
