@@ -115,7 +115,7 @@ fn layouts_of_megatron_are_written_out() {
         let text = format!("--pipeline-model-parallel-size 4 --pipeline-model-parallel-layout {layout}");
         megatron::read(&text, None).map(|read| read.parallel)
     };
-    assert_eq!(read("'Ettt|(tt|)*2t,L'").unwrap(), "pp=4,stages=4,6,8,zero=0,dp_overlap=false,tp_overlap=false");
+    assert_eq!(read("'Ettt|(tt|)*2t,L'").unwrap(), "pp=4,stages=4,6,8,zero=0,dp_overlap=false");
     assert!(read("Et*2|t*2|t|tmL").unwrap_err().contains("multi-token"));
     assert!(read("Et*|t").unwrap_err().contains("no number"));
     assert!(read("'E(t|t'").unwrap_err().contains("no end"));
@@ -332,7 +332,7 @@ fn variables_of_a_script_are_expanded() {
         torchrun --nproc_per_node 8 pretrain_gpt.py "${MODEL_PARALLEL_ARGS[@]}" $TRAIN_ARGS
     "#;
     let read = megatron::read(script, None).unwrap();
-    assert_eq!(read.parallel, "tp=4,zero=0,dp_overlap=false,tp_overlap=false,recompute=selective:core_attn+mlp");
+    assert_eq!(read.parallel, "tp=4,zero=0,dp_overlap=false,recompute=selective:core_attn+mlp");
     assert_eq!((read.seq, read.precision.as_str(), read.grad_dtype.as_deref()), (Some(8192), "bf16", Some("f32")));
 }
 

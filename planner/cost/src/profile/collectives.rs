@@ -148,8 +148,11 @@ fn hide(
     seconds: f64,
 ) -> f64 {
     let gathers = matches!(collective, Collective::AllGather { .. });
-    let all = site.options.tp_overlap.unwrap_or_else(|| site.hides(Hidden::Tp));
-    let backward = site.options.tp_overlap.unwrap_or_else(|| site.hides(Hidden::TpBackward));
+    let needs_sp = site.platform.stack.traits.network.hides_forward_under_sp;
+    let in_forward = site.hides(Hidden::Tp) && (site.options.sp || !needs_sp);
+    let all = site.options.tp_overlap.unwrap_or(in_forward);
+    let in_backward = site.hides(Hidden::TpBackward) || site.hides(Hidden::Tp);
+    let backward = site.options.tp_overlap.unwrap_or(in_backward);
     let may = all || (backward && (section == SectionKind::W || (section == SectionKind::I && !gathers)));
     if !may {
         return 0.0;

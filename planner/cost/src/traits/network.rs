@@ -11,6 +11,8 @@ pub struct Network {
     pub hierarchical: bool,
     /// Seconds of a pipeline hop in addition to its message: the exchange of sizes, and the wait for both ends.
     pub hop: f64,
+    /// True if collectives of tensor parallelism are hidden in the forward only under sequence parallelism.
+    pub hides_forward_under_sp: bool,
     /// CPU seconds per rank of a tensor-parallel collective, in a pipeline over several nodes.
     pub peer: f64,
 }
@@ -29,13 +31,13 @@ pub enum Cut {
 
 impl Default for Network {
     fn default() -> Network {
-        Network { hierarchical: true, hop: 0.0, peer: 0.0 }
+        Network { hierarchical: true, hop: 0.0, hides_forward_under_sp: false, peer: 0.0 }
     }
 }
 
 impl Network {
     pub(super) fn figures(&self) -> Vec<Figure> {
-        let Network { hierarchical: _, hop, peer } = *self;
+        let Network { hierarchical: _, hop, hides_forward_under_sp: _, peer } = *self;
         let seconds = Range::new(0.0, 1.0, "seconds");
         vec![seconds.of("network.hop", hop), seconds.of("network.peer", peer)]
     }

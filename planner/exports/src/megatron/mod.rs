@@ -35,6 +35,9 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>, Vec<Assumption>) {
                    without full recomputation, without that of moe";
         layout.notes.near("ep", job.parallel.ep, why);
     }
+    if job.parallel.tp > 1 && !job.parallel.sp && job.parallel.tp_overlap == Some(true) {
+        layout.notes.lost("tp_overlap", true, "Megatron-LM overlaps under sequence parallelism: sp=true is nearest");
+    }
     let model = model.map(|model| model.flags).unwrap_or_default();
     (script::text(job, &layout.lines, &assumed, &model), layout.notes.0, assumed)
 }

@@ -308,7 +308,11 @@ impl<'a> Reader<'a> {
         self.put("dp_overlap", overlaps);
         self.has("overlap-param-gather");
         let overlaps = self.has("tp-comm-overlap");
-        self.put("tp_overlap", overlaps);
+        if self.has("sequence-parallel") {
+            self.put("tp_overlap", overlaps);
+        } else if overlaps {
+            return Err("--tp-comm-overlap takes --sequence-parallel".into());
+        }
         Ok(())
     }
 
