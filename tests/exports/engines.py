@@ -26,6 +26,8 @@ from engines import compare, draw, scripts
 
 PACKAGES = {
     "megatron": ["megatron-core==0.19.2", "einops"],
+    "nanotron": ["nanotron==0.4", "dacite", "pyyaml", "numpy", "tqdm", "datasets==3.6.0", "transformers", "torch"],
+    "deepspeed": ["--no-binary", "deepspeed", "deepspeed==0.19.8"],
     "torchtitan": ["torchtitan==0.3.0", "datasets<4.8", "spmd_types==0.2.3", "torchao"],
 }
 READERS = pathlib.Path(__file__).parent / "engines"
@@ -168,10 +170,12 @@ def one(binary, engine, case, tally, mutate, folder):
 
 def read_back(binary, engine, plan, answer, folder):
     """What differs between a plan and the estimate of its own export; `None` if seconds and bytes are equal."""
+    if engine == "deepspeed":
+        return None
     lossless = all(note["key"] == "model" for note in answer["notes"])
     if not lossless or "--mtp-num-layers" in answer["text"]:
         return None
-    inputs, script = plan["inputs"], folder / ("planned.py" if engine == "torchtitan" else "run.sh")
+    inputs, script = plan["inputs"], folder / {"torchtitan": "planned.py", "nanotron": "run.yaml"}.get(engine, "run.sh")
     script.write_text(answer["text"])
     words = [inputs["model"], "--cluster", inputs["cluster"], "--gpus", str(scripts.devices(plan)), f"--from-{engine}", str(script), "--format", "json"]
     status, text, said = meshwright(binary, "estimate", *words)

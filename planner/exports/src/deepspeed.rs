@@ -10,12 +10,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
     let (parallel, mut notes) = (&job.parallel, Notes::default());
     let mut zero = json!({"stage": parallel.zero, "overlap_comm": job.hides(Hidden::Dp)});
     if parallel.zero > 0 && job.groups() > 1 {
-        if parallel.zero == 3 {
-            zero["mics_shard_size"] = json!(job.shard());
-            notes.near("shard", job.shard(), "MiCS shards optimizer states, gradients and parameters in groups");
-        } else {
-            notes.lost("shard", job.shard(), "DeepSpeed has groups of ZeRO in stage 3 alone (MiCS)");
-        }
+        notes.lost("shard", job.shard(), "DeepSpeed shards over all data-parallel ranks");
     }
     if parallel.offload_optimizer {
         zero["offload_optimizer"] = json!({"device": "cpu", "pin_memory": true});
@@ -27,6 +22,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
         "zero_optimization": zero,
     });
     precision(job, &mut file, &mut notes);
+    gradients(job, &mut file, &mut notes);
     if parallel.tp > 1 {
         file["tensor_parallel"] = json!({"autotp_size": parallel.tp});
         notes.near("tp", parallel.tp, "AutoTP chooses what it shards by its own rules");
@@ -65,5 +61,22 @@ fn precision(job: &Job, file: &mut Value, notes: &mut Notes) {
             file["bf16"] = json!({"enabled": true});
             notes.lost("precision", other, "DeepSpeed has bf16 and fp16: bf16 is nearest");
         }
+    }
+}
+
+/// Types of gradients. ZeRO accumulates them in the type of the parameters, but for stage 1 in bf16 (engine.py,
+/// _do_optimizer_sanity_check).
+fn gradients(job: &Job, file: &mut Value, notes: &mut Notes) {
+    if job.precision == "f32" {
+        return;
+    }
+    let parameters = if job.precision == "fp16" { "fp16" } else { "bf16" };
+    let of = |bytes: f64| if bytes < 4.0 { parameters } else { "fp32" };
+    let is_open = job.parallel.zero == 0 || job.parallel.zero == 1 && parameters == "bf16";
+    file["communication_data_type"] = json!(of(job.recipe.comm_gradient));
+    if is_open {
+        file["data_types"] = json!({"grad_accum_dtype": of(job.recipe.gradient)});
+    } else if job.recipe.gradient >= 4.0 {
+        notes.near("grad_dtype", "f32", "ZeRO accumulates gradients in the type of the parameters: 2 bytes less");
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
         "parallelism:\n  dp: {}\n  pp: {}\n  tp: {}\n  expert_parallel_size: {}\n  pp_engine: {engine}\n  tp_mode: {mode}\n  \
          tp_linear_async_communication: {}\n\
          tokens:\n  sequence_length: {}\n  micro_batch_size: {}\n  batch_accumulation_per_replica: {}\n\
-         optimizer:\n  zero_stage: {zero}\n",
+         optimizer:\n  zero_stage: {zero}\n  accumulate_grad_in_fp32: {}\n",
         parallel.dp,
         parallel.pp,
         parallel.tp,
@@ -58,6 +58,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
         job.seq,
         parallel.mbs,
         job.microbatches(),
+        job.precision != "f32" && job.recipe.gradient >= 4.0,
     );
     (text, notes.0)
 }

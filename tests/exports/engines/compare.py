@@ -5,7 +5,7 @@ from engines.scripts import devices
 
 def differences(engine, plan, answer, read, job):
     """The fields that differ, as text."""
-    expected = {"megatron": megatron, "torchtitan": torchtitan}[engine](plan, answer, read)
+    expected = {"megatron": megatron, "torchtitan": torchtitan, "nanotron": nanotron, "deepspeed": deepspeed}[engine](plan, answer, read)
     wrong = [f"{name}: the plan has {value!r}, the engine reads {read.get(name)!r}" for name, value in expected.items() if not same(value, read.get(name))]
     variable = job["environment"].get(CONNECTIONS)
     if engine == "megatron" and variable != (wanted := connections(plan, answer, job)):
@@ -109,6 +109,34 @@ def torchtitan(plan, answer, read):
         expected["reshard"] = "always" if parallel["zero"] == 3 and parallel["gather"] != "step" else "never"
     if "recompute" not in lost:
         expected["recompute"] = {"none": None, "full": "FullAC"}.get(parallel["recompute"], "SelectiveAC")
+    return expected
+
+
+def microbatches(plan):
+    parallel = plan["parallel"]
+    return plan["inputs"]["global_batch"] // parallel["dp"] // parallel["mbs"]
+
+
+def nanotron(plan, answer, read):
+    parallel, inputs = plan["parallel"], plan["inputs"]
+    lost = {note["key"] for note in answer["notes"]}
+    expected = {"dp": parallel["dp"], "pp": parallel["pp"], "tp": parallel["tp"], "ep": parallel["ep"], "sp": parallel["sp"], "seq": inputs["seq"],
+                "mbs": parallel["mbs"], "microbatches": microbatches(plan), "wide": inputs["precision"] != "f32" and gradient_bytes(inputs, answer["stack"]) >= 4}
+    if "zero" not in lost:
+        expected["zero"] = parallel["zero"]
+    if parallel["pp"] > 1 and "schedule" not in lost:
+        expected["engine"] = {"gpipe": "AllForwardAllBackwardPipelineEngine", "1f1b": "OneForwardOneBackwardPipelineEngine"}[parallel["schedule"]]
+    return expected
+
+
+def deepspeed(plan, answer, read):
+    parallel, inputs = plan["parallel"], plan["inputs"]
+    lost = {note["key"] for note in answer["notes"]}
+    expected = {"global_batch": inputs["global_batch"], "mbs": parallel["mbs"], "microbatches": microbatches(plan), "zero": parallel["zero"],
+                "host": parallel["offload_optimizer"], "bf16": inputs["precision"] == "bf16", "fp16": inputs["precision"] == "fp16"}
+    if "grad_dtype" not in lost and inputs["precision"] != "f32" and parallel["zero"] < 2:
+        narrow = {"bf16": "bf16", "fp16": "fp16"}[inputs["precision"]]
+        expected["accumulated"] = "fp32" if gradient_bytes(inputs, answer["stack"]) >= 4 else narrow
     return expected
 
 

@@ -1,8 +1,9 @@
 """Drawn cases: requests of `plan`, and pinned configurations of `estimate`."""
 
 STACKS = {"megatron": ["megatron-core-2025", "megatron-core-2026", "megatron-core-2025-alltoall", "megatron-core-2025-drop"],
-          "torchtitan": ["fsdp-compile-2026", "fsdp-compile", "fsdp-eager"]}
-SCHEDULES = {"megatron": ["1f1b", "interleaved-1f1b"], "torchtitan": ["gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "interleaved-zb", "zb-v", "dualpipe-v"]}
+          "torchtitan": ["fsdp-compile-2026", "fsdp-compile", "fsdp-eager"], "nanotron": ["nanotron-2024"], "deepspeed": ["deepspeed-2021", "meshwright"]}
+SCHEDULES = {"megatron": ["1f1b", "interleaved-1f1b"], "torchtitan": ["gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "interleaved-zb", "zb-v", "dualpipe-v"],
+             "nanotron": ["1f1b", "gpipe"], "deepspeed": ["1f1b"]}
 # Models with the devices that hold them.
 MODELS = [
     ("llama3-8b", 8), ("llama3-70b", 64), ("llama3.1-405b", 512), ("llama3.2-1b", 8), ("qwen3-8b", 8), ("qwen3-32b", 32), ("qwen2.5-7b", 8),

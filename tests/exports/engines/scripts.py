@@ -21,6 +21,8 @@ def job(engine, plan, text, case, folder, original=None):
         # What a registry's entry states anyway is not missed where it is left out.
         model = plan["inputs"]["model"] if original is None else ""
         return {"text": text, "world": devices(plan), "model": model, "environment": {}}
+    if engine != "megatron":
+        return {"text": text, "world": devices(plan), "dp": plan["parallel"]["dp"], "environment": {}}
     return started(text, case, folder, original)
 
 
