@@ -83,6 +83,9 @@ fn assumptions(job: &Job, fields: &mut Fields, notes: &mut Notes) -> Vec<Assumpt
             job.traits.launch.graphs == Graphs::None,
         ),
     ];
+    if parallel.dp * parallel.cp > 1 && !job.hides(Hidden::Dp) {
+        notes.near("dp_overlap", false, "torchtitan overlaps the reduction of gradients with the backward");
+    }
     if overlaps && !is_compiled {
         notes.near("tp_overlap", true, "torchtitan overlaps in compiled blocks alone");
     }
