@@ -120,16 +120,47 @@ pub enum ResultKind {
     Loss,
     /// A further loss, which training lowers too, but which is reported under its own name.
     Auxiliary,
+    /// A mean over the tokens of a micro-batch, whether their labels count or not. Training lowers its mean over micro-batches; it is
+    /// reported under its own name.
+    Regulariser,
     /// Summed over micro-batches.
     Accum,
     /// Reported.
     Metric,
 }
 
+/// The things over which training takes the mean of a loss; its cotangent is divided by their number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LossMean {
+    /// The labels of a step that count.
+    Labels,
+    /// The micro-batches of a step.
+    Microbatches,
+}
+
+impl LossMean {
+    /// The instruction that gives the cotangent.
+    pub fn instruction(self) -> &'static str {
+        match self {
+            LossMean::Labels => "loss_grad",
+            LossMean::Microbatches => "regulariser_grad",
+        }
+    }
+}
+
 impl ResultKind {
     /// True for losses, whose cotangent is a fed scalar.
     pub fn is_loss(self) -> bool {
-        matches!(self, ResultKind::Loss | ResultKind::Auxiliary)
+        self.mean().is_some()
+    }
+
+    /// The things over which training takes the mean of a loss; `None` for what is no loss.
+    pub fn mean(self) -> Option<LossMean> {
+        match self {
+            ResultKind::Loss | ResultKind::Auxiliary => Some(LossMean::Labels),
+            ResultKind::Regulariser => Some(LossMean::Microbatches),
+            ResultKind::Value | ResultKind::Accum | ResultKind::Metric => None,
+        }
     }
 }
 

@@ -5,7 +5,9 @@
 //! last micro-batch. A value of one section that a later one reads must be saved. Planning may add a fifth, `G`, before the others:
 //! once a step it makes values of parameters alone, which stay until the last micro-batch has read them.
 
-pub use crate::block::{Arg, ArgKind, Block, GRADIENT, ResultKind, Section, SectionKind, Span, Stmt, ValueData};
+pub use crate::block::{
+    Arg, ArgKind, Block, GRADIENT, LossMean, ResultKind, Section, SectionKind, Span, Stmt, ValueData,
+};
 
 use crate::dim_role::DimRole;
 use crate::ids::{BlockId, ModelValue, ParamId};
@@ -22,9 +24,17 @@ pub const STEP_SCALARS: [&str; 3] = ["lr", "step", "inv_scale"];
 /// them.
 pub const RECORDS: &str = "_exponent_ages";
 
-/// True if a parameter instance, by its global name, is a record of delayed scaling.
+/// The record of an expert layer that notes how many tokens each expert got in the last step: a field of the layer's array.
+pub const COUNTS: &str = "router_counts";
+
+/// True if a parameter instance, by its global name, is a record: of delayed scaling, or of the counts of a router.
 pub fn is_record(name: &str) -> bool {
-    name.split('.').next().is_some_and(|array| array.ends_with(RECORDS))
+    name.split('.').next().is_some_and(|array| array.ends_with(RECORDS)) || layer_of_counts(name).is_some()
+}
+
+/// The name of the layer of a record of counts, by that of the record; `None` for other parameters.
+pub fn layer_of_counts(name: &str) -> Option<&str> {
+    name.strip_suffix(COUNTS)?.strip_suffix('.')
 }
 
 /// The suffixes of the factors of a parameter's adapter: `wq_lora_a`, `wq_lora_b`. A run can begin without them.
@@ -241,7 +251,7 @@ impl Model {
         self.dims.values().find(|dim| dim.role == Some(role))
     }
 
-    /// The number of elements of all parameters but the records of delayed scaling.
+    /// The number of elements of all parameters but records.
     pub fn parameter_count(&self) -> u64 {
         self.elements_of(|_| true)
     }
@@ -253,7 +263,7 @@ impl Model {
 
     /// The number of elements of some parameters, in all their instances. Records are no parameters.
     fn elements_of(&self, counts: impl Fn(&Param) -> bool) -> u64 {
-        let counted = self.params.values().filter(|param| !is_record(&param.name) && counts(param));
+        let counted = self.params.values().filter(|param| !is_record(&param.instance_name(0)) && counts(param));
         counted.map(|param| param.ty.elements() * u64::from(param.instances())).sum()
     }
 

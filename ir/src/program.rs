@@ -29,7 +29,7 @@
 //! source  := 'saved' | 'param' | 'state' | 'grad' | 'scalar'
 //! step    := stmt | 'fused' '->' '(' %id,* ')' '{' stmt* '}' | %token '=' 'start' collective '(' %id,* (',' id '=' attr)* ')' | (%id ':' type),* '=' 'wait' %token | 'free' %id,*
 //! class   := 'class' int '..' int '{' ('params' held,*)? memory? (instr at?)* '}'      held := %id ('[' int ']' ('.' id)?)?
-//! instr   := %reg '=' 'feed' %id 'microbatch' '=' int | %reg '=' 'loss_grad' | %reg '+=' %reg | 'out' id %reg | 'free' %reg,*
+//! instr   := %reg '=' 'feed' %id 'microbatch' '=' int | %reg '=' 'loss_grad' | %reg '=' 'regulariser_grad' | %reg '+=' %reg | 'out' id %reg | 'free' %reg,*
 //!          | (%reg,* '=')? 'run' @id 'call' '=' int 'instance' '=' int ('microbatch' '=' int)? 'first'? '(' %reg,* (';' %reg,*)? ')' ('save' %reg)?
 //!          | %token '=' 'start' transfer | (%reg '=')? 'wait' %token
 //!          | %token (',' %reg)* '=' 'start' 'run' .. as above
@@ -77,6 +77,7 @@ pub use body::{Body, BodyArg, BodyInstr, BodyKind, Source};
 
 use crate::arena::Arena;
 use crate::expr::Expr;
+use crate::graph::LossMean;
 use crate::ids::{BodyId, ModelValue, ParamId, Reg, Token};
 use crate::types::Type;
 use cranelift_entity::PrimaryMap;
@@ -168,10 +169,12 @@ pub enum Instr {
         /// The micro-batch.
         microbatch: u32,
     },
-    /// The cotangent of every loss: loss_scale / valid tokens.
+    /// The cotangent of every loss of a kind: loss_scale / valid tokens, or loss_scale / micro-batches.
     LossGrad {
         /// The defined register.
         out: Reg,
+        /// The things over which the mean of the losses is taken.
+        mean: LossMean,
     },
     /// Calls a body.
     Run {

@@ -1,7 +1,9 @@
 //! The configuration of a model, and the model of a batch.
 
+use super::balance::Balance;
 use super::draft::Batch;
 use super::error::{ConfigError, invalid};
+use super::experts::Experts;
 use super::gpt2::{self, Gpt2Config};
 use super::llama::{self, LlamaConfig};
 use crate::graph::Model;
@@ -32,6 +34,28 @@ impl ModelConfig {
             ModelConfig::Llama(_) => "llama",
             ModelConfig::Gpt2(_) => "gpt2",
         }
+    }
+
+    /// Its experts, if it has any.
+    pub fn experts(&self) -> Option<&Experts> {
+        if let ModelConfig::Llama(config) = self { config.experts.as_ref() } else { None }
+    }
+
+    pub(super) fn experts_mut(&mut self) -> Option<&mut Experts> {
+        if let ModelConfig::Llama(config) = self { config.experts.as_mut() } else { None }
+    }
+
+    /// The configuration with something else that keeps routers balanced in training.
+    ///
+    /// # Errors
+    /// It has no experts, or not the biases that a rate moves.
+    pub fn with_balance(mut self, balance: Balance) -> Result<ModelConfig, ConfigError> {
+        match self.experts_mut() {
+            Some(experts) => experts.balance = balance,
+            None if balance.is_none() => {}
+            None => return Err(invalid("router_balance", "the model has no experts".to_string())),
+        }
+        self.checked()
     }
 
     /// The configuration with the tokens of a sequence in `n` routing groups, if it has experts, does not state another group

@@ -34,17 +34,24 @@ pub struct Weight {
     pub init: Init,
     /// The matrix of which it is a part: [`Param::part_of`].
     pub part_of: Option<&'static str>,
+    /// Its element type; none: that of the model.
+    pub dtype: Option<DType>,
 }
 
 impl Weight {
     /// A matrix with normal initial numbers.
     pub fn normal(name: impl Into<Cow<'static, str>>, dims: &str, deviation: f64) -> Weight {
-        Weight { name: name.into(), dims: dims.to_string(), init: Init::Normal(deviation), part_of: None }
+        Weight { name: name.into(), dims: dims.to_string(), init: Init::Normal(deviation), part_of: None, dtype: None }
     }
 
     /// A gain (1) or a bias (0).
     pub fn constant(name: impl Into<Cow<'static, str>>, dims: &str, value: f64) -> Weight {
-        Weight { name: name.into(), dims: dims.to_string(), init: Init::Constant(value), part_of: None }
+        Weight { name: name.into(), dims: dims.to_string(), init: Init::Constant(value), part_of: None, dtype: None }
+    }
+
+    /// A record that notes numbers in f32; it begins with ones.
+    pub fn record(name: &'static str, dims: &str) -> Weight {
+        Weight { dtype: Some(DType::F32), ..Weight::constant(name, dims, 1.0) }
     }
 
     /// The same as a part of a matrix, along its last dim.
@@ -129,6 +136,16 @@ impl Draft {
         Type::new(self.dtype, dims_of(&self.model.dims, letters))
     }
 
+    fn weight_ty(&self, weight: &Weight) -> Type {
+        let ty = self.ty(&weight.dims);
+        Type { dtype: weight.dtype.unwrap_or(ty.dtype), ..ty }
+    }
+
+    /// The type of an f32 tensor of these letters.
+    pub fn wide(&self, letters: &str) -> Type {
+        Type { dtype: DType::F32, ..self.ty(letters) }
+    }
+
     /// Declares single parameters.
     pub fn declare(&mut self, weights: &[Weight]) {
         for weight in weights {
@@ -148,7 +165,7 @@ impl Draft {
             name: name.to_string(),
             field,
             count,
-            ty: self.ty(&weight.dims),
+            ty: self.weight_ty(weight),
             init: weight.init,
             decay: weight.decay(),
             frozen: false,
@@ -175,7 +192,7 @@ impl Draft {
             block.add_arg(name, *kind, ty.clone());
         }
         for weight in weights {
-            block.add_arg(&weight.name, ArgKind::Param, self.ty(&weight.dims));
+            block.add_arg(&weight.name, ArgKind::Param, self.weight_ty(weight));
         }
         let mut body_of_block = Body { builder: Builder::new(&mut block), dims: &self.model.dims };
         let ret = body(&mut body_of_block)?;
@@ -185,7 +202,7 @@ impl Draft {
         Ok(self.model.blocks.push(block))
     }
 
-    /// Calls a block, once for each index of `repeat` where it is given; its result takes the name, unless that is empty.
+    /// Calls a block, once for each index of `repeat` where it is given; its results take the names, which spaces separate.
     pub fn call(&mut self, result: &str, block: BlockId, repeat: Option<Range<u32>>, args: &[&str], params: &[&str]) {
         let index = if repeat.is_some() { ParamIndex::Repeat } else { ParamIndex::Whole };
         let params = params.iter().map(|name| ParamRef { name: (*name).to_string(), index: index.clone() });
@@ -202,7 +219,7 @@ impl Draft {
         params: Vec<ParamRef>,
     ) {
         let args = args.iter().filter_map(|name| self.value(name)).collect();
-        let results = if result.is_empty() { Vec::new() } else { vec![self.model.values.push(result.to_string())] };
+        let results = result.split_whitespace().map(|name| self.model.values.push(name.to_string())).collect();
         self.model.calls.push(Call {
             results,
             block,

@@ -1,6 +1,7 @@
 //! MoE layers in place of a feed-forward net: a router, routed experts, and optionally a shared expert of all tokens.
 //! Lepikhin et al. 2020 (GShard), Jiang et al. 2024 (Mixtral), Dai et al. 2024 (DeepSeekMoE).
 
+use super::balance::Balance;
 use super::draft::{Body, DraftError, Weight};
 use super::error::{ConfigError, invalid, positive};
 use super::feed_forward::{Activation, Gated};
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 /// Added to the sum of the scores of a token's experts, which sigmoids of very negative logits leave at 0; the constant of
 /// `modeling_deepseek_v3.py` in Hugging Face's `transformers`. A softmax has no such sum.
-const LEAST_SUM: f64 = 1e-20;
+pub(super) const LEAST_SUM: f64 = 1e-20;
 
 /// The numbers of a gate whose operands are bounded.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -61,6 +62,9 @@ pub struct Experts {
     pub capacity: Option<f64>,
     /// Tokens of a routing group, which is routed independently; none: those of a sequence.
     pub group: Option<u64>,
+    /// The means that keep the router balanced in training.
+    #[serde(skip_serializing_if = "Balance::is_none")]
+    pub balance: Balance,
 }
 
 impl Experts {
@@ -83,6 +87,7 @@ impl Experts {
             scale: 1.0,
             capacity: None,
             group: None,
+            balance: Balance::NONE,
         }
     }
 
@@ -108,6 +113,7 @@ impl Experts {
                 }
             }
         }
+        self.balance.check(self.bias)?;
         positive("routing_group", self.group.unwrap_or(1))
     }
 
@@ -165,6 +171,7 @@ impl Experts {
             ]);
             weights.extend(self.shared_gate.then(|| Weight::normal("shared_share", "h", deviation)));
         }
+        weights.extend(self.balance.weights());
         weights
     }
 
@@ -172,6 +179,7 @@ impl Experts {
     pub(super) fn build(&self, activation: Activation, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
         b.op(&["nt"], Reshape { dims: b.dims("b q t h") }, &[x])?;
         self.route(b)?;
+        self.balance(b)?;
         let [experts, capacity] = ["e", "c"].map(|letter| b.dims(letter).remove(0));
         // Weights go to one of the two ways.
         let [to, from]: [&[&str]; 2] = if self.scaled_inputs {

@@ -1,5 +1,6 @@
 //! The text of a `config.json`: the configuration that it states, read and checked.
 
+use super::balance::Balance;
 use super::composite::text_part;
 use super::config::ModelConfig;
 use super::error::{ConfigError, invalid};
@@ -28,9 +29,17 @@ pub fn read_config(json: &str) -> Result<(ModelConfig, Vec<String>), ConfigError
     let named = named.as_str().ok_or_else(|| invalid("model_type", format!("{named} is no string")))?;
     let family = families::family(named)?;
     let fields = Fields::new(family.keys, &families::all_keys(), file)?;
-    let read = (family.read)(&fields).and_then(ModelConfig::checked);
+    let read = (family.read)(&fields).and_then(|config| balanced(config, &fields)).and_then(ModelConfig::checked);
     let config = read.map_err(|why| fields.of_default(why))?;
     let mut unknown = fields.into_unknown();
     unknown.extend(left_out.into_iter().flatten());
     Ok((config, unknown))
+}
+
+/// The configuration with what the file says of the balance of experts.
+fn balanced(mut config: ModelConfig, fields: &Fields) -> Result<ModelConfig, ConfigError> {
+    if let Some(experts) = config.experts_mut() {
+        experts.balance = Balance::read(fields)?;
+    }
+    Ok(config)
 }

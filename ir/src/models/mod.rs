@@ -8,6 +8,7 @@
 //! `%tok`, `%lab` (labels, negative: ignored), `%pos` (position in its document) and `%seg` (document), each i32[b, s]. Under LongRoPE
 //! they have `%len` too, one more than the largest position of the token's sequence.
 
+mod balance;
 mod composite;
 mod config;
 mod draft;
@@ -29,6 +30,7 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
+pub use balance::{Balance, BalanceLoss, BalanceScope};
 pub use composite::{TextPart, text_part};
 pub use config::ModelConfig;
 pub use draft::{Batch, Body, Draft, DraftError, Linear, Weight};

@@ -27,7 +27,7 @@ pub use definition::attr::{Attr, Attrs};
 pub use definition::def::{Builder, Cotangents, OpDef, Rows, Shapes};
 pub use definition::equation::Equation;
 pub use definition::extras::{Contraction, Extras, InRounds, Positioned, Random, RoundResult, Rounds};
-pub use definition::facts::{Linear, OpClass, OpFacts, Routed, RoutedRows};
+pub use definition::facts::{Linear, MovedBias, Noted, OpClass, OpFacts, Routed, RoutedRows};
 pub use definition::piece::Piece;
 pub use definition::work::Work;
 pub use delayed::{Ages, DelayedScale, EXPONENTS, Exponents};
@@ -35,6 +35,7 @@ pub use dropout::Dropout;
 pub use einsum::Einsum;
 pub use elementwise::{Binary, BinaryKind, Unary, UnaryKind};
 pub use embedding::{Embedding, EmbeddingGrad};
+pub use experts::choice_count::ChoiceCount;
 pub use experts::dispatch::{Combine, CombineDw, Dispatch};
 pub use experts::ragged::Ragged;
 pub use experts::top_k::{GroupLimit, TopK, TopKGrad};
@@ -128,7 +129,7 @@ ops! {
         AbsMax, ScaleFor, Quantise, Exponents, Ages, DelayedScale, SumSquares, AdamW, Sgd,
     }
     composites {
-        ClipFactor,
+        ClipFactor, ChoiceCount,
     }
 }
 

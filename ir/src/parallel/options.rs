@@ -143,10 +143,26 @@ impl std::fmt::Display for Recompute {
     }
 }
 
-impl std::str::FromStr for Recompute {
-    type Err = String;
+/// Error: a text is none of the values of a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotAValue {
+    text: String,
+    /// The values that can be.
+    values: &'static str,
+}
 
-    fn from_str(text: &str) -> Result<Recompute, String> {
+impl std::fmt::Display for NotAValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}` must be one of {}", self.text, self.values)
+    }
+}
+
+impl std::error::Error for NotAValue {}
+
+impl std::str::FromStr for Recompute {
+    type Err = NotAValue;
+
+    fn from_str(text: &str) -> Result<Recompute, NotAValue> {
         let recompute = match text.split_once(':') {
             None => match text {
                 "none" => Some(Recompute::None),
@@ -161,8 +177,8 @@ impl std::str::FromStr for Recompute {
             }
             Some(_) => None,
         };
-        recompute
-            .ok_or_else(|| format!("`{text}` must be one of none, full, full:N, selective, selective:NAME+NAME, auto"))
+        let values = "none, full, full:N, selective, selective:NAME+NAME, auto";
+        recompute.ok_or_else(|| NotAValue { text: text.to_string(), values })
     }
 }
 
@@ -214,10 +230,10 @@ impl std::fmt::Display for Offload {
 }
 
 impl std::str::FromStr for Offload {
-    type Err = String;
+    type Err = NotAValue;
 
     /// Reads `true` as `all` and `false` as `none` too.
-    fn from_str(text: &str) -> Result<Offload, String> {
+    fn from_str(text: &str) -> Result<Offload, NotAValue> {
         match text {
             "none" | "false" => Ok(Offload::None),
             "all" | "true" => Ok(Offload::All(None)),
@@ -225,7 +241,7 @@ impl std::str::FromStr for Offload {
             _ => match text.strip_prefix("all:").and_then(|layers| layers.parse().ok()) {
                 Some(0) => Ok(Offload::None),
                 Some(layers) => Ok(Offload::All(Some(layers))),
-                None => Err(format!("`{text}` must be one of none, all, all:N, auto")),
+                None => Err(NotAValue { text: text.to_string(), values: "none, all, all:N, auto" }),
             },
         }
     }

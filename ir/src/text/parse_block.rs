@@ -13,9 +13,10 @@ pub(super) const ARG_KINDS: [(ArgKind, &str); 4] =
     [(ArgKind::Input, "input"), (ArgKind::Const, "const"), (ArgKind::Param, "param"), (ArgKind::State, "state")];
 
 /// The words of result kinds.
-pub(super) const RESULT_KINDS: [(ResultKind, &str); 4] = [
+pub(super) const RESULT_KINDS: [(ResultKind, &str); 5] = [
     (ResultKind::Loss, "loss"),
     (ResultKind::Auxiliary, "auxiliary"),
+    (ResultKind::Regulariser, "regulariser"),
     (ResultKind::Accum, "accum"),
     (ResultKind::Metric, "metric"),
 ];

@@ -4,7 +4,7 @@ use super::cursor::{Failed, Parsed, Parser};
 use super::lex::Kind;
 use super::parse_program::token_of;
 use crate::catalogue::Code;
-use crate::graph::Span;
+use crate::graph::{LossMean, Span};
 use crate::ids::{BodyId, ParamId, Reg, Token};
 use crate::program::{Class, Instr, Program, RegData, Transfer};
 use crate::types::{DType, Type};
@@ -102,9 +102,8 @@ impl<'s> Parser<'s> {
         self.expect("=")?;
         match () {
             () if self.at("feed") => self.feed(row, &names),
-            () if self.eat("loss_grad") => {
-                Ok(Instr::LossGrad { out: self.new_reg(row, &names, Some(Type::scalar(DType::F32)))? })
-            }
+            () if self.eat("loss_grad") => self.loss_grad(row, &names, LossMean::Labels),
+            () if self.eat("regulariser_grad") => self.loss_grad(row, &names, LossMean::Microbatches),
             () if self.at("run") => self.run(program, row, None, &names),
             () if self.at("start") && self.ahead_is(1, "run") => self.start_run(program, row, &names),
             () if self.at("start") => self.start(program, row, &names),
@@ -337,6 +336,11 @@ impl<'s> Parser<'s> {
             Some(&reg) => Ok(reg),
             None => Err(self.fail(Code::UndefinedValue, span, format!("there is no register `%{name}` yet"))),
         }
+    }
+
+    /// The cotangent of losses.
+    fn loss_grad(&mut self, row: &mut RowRegisters, names: &Names<'s>, mean: LossMean) -> Parsed<Instr> {
+        Ok(Instr::LossGrad { out: self.new_reg(row, names, Some(Type::scalar(DType::F32)))?, mean })
     }
 
     fn new_reg(&mut self, row: &mut RowRegisters, names: &Names<'s>, ty: Option<Type>) -> Parsed<Reg> {

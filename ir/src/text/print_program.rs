@@ -79,7 +79,7 @@ impl Printer<'_> {
             Instr::Feed { out, input, microbatch } => {
                 format!("{} = feed %{} microbatch={microbatch}", class.reg_name(*out), model.values[*input])
             }
-            Instr::LossGrad { out } => format!("{} = loss_grad", class.reg_name(*out)),
+            Instr::LossGrad { out, mean } => format!("{} = {}", class.reg_name(*out), mean.instruction()),
             Instr::Run { token, body, call, instance, microbatch, first, args, bundles, results, keep } => {
                 let left = match (token, results.is_empty()) {
                     (None, true) => String::new(),

@@ -225,6 +225,8 @@ fn experts() -> Vec<OpCase> {
             (0, f(&[b, q, t, 4]), "`bias`"),
         ),
         case(TopKGrad { experts: Dim::sized(e) }, &[&index, &weights], &[&scores], (0, weights.clone(), "`index`")),
+        case(ChoiceCount { rate: None }, &[&index, &f(&[e])], &[&f(&[e])], (1, bf16(&[e]), "`record`")),
+        case(ChoiceCount { rate: Some(0.1) }, &[&index, &f(&[e]), &f(&[e])], &[&f(&[e])], (2, f(&[4]), "`bias`")),
         case(dispatch.clone(), &[&x, &index], &[&y, &count], (1, i(&[b, q, k]), "`x`")),
         case(dispatch, &[&x, &index, &weights], &[&y, &count], (2, index.clone(), "`weights`")),
         case(Combine, &[&y, &index], &[&x], (0, f(&[q, e, c, h]), "`y`")),

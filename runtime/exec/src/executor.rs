@@ -9,13 +9,13 @@ use super::mailbox::TimedOut;
 use super::merge::merge;
 use super::platform::{Platform, Threads};
 use super::progress::{Stuck, Watch};
-use super::rank::{Answer, Command, Placed, RankState, RankThread, Visit};
+use super::rank::{Answer, Command, Placed, RankState, RankThread, Visit, Wanted};
 use super::status::{Out, Status};
 use super::stuck_text::stuck_text;
 use super::testing::Faults;
 use crate::state::{GlobalTensor, Role, StatePieces, gather, key};
 use comm::RankFailure;
-use ir::graph::Model;
+use ir::graph::{GRADIENT, LossMean, Model, is_record, layer_of_counts};
 use ir::ids::ModelValue;
 use ir::program::Program;
 use std::collections::BTreeMap;
@@ -97,9 +97,13 @@ pub struct StepInput {
 }
 
 impl StepInput {
-    /// The cotangent of the summed loss: `loss_scale / valid_tokens`, 0 where no token counts.
-    pub(super) fn loss_cotangent(&self) -> f32 {
-        if self.valid_tokens == 0 { 0.0 } else { self.loss_scale / self.valid_tokens as f32 }
+    /// The cotangent of summed losses: `loss_scale` over what their mean is of, 0 where that is nothing.
+    pub(super) fn loss_cotangent(&self, mean: LossMean) -> f32 {
+        let count = match mean {
+            LossMean::Labels => self.valid_tokens,
+            LossMean::Microbatches => self.microbatches.len() as u64,
+        };
+        if count == 0 { 0.0 } else { self.loss_scale / count as f32 }
     }
 }
 
@@ -110,6 +114,10 @@ pub struct StepOutput {
     pub loss: Option<f32>,
     /// Mean loss of the layers that predict further tokens, times their factor; `None` for a model without such layers.
     pub further_loss: Option<f32>,
+    /// Mean over micro-batches of the losses of uneven routing, all layers together; `None` of a model without them.
+    pub balance_loss: Option<f32>,
+    /// The same of the losses of large router logits.
+    pub z_loss: Option<f32>,
     /// The norm of all gradients before clipping; none if the program reports no `norm`.
     pub grad_norm: Option<f32>,
     /// Share of the choices of experts that were dropped because the expert was full; `None` without choices.
@@ -246,7 +254,21 @@ impl<P: Platform> Executor<P> {
     /// # Errors
     /// A rank failed earlier.
     pub fn export_params(&mut self) -> Result<BTreeMap<String, GlobalTensor>, Error> {
-        self.export(|role| *role == Role::Param)
+        self.export(|slot| slot.role == Role::Param)
+    }
+
+    /// The tokens that each expert got in the last step, by the layer's name in parameters; empty of a model that notes none.
+    ///
+    /// # Errors
+    /// A rank failed earlier.
+    pub fn expert_counts(&mut self) -> Result<BTreeMap<String, Vec<f32>>, Error> {
+        if !self.catalogue.keys().any(|name| layer_of_counts(name).is_some()) {
+            return Ok(BTreeMap::new());
+        }
+        let counts = self.export(|slot| slot.role == Role::Param && layer_of_counts(&slot.name).is_some())?;
+        let named =
+            counts.into_iter().filter_map(|(name, whole)| Some((layer_of_counts(&name)?.to_string(), whole.data)));
+        Ok(named.collect())
     }
 
     /// Parameters and optimizer states: all that a checkpoint needs. States are named `<param>.<state>`.
@@ -254,7 +276,7 @@ impl<P: Platform> Executor<P> {
     /// # Errors
     /// A rank failed earlier.
     pub fn export_state(&mut self) -> Result<BTreeMap<String, GlobalTensor>, Error> {
-        self.export(|role| *role != Role::Gradient)
+        self.export(|slot| slot.role != Role::Gradient)
     }
 
     /// The gradients of the last step by the parameter's instance name, summed over micro-batches and ranks, before
@@ -263,11 +285,13 @@ impl<P: Platform> Executor<P> {
     /// # Errors
     /// A rank failed earlier.
     pub fn gradients(&mut self) -> Result<BTreeMap<String, GlobalTensor>, Error> {
-        let mut gradients = self.export(|role| *role == Role::Gradient)?;
-        let numbers = gradients.values_mut().flat_map(|whole| &mut whole.data);
+        let mut gradients = self.export(|slot| slot.role == Role::Gradient)?;
+        // Records are not scaled.
+        let scaled = gradients.iter_mut().filter(|(name, _)| !is_record(name.trim_end_matches(GRADIENT)));
+        let numbers = scaled.flat_map(|(_, whole)| &mut whole.data);
         numbers.for_each(|number| *number /= self.loss_scale);
         let gradients = gradients.into_iter();
-        Ok(gradients.map(|(name, whole)| (name.trim_end_matches(ir::graph::GRADIENT).to_string(), whole)).collect())
+        Ok(gradients.map(|(name, whole)| (name.trim_end_matches(GRADIENT).to_string(), whole)).collect())
     }
 
     /// Sets parameters and states to entire tensors, given by name. Other tensors stay.
@@ -409,13 +433,12 @@ impl<P: Platform> Executor<P> {
         Ok((output, self.visit(|_, kept| kept.used())?))
     }
 
-    fn export(&mut self, wanted: impl Fn(&Role) -> bool) -> Result<BTreeMap<String, GlobalTensor>, Error> {
-        let answers = self.ask(&Command::Export)?;
+    fn export(&mut self, wanted: Wanted) -> Result<BTreeMap<String, GlobalTensor>, Error> {
+        let answers = self.ask(&Command::Export(wanted))?;
         let mut own = Vec::new();
         for (&rank, answer) in self.platform.ranks().iter().zip(answers) {
             let Answer::Parts(parts) = answer else { continue };
-            let wanted = parts.into_iter().filter(|part| wanted(&part.slot.role));
-            own.extend(wanted.map(|part| StatePieces::of(&self.model.mesh, rank, part)));
+            own.extend(parts.into_iter().map(|part| StatePieces::of(&self.model.mesh, rank, part)));
         }
         let mut all = match self.platform.world() {
             None => own,
@@ -429,7 +452,7 @@ impl<P: Platform> Executor<P> {
     }
 
     fn run(&mut self, row: usize, input: StepInput) -> Result<StepOutput, Error> {
-        let valid_tokens = input.valid_tokens.max(1) as f32;
+        let (valid_tokens, microbatches) = (input.valid_tokens.max(1) as f32, input.microbatches.len().max(1) as f32);
         self.platform.ranks().iter().for_each(|&rank| self.platform.enter(rank, input.step));
         let is_recorded = row == TRAINING && self.is_recording;
         for recorder in self.views.iter().flat_map(|view| &view.recorders).flatten() {
@@ -460,7 +483,9 @@ impl<P: Platform> Executor<P> {
             outs.entry(name).or_insert(value);
         }
         let [loss, further_loss] = ["loss", "further_loss"].map(|name| outs.get(name).map(|sum| sum / valid_tokens));
-        Ok(StepOutput { loss, further_loss, grad_norm: outs.get("norm").copied(), dropped, outs })
+        let means = ["balance_loss", "z_loss"].map(|name| outs.get(name).map(|sum| sum / microbatches));
+        let ([balance_loss, z_loss], grad_norm) = (means, outs.get("norm").copied());
+        Ok(StepOutput { loss, further_loss, balance_loss, z_loss, grad_norm, dropped, outs })
     }
 
     /// The reports of the ranks of this process.

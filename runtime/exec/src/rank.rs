@@ -33,13 +33,16 @@ pub(super) enum Command {
     Reset(u64),
     /// Run a row.
     Run(usize, Arc<StepInput>),
-    /// Give the persistent tensors.
-    Export,
+    /// Give the persistent tensors that are wanted.
+    Export(Wanted),
     /// Take over persistent tensors.
     Import(Arc<BTreeMap<String, Vec<f32>>>),
     /// Do something with the persistent tensors.
     Visit(Visit),
 }
+
+/// True of the persistent tensors that are exported.
+pub(super) type Wanted = fn(&StateSlot) -> bool;
 
 /// Function of a rank's number and persistent tensors; its result goes to the caller.
 pub(super) type Visit = Arc<dyn Fn(usize, &mut RankState<'_>) -> Box<dyn Any + Send> + Send + Sync>;
@@ -192,7 +195,7 @@ fn execute<B: Backend + 'static, C: Communicator>(
             worker.comm.leave();
             outcome?;
         }
-        Command::Export => return Ok(Answer::Parts(worker.state.export(memory))),
+        Command::Export(wanted) => return Ok(Answer::Parts(worker.state.export(memory, wanted))),
         Command::Visit(what) => {
             let mut kept = RankState { state: &worker.state, memory, progress, arena_bytes: worker.arena_bytes };
             return Ok(Answer::Found(what(rank, &mut kept)));

@@ -2,6 +2,7 @@
 
 use comm::{Communicator, RegionPiece, ThreadRole};
 use device::backend::{HostCopy, HostDirection, Span};
+use ir::graph::LossMean;
 use ir::ids::ModelValue;
 use ir::types::DType;
 use std::ops::Range;
@@ -33,8 +34,8 @@ pub(super) struct RankProgram<C: Communicator> {
 pub(super) enum Feed {
     /// The rank's part of an input, of `len` elements of a type.
     Input { input: ModelValue, microbatch: usize, pieces: Vec<RegionPiece>, len: usize, dtype: DType },
-    /// The cotangent of the summed loss.
-    LossCotangent,
+    /// The cotangent of summed losses.
+    LossCotangent(LossMean),
     /// The learning rate.
     LearningRate,
     /// The number of the update, from 1.

@@ -194,11 +194,11 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
     fn instr(&mut self, at: usize, instr: &'l Instr) -> Result<(), LoadError> {
         match instr {
             Instr::Feed { out, input, microbatch } => self.input(at, *out, *input, *microbatch)?,
-            Instr::LossGrad { out } => {
+            Instr::LossGrad { out, mean } => {
                 let place = self.places.one(at)?;
                 self.places.set(*out, place);
                 let to = self.span(*out)?;
-                self.feed(Feed::LossCotangent, to);
+                self.feed(Feed::LossCotangent(*mean), to);
             }
             Instr::Run { token, .. } => {
                 let run = self.run(at, instr)?;
@@ -242,7 +242,7 @@ impl<'l, B: Backend, C: Communicator> RowLoader<'l, '_, B, C> {
         let register = Holder::Register;
         let mut freed = Vec::new();
         match instr {
-            Instr::Feed { out, .. } | Instr::LossGrad { out } => {
+            Instr::Feed { out, .. } | Instr::LossGrad { out, .. } => {
                 freed = self.holders.hold(register(*out), vec![self.span(*out)?]);
             }
             Instr::Run { token, args, bundles, results, keep, .. } => {

@@ -173,9 +173,10 @@ impl State {
         }
     }
 
-    /// All tensors and their elements.
-    pub fn export(&self, memory: &mut impl Memory) -> Vec<StateShard> {
-        self.slots.iter().map(|slot| StateShard { slot: slot.clone(), data: slot.get(memory) }).collect()
+    /// The tensors that are wanted, and their elements.
+    pub fn export(&self, memory: &mut impl Memory, wanted: fn(&StateSlot) -> bool) -> Vec<StateShard> {
+        let slots = self.slots.iter().filter(|slot| wanted(slot));
+        slots.map(|slot| StateShard { slot: slot.clone(), data: slot.get(memory) }).collect()
     }
 
     /// Replaces the rank's parts of the tensors that are named. A `master` that is not named follows its parameter.
@@ -394,7 +395,7 @@ mod tests {
                 backend.reserve(192).unwrap();
                 backend.reserve_host(192).unwrap();
                 state.reset(&mut backend, 7, Par(2));
-                state.export(&mut backend)
+                state.export(&mut backend, |_| true)
             };
             let of = |rank| slots(rank).into_iter().map(move |shard| (rank as usize, shard));
             let parts = (0..6).flat_map(of).map(|(rank, shard)| StatePieces::of(&model.mesh, rank, shard));

@@ -269,7 +269,7 @@ fn program(built: &Built) -> Program {
                     None => total = Some(loss[0]),
                 }
                 let out = row.reg("seed", Some(Type::scalar(DType::F32)));
-                row.instrs.push(Instr::LossGrad { out });
+                row.instrs.push(Instr::LossGrad { out, mean: LossMean::Labels });
                 dy = Some(row.run("sI", at, &[out], &[z.unwrap()]).0[0]);
             }
             if !first {
@@ -406,7 +406,7 @@ fn start_reductions(class: &mut Class, of: BodyId) {
     class.instrs.insert(at + 1, Instr::Wait { token: waited, result: None });
     // Something for the row to do in between.
     let x = class.regs.push(RegData { name: "idle".to_string(), ty: Some(Type::scalar(DType::F32)) });
-    class.instrs.insert(at + 1, Instr::LossGrad { out: x });
+    class.instrs.insert(at + 1, Instr::LossGrad { out: x, mean: LossMean::Labels });
 }
 
 #[test]

@@ -126,7 +126,7 @@ impl<B: Backend + 'static, C: Communicator> Worker<B, C> {
                     backend.stage(number, fed);
                     continue;
                 }
-                Feed::LossCotangent => input.loss_cotangent(),
+                Feed::LossCotangent(mean) => input.loss_cotangent(*mean),
                 Feed::LearningRate => input.lr,
                 Feed::Update => input.update as f32,
                 Feed::InverseScale => 1.0 / input.loss_scale,

@@ -5,11 +5,12 @@
 //! norm part of U of every run -> step graph -> rest of U of every run
 //! ```
 //!
-//! The cotangent of every loss is `1 / valid tokens` of all micro-batches together. A parameter that several calls bind has
+//! The cotangent of every loss is `1 / valid tokens` of all micro-batches together, that of a regulariser `1 / micro-batches`. A parameter that several calls bind has
 //! one gradient, the sum. Parameters and states are identified by the name of their instance: `layer.3.w1`, `layer.3.w1.m`.
 
 use super::block::BlockRun;
 use super::ops::Context;
+use super::pass::Seeds;
 use super::random;
 use super::real::Real;
 use super::round::{Rounding, Within};
@@ -146,10 +147,12 @@ impl<'m, R: Real> Reference<'m, R> {
         }
         self.gradients.clear();
         let (mut loss, seed) = (R::zero(), seed_cotangent(batch));
+        let scale = R::of(self.loss_scale);
+        let seeds = Seeds { labels: seed * scale, microbatches: scale * R::of(1.0 / batch.len() as f64) };
         for (index, inputs) in (0u64..).zip(batch) {
             let pass = self.forward(index, inputs)?;
             loss += pass.loss;
-            self.backward_pass(pass, seed * R::of(self.loss_scale))?;
+            self.backward_pass(pass, seeds)?;
         }
         Ok(loss * seed)
     }

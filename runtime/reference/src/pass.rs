@@ -5,7 +5,7 @@ use super::model::{MicroBatch, Reference, not_bound};
 use super::real::Real;
 use super::tensor::{Array, Tensor};
 use ir::entity::SecondaryMap;
-use ir::graph::{ArgKind, Block, Call, ResultKind, STEP_SCALARS, SectionKind};
+use ir::graph::{ArgKind, Block, Call, LossMean, ResultKind, STEP_SCALARS, SectionKind};
 use ir::ids::{ModelValue, Value};
 
 /// The runs of each call on one micro-batch.
@@ -14,6 +14,13 @@ pub(super) struct Pass<'m, R: Clone> {
     runs: Vec<Vec<BlockRun<'m, R>>>,
     /// The sum of all losses.
     pub(super) loss: R,
+}
+
+/// The cotangents of losses, by what their means are of.
+#[derive(Clone, Copy)]
+pub(super) struct Seeds<R> {
+    pub(super) labels: R,
+    pub(super) microbatches: R,
 }
 
 impl<'m, R: Real> Reference<'m, R> {
@@ -65,12 +72,12 @@ impl<'m, R: Real> Reference<'m, R> {
     }
 
     /// `I` and `W` of every run in reverse.
-    pub(super) fn backward_pass(&mut self, pass: Pass<'m, R>, seed: R) -> Result<(), String> {
+    pub(super) fn backward_pass(&mut self, pass: Pass<'m, R>, seeds: Seeds<R>) -> Result<(), String> {
         let mut cotangents: SecondaryMap<ModelValue, Option<Tensor<R>>> = SecondaryMap::new();
         for (call, runs) in self.model.calls.iter().zip(pass.runs).rev() {
             let mut carried: Vec<_> = call.results.iter().map(|&result| cotangents[result].take()).collect();
             for (instance, mut run) in (0..call.instances()).zip(runs).rev() {
-                let back = run.input_grad(given(&run, carried, seed)?)?;
+                let back = run.input_grad(given(&run, carried, seeds)?)?;
                 carried = vec![None; call.results.len()];
                 for (place, cotangent) in differentiable_places(run.block()).zip(back) {
                     let slot = match carried.get_mut(place) {
@@ -133,8 +140,12 @@ fn losses<R: Real>(run: &BlockRun<'_, R>) -> Result<R, String> {
     results.map(|(_, &value)| Ok(run.get(value)?.real()?.data[0])).sum()
 }
 
-/// The cotangents of a run's differentiable results: `seed` for a loss, for a value the sum that later runs left, or zeros.
-fn given<R: Real>(run: &BlockRun<'_, R>, carried: Vec<Option<Tensor<R>>>, seed: R) -> Result<Vec<Tensor<R>>, String> {
+/// The cotangents of a run's differentiable results: the seed of a loss, for a value the sum that later runs left, or zeros.
+fn given<R: Real>(
+    run: &BlockRun<'_, R>,
+    carried: Vec<Option<Tensor<R>>>,
+    seeds: Seeds<R>,
+) -> Result<Vec<Tensor<R>>, String> {
     let block = run.block();
     let mut carried = carried.into_iter();
     let results = block.results.iter();
@@ -142,10 +153,11 @@ fn given<R: Real>(run: &BlockRun<'_, R>, carried: Vec<Option<Tensor<R>>>, seed: 
     let mut later: Vec<Option<Tensor<R>>> = later.collect();
     let mut cotangents = Vec::new();
     for (index, value) in block.differentiable_results() {
-        cotangents.push(match (block.results[index], later[index].take()) {
-            (kind, _) if kind.is_loss() => Tensor::scalar(seed),
-            (_, Some(cotangent)) => cotangent,
-            (_, None) => Tensor::zeros(run.get(value)?.dims()),
+        cotangents.push(match (block.results[index].mean(), later[index].take()) {
+            (Some(LossMean::Labels), _) => Tensor::scalar(seeds.labels),
+            (Some(LossMean::Microbatches), _) => Tensor::scalar(seeds.microbatches),
+            (None, Some(cotangent)) => cotangent,
+            (None, None) => Tensor::zeros(run.get(value)?.dims()),
         });
     }
     Ok(cotangents)

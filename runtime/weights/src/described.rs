@@ -2,7 +2,9 @@
 //! only if it reads back as the same model.
 
 use crate::description::differences;
-use ir::models::{Activation, Done, FAMILIES, Gpt2Config, Key, LlamaConfig, ModelConfig, Rotation, read_config};
+use ir::models::{
+    Activation, Balance, BalanceScope, Done, FAMILIES, Gpt2Config, Key, LlamaConfig, ModelConfig, Rotation, read_config,
+};
 use ir::ops::Scaling;
 use serde_json::{Map, Value, json};
 
@@ -149,6 +151,7 @@ fn experts(config: &LlamaConfig) -> Vec<Pair> {
         ("capacity_factor", experts.capacity.into()),
         ("routing_group", experts.group.into()),
     ];
+    pairs.extend(balance(&experts.balance));
     if dense.is_empty() || experts.scaled_inputs {
         // Some classes have this one size, of experts.
         pairs.push(("intermediate_size", experts.feed_forward.into()));
@@ -171,6 +174,20 @@ fn experts(config: &LlamaConfig) -> Vec<Pair> {
             .flat_map(|clamp| [("swiglu_alpha", clamp.alpha.into()), ("swiglu_limit", clamp.limit.into())]),
     );
     pairs
+}
+
+/// Keys of the balance of routers.
+fn balance(balance: &Balance) -> Vec<Pair> {
+    let scope = balance.loss.map(|loss| BalanceScope::ALL.iter().find(|(_, scope)| *scope == loss.scope));
+    let name = scope.flatten().map(|(name, _)| *name);
+    vec![
+        ("output_router_logits", false.into()),
+        ("router_balance", name.into()),
+        ("router_balance_coef", balance.loss.map(|loss| loss.factor).into()),
+        ("router_z_loss_coef", balance.z_loss.into()),
+        ("router_bias_update_rate", balance.bias_rate.into()),
+        ("router_counts", balance.counts.into()),
+    ]
 }
 
 /// The part of a head that turns.

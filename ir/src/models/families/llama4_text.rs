@@ -51,6 +51,7 @@ const KEYS: &[Key] = &[
     Key::read(&["num_experts_per_tok"], "1", CHOSEN),
     Key::read(&["moe_layers"], "null", "the layers with experts, from 0; else `interleave_moe_layer_step` counts"),
     Key::read(&["interleave_moe_layer_step"], "1", "one layer in this number has experts"),
+    Key::only(&["output_router_logits"], "false", "the loss of the class has no term of the router"),
     Key::only(&["router_jitter_noise"], "0.0", "the router has no noise"),
     Key::nothing(&["cache_implementation", "for_llm_compressor"], UNREAD),
     Key::read(&["hidden_act"], "\"silu\"", ACTIVATION),

@@ -136,6 +136,13 @@ impl LlamaConfig {
         self.window.filter(|window| !window.full.contains(layer))
     }
 
+    /// The factor of a loss of balance that spans layers, and the number of layers with experts.
+    pub(super) fn balance_over_layers(&self) -> Option<(f64, u32)> {
+        let experts = self.experts.as_ref()?;
+        let factor = experts.balance.loss.filter(|_| experts.balance.spans_layers())?.factor;
+        Some((factor, self.layers - experts.dense.count(self.layers)))
+    }
+
     /// The factor of attention scores.
     pub(super) fn score_scale(&self) -> f64 {
         let (head, factor) = match &self.latent {
@@ -190,6 +197,10 @@ impl LlamaConfig {
         }
         self.latent.as_ref().map_or(Ok(()), Latent::check)?;
         self.experts.as_ref().map_or(Ok(()), |experts| experts.check(self.layers))?;
+        if self.mtp.is_some() && self.balance_over_layers().is_some() {
+            let why = "layers that predict further tokens are no part of a loss over all layers".to_string();
+            return Err(invalid("router_balance", why));
+        }
         self.mtp.as_ref().map_or(Ok(()), Mtp::check)
     }
 

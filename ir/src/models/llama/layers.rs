@@ -82,6 +82,8 @@ pub(super) fn runs(config: &LlamaConfig) -> Vec<(LayerKind<'_>, Range<u32>)> {
 pub(super) struct Layers {
     /// The name of the last one's result.
     pub(super) last: String,
+    /// Those of the sums that the last one with experts passes on, if the loss of balance spans layers.
+    pub(super) passed: Vec<String>,
     /// The block of the last one, and the array of its parameters.
     pub(super) block: BlockId,
     pub(super) array: &'static str,

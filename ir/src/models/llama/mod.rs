@@ -14,6 +14,7 @@ pub use config::{LlamaConfig, Mtp, Norms, QkNorm, Temperature};
 pub use latent::Latent;
 
 use self::layers::{LayerKind, Layers, kinds, runs};
+use super::balance::{self, ADDED, PASSED};
 use super::draft::{Batch, Body, Draft, DraftError, Weight};
 use super::error::ConfigError;
 use super::rotation::LENGTHS;
@@ -75,14 +76,19 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
     let embedding = [Weight::normal("emb", "v h", config.deviation)];
     draft.declare(&embedding);
     let args = [("tok", ArgKind::Input, ids.clone())];
-    let embed = draft.block("embed", &args, &embedding, &[ResultKind::Value], |b| {
+    let over_layers = config.balance_over_layers();
+    let passed = if over_layers.is_some() { &PASSED[..] } else { &[] };
+    let embed = draft.block("embed", &args, &embedding, &vec![ResultKind::Value; 1 + passed.len()], |b| {
         b.op(&[if config.scaled_embeddings { "x0" } else { "x" }], Embedding { pad: config.pad }, &["tok", "emb"])?;
         if config.scaled_embeddings {
             b.scale("x", (config.hidden as f64).sqrt(), "x0")?;
         }
-        Ok(vec![b.value("x")?])
+        if over_layers.is_some() {
+            balance::first(b)?;
+        }
+        ["x"].iter().chain(passed).map(|name| b.value(name)).collect()
     })?;
-    draft.call("x", embed, None, &["tok"], &["emb"]);
+    draft.call(&[&["x"], passed].concat().join(" "), embed, None, &["tok"], &["emb"]);
     if kinds(config).any(|kind| kind.inputs().contains(&LENGTHS)) {
         draft.input(LENGTHS);
     }
@@ -95,8 +101,12 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
     draft.declare(&head[..head.len() - usize::from(config.tied)]);
     // The head comes last, so that a model without those layers ends alike.
     config.mtp.map_or(Ok(()), |mtp| mtp::further(config, mtp, &mut draft, &layers))?;
-    let args = [("x", ArgKind::Value, stream), ("lab", ArgKind::Input, ids)];
-    let end = draft.block("head", &args, &head, &[ResultKind::Loss], |b| {
+    let mut args = vec![("x", ArgKind::Value, stream)];
+    args.extend(passed.iter().map(|name| (*name, ArgKind::Value, draft.wide("n"))));
+    args.push(("lab", ArgKind::Input, ids));
+    let results: &[ResultKind] =
+        if over_layers.is_some() { &[ResultKind::Loss, ResultKind::Regulariser] } else { &[ResultKind::Loss] };
+    let end = draft.block("head", &args, &head, results, |b| {
         config.norm(b, "n", "x", "final_norm")?;
         let product = Einsum::new(&format!("b s h, {matrix_dims} -> b s v"))?;
         b.op(&[if config.logit_softcap.is_some() { "unbounded" } else { "logits" }], product, &["n", matrix])?;
@@ -106,10 +116,14 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
             b.scale("logits", softcap, "bounded")?;
         }
         b.op(&["loss", "lse"], CrossEntropy, &["logits", "lab"])?;
-        Ok(vec![b.value("loss")?])
+        let Some((factor, layers)) = over_layers else { return Ok(vec![b.value("loss")?]) };
+        balance::last(b, factor, layers)?;
+        Ok(vec![b.value("loss")?, b.value("balance_loss")?])
     })?;
     let params: Vec<&str> = head.iter().map(|weight| &*weight.name).collect();
-    draft.call("", end, None, &[&layers.last, "lab"], &params);
+    let operands: Vec<&str> =
+        [&*layers.last].into_iter().chain(layers.passed.iter().map(|name| &**name)).chain(["lab"]).collect();
+    draft.call("", end, None, &operands, &params);
     Ok(draft.finish())
 }
 
@@ -118,6 +132,8 @@ fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError>
     let runs = runs(config);
     let mut blocks: Vec<(&str, BlockId)> = Vec::new();
     let mut last = "x".to_string();
+    let passed = if config.balance_over_layers().is_some() { &PASSED[..] } else { &[] };
+    let mut passed: Vec<String> = passed.iter().map(|name| name.to_string()).collect();
     let array = runs.last().map_or("layer", |(kind, _)| kind.name);
     for (at, (kind, range)) in runs.iter().enumerate() {
         let known = blocks.iter().find(|(name, _)| *name == kind.name).map(|(_, block)| *block);
@@ -136,13 +152,18 @@ fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError>
             2 if runs.len() == 2 => "z".to_string(),
             _ => format!("z{at}"),
         };
-        draft.call(&result, block, Some(range.clone()), &[&[&*last], kind.inputs()].concat(), &[kind.name]);
+        let taken: Vec<&str> = passed.iter().filter(|_| kind.experts.is_some()).map(|name| &**name).collect();
+        let given: Vec<String> = taken.iter().zip(ADDED).map(|(_, name)| format!("{name}{at}")).collect();
+        let operands = [&[&*last], &*taken, kind.inputs()].concat();
+        let results = [std::slice::from_ref(&result), &given].concat().join(" ");
+        draft.call(&results, block, Some(range.clone()), &operands, &[kind.name]);
         last = result;
+        passed = if given.is_empty() { passed } else { given };
     }
     let block = blocks.iter().find(|(name, _)| *name == array).map(|(_, block)| *block);
     let inputs = runs.last().map_or(&[][..], |(kind, _)| kind.inputs());
     let (block, count) = (block.ok_or(DraftError::NoLayers)?, layers_of(&runs, array));
-    Ok(Layers { last, block, array, inputs, count })
+    Ok(Layers { last, passed, block, array, inputs, count })
 }
 
 /// The number of layers of the kind of a name.
@@ -156,8 +177,18 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
     draft.declare_array(kind.name, count, &weights);
     let (stream, ids) = (draft.ty("b s h"), draft.ids());
     let mut args = vec![("x", ArgKind::Value, stream)];
+    let further = kind.experts.map_or(Vec::new(), |experts| experts.balance.results());
+    let mut results = vec![ResultKind::Value];
+    let mut given = vec!["y"];
+    if kind.experts.is_some() && config.balance_over_layers().is_some() {
+        args.extend(PASSED.map(|name| (name, ArgKind::Value, draft.wide("n"))));
+        given.extend(ADDED);
+        results.extend([ResultKind::Value; 2]);
+    }
     args.extend(kind.inputs().iter().map(|name| (*name, ArgKind::Input, ids.clone())));
-    draft.block(kind.name, &args, &weights, &[ResultKind::Value], |b| {
+    results.extend(further.iter().map(|_| ResultKind::Regulariser));
+    given.extend(further);
+    draft.block(kind.name, &args, &weights, &results, |b| {
         let attention = Branch { number: 1, read: "x", stream: "x", sum: "x1", normed: "a", result: "p" };
         attention.build(config, b, |b, x| attention::build(config, kind, b, x))?;
         let read = if config.parallel { "x" } else { "x1" };
@@ -166,7 +197,7 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
             Some(experts) => experts.build(config.activation, b, x),
             None => net::build(config, b, x),
         })?;
-        Ok(vec![b.value("y")?])
+        given.iter().map(|name| b.value(name)).collect()
     })
 }
 

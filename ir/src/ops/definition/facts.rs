@@ -25,10 +25,30 @@ pub struct OpFacts {
     pub is_recomputed: bool,
     /// True if the op may be sharded along a `!` factor; it is then decomposed.
     pub expands_when_sharded: bool,
+    /// The record that notes the result. Nothing flows back through such an op.
+    pub noted: Option<Noted>,
     /// Its part in the routing of tokens; `None` if it has none.
     pub routed: Option<Routed>,
     /// The rows of the first operand, if the last operand counts those that are filled.
     pub counts: Option<Ragged>,
+}
+
+/// A record that notes the first result of an op: a parameter whose gradient is that result, and nothing else.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Noted {
+    /// The operand that is the record.
+    pub record: usize,
+    /// The bias that is moved towards even numbers in the record.
+    pub bias: Option<MovedBias>,
+}
+
+/// A bias that no loss trains: each step moves it by a rate, up where the record is below its mean, and down where it is above.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MovedBias {
+    /// The operand that is the bias.
+    pub operand: usize,
+    /// How far it moves.
+    pub rate: f64,
 }
 
 /// The class of an op: what passes that treat some ops differently ask for, in place of names.

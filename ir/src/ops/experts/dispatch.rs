@@ -24,13 +24,14 @@ impl Dispatch {
     pub const NAMES: &'static [&'static str] = &["dispatch"];
 
     pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, shapes: &Shapes<'_>) -> Result<Dispatch, String> {
-        Dispatch::to(&shapes.results.first().ok_or("has no result")?.logical())
+        let result = shapes.results.first().ok_or("has no result")?.logical();
+        Dispatch::to(&result).ok_or_else(|| "the result must be [.., e, c, h]".to_string())
     }
 
     /// To a tensor of this type.
-    fn to(experts: &Type) -> Result<Dispatch, String> {
-        let [.., e, c, _] = experts.dims.as_slice() else { return Err("the result must be [.., e, c, h]".to_string()) };
-        Ok(Dispatch { experts: e.clone(), capacity: c.clone() })
+    fn to(experts: &Type) -> Option<Dispatch> {
+        let [.., e, c, _] = experts.dims.as_slice() else { return None };
+        Some(Dispatch { experts: e.clone(), capacity: c.clone() })
     }
 }
 
@@ -160,7 +161,7 @@ impl OpDef for Combine {
         let Some(dx) = call.given[0] else { return Ok(cotangents) };
         let (y, choices) = (call.operands[0], &call.operands[1..]);
         if call.needed[0] {
-            let back = Dispatch::to(&b.ty(y).logical())?;
+            let back = Dispatch::to(&b.ty(y).logical()).ok_or("`y` must be [.., e, c, h]")?;
             cotangents[0] = Some(b.op(back, &[&[dx], choices].concat())?[0]);
         }
         if call.needed.get(2) == Some(&true) {

@@ -41,7 +41,7 @@ fn peak(model: &Model, program: &Program, rank: u32) -> (u64, usize) {
     for (position, instr) in class.instrs.iter().enumerate() {
         let before = heap.most;
         match instr {
-            Instr::Feed { out, .. } | Instr::LossGrad { out } => {
+            Instr::Feed { out, .. } | Instr::LossGrad { out, .. } => {
                 regs.insert(*out, tensor(heap.allocate(class.ty(*out), model)));
             }
             Instr::Start { token, transfer: Transfer::Recv { ty, .. }, .. } => {

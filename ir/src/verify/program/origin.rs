@@ -1,6 +1,6 @@
 //! The symbolic origin of each tensor of a row, and the origins that the model requires runs to read.
 
-use crate::graph::{Model, ResultKind, SectionKind};
+use crate::graph::{LossMean, Model, ResultKind, SectionKind};
 use crate::ids::ModelValue;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ pub(super) enum Atom {
         input: ModelValue,
         microbatch: u32,
     },
-    LossGrad,
+    LossGrad(LossMean),
     Result {
         run: RunId,
         result: usize,
@@ -46,7 +46,7 @@ impl Atom {
             Atom::Input { microbatch, .. } | Atom::Result { microbatch, .. } | Atom::Cotangent { microbatch, .. } => {
                 Some(microbatch)
             }
-            Atom::LossGrad | Atom::Returned { .. } | Atom::Step { .. } => None,
+            Atom::LossGrad(_) | Atom::Returned { .. } | Atom::Step { .. } => None,
         }
     }
 }
@@ -117,8 +117,8 @@ impl Reads {
         let block = &model.blocks[model.calls[run.0].block];
         let mut cotangents = Vec::new();
         for (result, _) in block.differentiable_results() {
-            if block.results[result].is_loss() {
-                cotangents.push(Parts::from([Atom::LossGrad]));
+            if let Some(mean) = block.results[result].mean() {
+                cotangents.push(Parts::from([Atom::LossGrad(mean)]));
                 continue;
             }
             let readers = self.readers.get(&(run, result)).into_iter().flatten();

@@ -17,7 +17,7 @@ struct Touches {
 fn touches(instr: &Instr) -> Touches {
     let mut touches = Touches::default();
     match instr {
-        Instr::Feed { out, .. } | Instr::LossGrad { out } => touches.defines.push(*out),
+        Instr::Feed { out, .. } | Instr::LossGrad { out, .. } => touches.defines.push(*out),
         Instr::Run { args, bundles, results, keep, .. } => {
             touches.reads.extend(args.iter().chain(bundles));
             touches.defines.extend(results.iter().chain(keep));

@@ -18,7 +18,7 @@ pub(super) fn check(model: &Model, program: &Program, index: usize, found: &mut 
                 (declared.is_none() || class.ty(*out) != declared)
                     .then(|| "the type of a feed is not that of its input".to_string())
             }
-            Instr::LossGrad { out } => {
+            Instr::LossGrad { out, .. } => {
                 let ty = class.ty(*out);
                 let is_scalar = ty.is_some_and(|ty| ty.rank() == 0 && ty.dtype == DType::F32 && ty.partial.is_none());
                 (!is_scalar).then(|| "the cotangent of a loss is an f32 scalar".to_string())

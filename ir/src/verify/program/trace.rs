@@ -135,7 +135,7 @@ impl Trace<'_> {
     fn step(&mut self, instr: &Instr) {
         match instr {
             &Instr::Feed { out, input, microbatch } => self.set(out, Parts::from([Atom::Input { input, microbatch }])),
-            &Instr::LossGrad { out } => self.set(out, Parts::from([Atom::LossGrad])),
+            &Instr::LossGrad { out, mean } => self.set(out, Parts::from([Atom::LossGrad(mean)])),
             Instr::Run { .. } => self.run(instr),
             Instr::Start { token, transfer, operand } => self.start(*token, transfer, *operand),
             Instr::Wait { token, result } => self.wait(*token, *result),

@@ -6,6 +6,7 @@
 //! embedding) has a gradient in each of their blocks; the program sums them per parameter instance before `U`. Its update
 //! is in one block, the owner: that of the first call that binds it and has a gradient for it.
 
+mod counts;
 mod muon;
 mod reverse;
 mod sections;

@@ -24,11 +24,13 @@ pub(super) struct Backward {
 /// # Errors
 /// An op on the path from a differentiable argument or parameter to a differentiable result has no gradient.
 pub(super) fn backward(block: &mut Block, frozen: &EntitySet<Value>) -> Result<Backward, DifferentiateError> {
-    let active = active(block, frozen);
+    let records = records(block, frozen);
+    let active = active(block, frozen, &records);
     let forward = block[SectionKind::F].stmts.clone();
     let mut walk = Walk { builder: Builder::new(block), parts: SecondaryMap::new() };
     let given = walk.feed();
     for stmt in forward.iter().rev() {
+        walk.note(stmt, &records);
         walk.statement(stmt, &active).map_err(|why| DifferentiateError::in_statement(walk.builder.block, stmt, why))?;
     }
     let ends = walk.arguments().and_then(|args| Ok((args, walk.parameters()?)));
@@ -37,16 +39,29 @@ pub(super) fn backward(block: &mut Block, frozen: &EntitySet<Value>) -> Result<B
 }
 
 /// The values that a differentiable argument or a trained parameter reaches: only they have a cotangent.
-fn active(block: &Block, frozen: &EntitySet<Value>) -> EntitySet<Value> {
+fn active(block: &Block, frozen: &EntitySet<Value>, records: &EntitySet<Value>) -> EntitySet<Value> {
     let mut active = EntitySet::new();
-    let trained = block.args_of(ArgKind::Param).filter(|&param| is_float(block, param) && !frozen.contains(param));
+    let trained = trained(block, frozen).filter(|&param| !records.contains(param));
     active.extend(block.differentiable_args().chain(trained));
-    for stmt in &block[SectionKind::F].stmts {
+    for stmt in block[SectionKind::F].stmts.iter().filter(|stmt| stmt.op.facts().noted.is_none()) {
         if stmt.operands.iter().any(|&value| active.contains(value)) {
             active.extend(stmt.results.iter().copied().filter(|&value| is_float(block, value)));
         }
     }
     active
+}
+
+/// The parameters that note results: nothing else is their gradient.
+fn records(block: &Block, frozen: &EntitySet<Value>) -> EntitySet<Value> {
+    let mut records = EntitySet::new();
+    let stmts = block[SectionKind::F].stmts.iter();
+    let noted = stmts.filter_map(|stmt| stmt.op.facts().noted.map(|noted| stmt.operands[noted.record]));
+    records.extend(noted.filter(|&record| trained(block, frozen).any(|param| param == record)));
+    records
+}
+
+fn trained(block: &Block, frozen: &EntitySet<Value>) -> impl Iterator<Item = Value> {
+    block.args_of(ArgKind::Param).filter(|&param| is_float(block, param) && !frozen.contains(param))
 }
 
 fn is_float(block: &Block, value: Value) -> bool {
@@ -72,6 +87,14 @@ impl Walk<'_> {
             given.push(cotangent);
         }
         given
+    }
+
+    /// The result of a statement that notes it is the gradient of the record.
+    fn note(&mut self, stmt: &Stmt, records: &EntitySet<Value>) {
+        let record = stmt.op.facts().noted.map(|noted| stmt.operands[noted.record]);
+        if let Some(record) = record.filter(|&record| records.contains(record)) {
+            self.parts[record].push(stmt.results[0]);
+        }
     }
 
     fn statement(&mut self, stmt: &Stmt, active: &EntitySet<Value>) -> Result<(), BuildError> {

@@ -1,6 +1,7 @@
 //! The parameter update, once a step: each block's `U`, which sums squared gradients and updates the parameters that the
 //! block owns, and the step graph, which computes the norm and the clip factor from those sums.
 
+use super::counts::{self, records};
 use super::muon::Matrix;
 use super::{DifferentiateError, free};
 use crate::build_error::BuildError;
@@ -119,7 +120,9 @@ pub(super) fn update(
     optimizer: &Optimizer,
     dims: &Dims,
 ) -> Result<(), BuildError> {
-    let owned: Vec<Binding> = bindings.iter().filter(|binding| binding.owned).cloned().collect();
+    let records = records(block);
+    let mut owned: Vec<Binding> = bindings.iter().filter(|binding| binding.owned).cloned().collect();
+    owned.retain(|binding| records.iter().all(|record| record.param != binding.param));
     if owned.is_empty() {
         return Ok(());
     }
@@ -131,7 +134,8 @@ pub(super) fn update(
     if let Some(inv_scale) = scalars.inv_scale {
         scalars.clip = builder.one(Binary::of(BinaryKind::Mul), &[scalars.clip, inv_scale])?;
     }
-    if rules.iter().any(|rule| matches!(rule, Rule::Orthogonal(_))) {
+    let moves_bias = records.iter().any(|record| record.bias.is_some());
+    if moves_bias || rules.iter().any(|rule| matches!(rule, Rule::Orthogonal(_))) {
         scalars.goes_on = Some(goes_on(&mut builder, scalars.clip)?);
     }
     for (binding, rule) in owned.iter().zip(&rules) {
@@ -146,6 +150,9 @@ pub(super) fn update(
                 }
             }
         }
+    }
+    for record in &records {
+        counts::update(&mut builder, record, scalars.goes_on)?;
     }
     let stmts = builder.stmts;
     block[SectionKind::U] = Section { stmts, ret: vec![squares], args: Vec::new() };
@@ -300,7 +307,8 @@ fn sum_squares(builder: &mut Builder<'_>, owned: &[Binding], inv_scale: Option<V
     Ok(sum)
 }
 
-fn gradient(block: &Block, param: Value) -> Result<Value, BuildError> {
+/// The gradient of a parameter that has one.
+pub(super) fn gradient(block: &Block, param: Value) -> Result<Value, BuildError> {
     block.gradient_of(param).ok_or_else(|| BuildError::NoGradient(block.value_name(param).to_string()))
 }
 
@@ -324,12 +332,12 @@ fn sgd(builder: &mut Builder<'_>, param: Value, scalars: &Scalars, op: &Sgd) -> 
 }
 
 /// The tensor that an update changes: the parameter, or its copy in f32.
-fn master(block: &mut Block, param: Value) -> Result<Value, BuildError> {
+pub(super) fn master(block: &mut Block, param: Value) -> Result<Value, BuildError> {
     if block.ty(param).dtype == DType::F32 { Ok(param) } else { state(block, param, "master") }
 }
 
 /// Rounds the copy of a parameter in f32, if it has one.
-fn round(builder: &mut Builder<'_>, master: Value, param: Value) -> Result<(), BuildError> {
+pub(super) fn round(builder: &mut Builder<'_>, master: Value, param: Value) -> Result<(), BuildError> {
     if master == param {
         return Ok(());
     }
@@ -395,7 +403,12 @@ fn state(block: &mut Block, param: Value, suffix: &str) -> Result<Value, BuildEr
 }
 
 /// Appends a statement that stores into arguments.
-fn store(builder: &mut Builder<'_>, op: impl Into<Op>, operands: &[Value], into: &[Value]) -> Result<(), BuildError> {
+pub(super) fn store(
+    builder: &mut Builder<'_>,
+    op: impl Into<Op>,
+    operands: &[Value],
+    into: &[Value],
+) -> Result<(), BuildError> {
     let op = op.into();
     let types: Vec<&Type> = operands.iter().map(|&value| builder.ty(value)).collect();
     op.infer(&types).map_err(|why| format!("`{}`: {why}", op.name()))?;

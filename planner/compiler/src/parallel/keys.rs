@@ -229,8 +229,8 @@ fn value<T: Value>(key: &str, text: &str) -> Result<T, ParallelError> {
     text.parse().map_err(|_| ParallelError::Value { key: key.to_string(), value: text.to_string(), must: T::MUST })
 }
 
-fn choice<T: FromStr<Err = String>>(key: &str, text: &str) -> Result<T, ParallelError> {
-    text.parse().map_err(|why| ParallelError::Choice { key: key.to_string(), why })
+fn choice<T: FromStr<Err: Display>>(key: &str, text: &str) -> Result<T, ParallelError> {
+    text.parse().map_err(|why: T::Err| ParallelError::Choice { key: key.to_string(), why: why.to_string() })
 }
 
 fn truth(key: &str, text: &str) -> Result<bool, ParallelError> {

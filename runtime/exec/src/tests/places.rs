@@ -71,7 +71,7 @@ fn arena(model: &Model, program: &Program, class: &Class) -> Arena {
 fn states(model: &Model, program: &Program, class: &Class, instr: &Instr, allocator: &mut Allocator) -> Vec<u64> {
     let mut register = |reg| class.regs[reg].ty.as_ref().map_or(0, |ty| allocator.tensor(ty, model));
     match instr {
-        Instr::Feed { out, .. } | Instr::LossGrad { out } | Instr::Add { into: out, .. } => vec![register(*out)],
+        Instr::Feed { out, .. } | Instr::LossGrad { out, .. } | Instr::Add { into: out, .. } => vec![register(*out)],
         Instr::Start { transfer: Transfer::Recv { ty, .. }, .. } => vec![allocator.tensor(ty, model)],
         Instr::Start { transfer: Transfer::Sum { .. }, operand: Some(reg), .. } => vec![register(*reg)],
         Instr::Run { body, results, keep, .. } => {

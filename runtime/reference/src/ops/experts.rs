@@ -52,6 +52,11 @@ pub(super) fn top_k_grad<R: Real>(index: &Tensor<i32>, dvalues: &Tensor<R>, dims
     })
 }
 
+/// How often each expert was chosen.
+pub(super) fn choice_count<R: Real>(index: &Tensor<i32>, dims: &[usize]) -> Tensor<R> {
+    Tensor::from_fn(dims, |expert| R::of(index.data.iter().filter(|&&choice| choice as usize == expert).count() as f64))
+}
+
 /// The choices `[*g, t, k]` that each row of `[*g, e, c]` takes, and how many chose each expert of `[*g, e]`.
 struct RoutedTokens {
     rows: Vec<Option<usize>>,

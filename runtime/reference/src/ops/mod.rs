@@ -218,6 +218,7 @@ fn kernel<'a, R: Real>(
         KernelOp::SumSquares(_) => vec![update::sum_squares(o.real(0)?)],
         KernelOp::AdamW(op) => update::adamw(op, &o.reals()?),
         KernelOp::Sgd(op) => update::sgd(op, &o.reals()?),
+        KernelOp::Composite(CompositeOp::ChoiceCount(_)) => vec![experts::choice_count(o.int(0)?, &dims[0])],
         KernelOp::Composite(CompositeOp::ClipFactor(op)) => vec![elementwise::clip_factor(op.max, o.real(0)?)],
     })
 }

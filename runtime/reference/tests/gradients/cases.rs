@@ -184,12 +184,14 @@ fn attention_in_blocks() -> [Operand; 10] {
     [q, k, v, out, lse, out, qpos, kpos, qseg, kseg]
 }
 
-/// Ops that nothing flows back through: their results are integers or steps, or they have no operands.
+/// Ops that nothing flows back through: their results are integers, counts or steps, or they have no operands.
 pub(crate) fn constants() -> Vec<Case> {
     let comparison = |name| case(name, &[], &[Real(&[3, 4]), Real(&[3, 4])], &[]);
     let mut cases: Vec<Case> = ["less", "less_equal", "equal"].map(comparison).into();
     cases.push(case("iota", &[int("dim", 1)], &[], &[3, 4]));
     cases.push(case("floor", &[], &[Real(&[3, 4])], &[]));
+    cases.push(case("choice_count", &[], &[Int(&[2, 3], 0, 4), Real(&[4])], &[]));
+    cases.push(case("choice_count", &[float("rate", 0.1)], &[Int(&[2, 3], 0, 4), Real(&[4]), Real(&[4])], &[]));
     cases
 }
 

@@ -4,7 +4,7 @@ mod form;
 
 use crate::description::Description;
 use crate::layout::{Piece, Source};
-use ir::graph::Param;
+use ir::graph::{Param, is_record};
 use ir::models::{Batch, ConfigError, HubTensor, TensorSource, Weights, When};
 use ir::types::DType;
 use std::collections::BTreeMap;
@@ -154,7 +154,8 @@ impl Names {
         }
         let is_interleaved = description.is_interleaved();
         let mut sources = BTreeMap::new();
-        for param in model.params.values() {
+        // Records are no weights.
+        for param in model.params.values().filter(|param| !is_record(&param.instance_name(0))) {
             for instance in 0..param.instances() {
                 let layer = layers.get(&(param.name.as_str(), instance)).filter(|_| param.field.is_some()).copied();
                 // Layers that predict further tokens have their own parameters besides those of a layer.

@@ -107,7 +107,7 @@ pub(super) fn needs(model: &Model, program: &Program, layouts: &FrameLayouts, cl
 impl Walk<'_> {
     fn step(&mut self, instr: &Instr) -> Vec<At> {
         match instr {
-            Instr::Feed { out, .. } | Instr::LossGrad { out } => {
+            Instr::Feed { out, .. } | Instr::LossGrad { out, .. } => {
                 let part = self.fresh(*out);
                 self.put(*out, Some(part));
                 vec![At::BufferPart(part)]

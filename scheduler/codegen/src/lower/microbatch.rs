@@ -3,7 +3,7 @@
 use super::flow::{Flow, Origin};
 use super::stream::{Invocation, StreamBuilder, ValueKey};
 use super::{Bodies, CodegenError};
-use ir::graph::{Model, ResultKind, SectionKind};
+use ir::graph::{LossMean, Model, ResultKind, SectionKind};
 use ir::ids::{ModelValue, Reg};
 use ir::program::{BodyKind, Instr};
 use ir::saved::forward_args;
@@ -177,7 +177,8 @@ impl StreamBuilder<'_> {
                 None => {
                     let name = format!("{}.{}:{mb}", run.name, block.value_name(value));
                     let out = self.reg(name, Some(block.ty(value)));
-                    self.instrs.push(Instr::LossGrad { out });
+                    let mean = block.results[place].mean().unwrap_or(LossMean::Labels);
+                    self.instrs.push(Instr::LossGrad { out, mean });
                     out
                 }
             });

@@ -128,12 +128,29 @@ pub(in crate::models::families) const ROUTED: &[Key] = &[
         "an addition: how many tokens an expert takes, over its even share; null: all",
     ),
     Key::read(&["routing_group"], "null", "an addition: tokens that are routed together; null: a sequence"),
+    Key::read(
+        &["router_balance"],
+        "null",
+        "an addition: a loss of uneven routing, of each sequence, of a micro_batch, of its layers together or of the global_batch; null: none",
+    ),
+    Key::read(&["router_balance_coef"], "null", "an addition: the factor of that loss"),
+    Key::read(&["router_z_loss_coef"], "null", "an addition: the factor of the mean square of the logits' log-sum-exp"),
+    Key::read(
+        &["router_bias_update_rate"],
+        "null",
+        "an addition: how far a step moves the bias of an expert towards even counts; null: not at all",
+    ),
+    Key::read(&["router_counts"], "false", "an addition: tokens by layer and expert are noted in `routing.jsonl`"),
 ];
 
 /// The keys of a loss of the router.
 pub(in crate::models::families) const ROUTER_LOSS: &[Key] = &[
-    Key::only(&["output_router_logits"], "false", "the loss has no term of the router"),
-    Key::nothing(&["router_aux_loss_coef"], "counts with `output_router_logits` alone"),
+    Key::read(
+        &["output_router_logits"],
+        "false",
+        "true: the loss of uneven routing of `transformers`, over all layers",
+    ),
+    Key::read(&["router_aux_loss_coef"], "0.001", "its factor"),
 ];
 
 /// The keys of layers that predict further tokens.

@@ -169,7 +169,7 @@ impl Walk<'_> {
 
     fn step(&mut self, instr: &Instr, at: &[u64]) {
         match instr {
-            Instr::Feed { out, .. } | Instr::LossGrad { out } => {
+            Instr::Feed { out, .. } | Instr::LossGrad { out, .. } => {
                 let tensor = self.register(at[0], *out);
                 self.put(*out, vec![(None, tensor)]);
             }
