@@ -74,7 +74,7 @@ pub(super) struct Compile {
 
 #[derive(Args, Serialize)]
 struct Flags {
-    /// A preset (see `meshwright models`), a config.json or its folder, a .pt2 file of torch.export, or a .ir file of any level. `+lora=16` behind it freezes it and gives the products of its layers adapters of rank 16; `+lora=16,alpha=32,q,v` has another scale, and those of q and v alone
+    /// A preset (see `meshwright models`), a config.json or its folder, a .pt2 file of torch.export, or a .ir file of any level. `+lora=16` behind it freezes it and gives the products of its layers adapters of rank 16; `+lora=16,alpha=32,q,v` has another scale, and those of q and v alone. `+balance=sequence=1e-4,bias=1e-3` keeps the routers of experts balanced
     model: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]

@@ -5,7 +5,7 @@ use crate::exported::open_exported;
 use crate::request_error::RequestError;
 use crate::text_files::{read_settings, read_text};
 use ir::graph::{Model, Section, SectionKind};
-use ir::models::{Batch, ImportedModel, ModelConfig, preset, read_config};
+use ir::models::{Balance, BalanceLoss, BalanceScope, Batch, ImportedModel, ModelConfig, preset, read_config};
 use ir::text;
 use ir::types::DType;
 use ir::verify::verify_stated;
@@ -70,6 +70,9 @@ impl ModelSource {
             adapted.model(&Batch { batch: 1, seq: 1, dtype: DType::F32 })?;
             return Ok(adapted);
         }
+        if let (base, Some(text)) = split_at(name, BALANCE) {
+            return ModelSource::open(base)?.balanced(name, text);
+        }
         if let Some(preset) = preset(name) {
             let (from, config) = (name.to_string(), Box::new(preset.config.clone()));
             let (text, unknown, context) = (None, Vec::new(), Some(preset.context));
@@ -99,9 +102,17 @@ impl ModelSource {
 
     /// A model's name without its adapters, and these if there are any: what is behind `+lora=`.
     pub fn split(name: &str) -> (&str, Option<&str>) {
-        // A configuration may have the sign within itself.
-        let split = name.rsplit_once(ADAPTERS).filter(|(_, lora)| !lora.contains('}'));
-        split.map_or((name, None), |(base, lora)| (base, Some(lora)))
+        split_at(name, ADAPTERS)
+    }
+
+    /// The same under a name that asks for the balance of its routers.
+    fn balanced(self, name: &str, text: &str) -> Result<ModelSource, Error> {
+        let ModelSource::Config { text: file, config, unknown, context, .. } = self else {
+            return Err(RequestError::BadBalance { text: text.to_string() }.into());
+        };
+        let balance = read_balance(text)?;
+        let config = config.with_balance(balance).map_err(|why| Error::from(why).within(name))?;
+        Ok(ModelSource::Config { from: name.to_string(), text: file, config: Box::new(config), unknown, context })
     }
 
     /// A model in memory; `from` is its name in messages.
@@ -231,6 +242,39 @@ impl ModelSource {
 
 /// The sign of adapters behind a model's name.
 pub const ADAPTERS: &str = "+lora=";
+
+/// The sign of the balance of routers behind a model's name.
+pub const BALANCE: &str = "+balance=";
+
+/// A model's name without what is behind a sign, and that if the sign is there.
+fn split_at<'a>(name: &'a str, sign: &str) -> (&'a str, Option<&'a str>) {
+    // A configuration may have the sign within itself.
+    let split = name.rsplit_once(sign).filter(|(_, rest)| !rest.contains('}'));
+    split.map_or((name, None), |(base, rest)| (base, Some(rest)))
+}
+
+/// The balance of routers as text: a scope of a loss, `z` and `bias`, each with its number, and `counts`: `sequence=1e-4,bias=1e-3`.
+fn read_balance(text: &str) -> Result<Balance, RequestError> {
+    parse_balance(text).ok_or_else(|| RequestError::BadBalance { text: text.to_string() })
+}
+
+fn parse_balance(text: &str) -> Option<Balance> {
+    let mut balance = Balance { counts: true, ..Balance::NONE };
+    for part in text.split(',').map(str::trim) {
+        let Some((name, number)) = part.split_once('=') else {
+            (part == "counts").then_some(())?;
+            continue;
+        };
+        let number: f64 = number.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)?;
+        match (name, BalanceScope::named(name)) {
+            ("z", _) => balance.z_loss = Some(number),
+            ("bias", _) => balance.bias_rate = Some(number),
+            (_, Some(scope)) if balance.loss.is_none() => balance.loss = Some(BalanceLoss { scope, factor: number }),
+            _ => return None,
+        }
+    }
+    Some(balance)
+}
 
 /// Adapters as text: the rank, then `alpha=` and names of parameters, separated by commas: `16,alpha=32,q,v`.
 fn read_lora(text: &str) -> Result<Lora, RequestError> {

@@ -102,6 +102,12 @@ pub enum RequestError {
         /// The name.
         name: String,
     },
+    /// A balance of routers behind a model's name that is not a list of losses and rates, or that the model cannot have.
+    #[error("`+balance={text}` states no balance of routers")]
+    BadBalance {
+        /// The text behind the sign.
+        text: String,
+    },
     /// Adapters behind a model's name that are not a rank, a scale and names.
     #[error("`+lora={text}` states no adapters")]
     BadAdapters {
@@ -127,6 +133,7 @@ impl Coded for RequestError {
             RequestError::NoConfig { .. }
             | RequestError::NoFile { .. }
             | RequestError::UnknownModel { .. }
+            | RequestError::BadBalance { .. }
             | RequestError::BadAdapters { .. } => Code::UnknownModel,
         })
     }
@@ -161,6 +168,10 @@ impl Coded for RequestError {
                     Some(near) => format!("did you mean `{near}`? meshwright models lists the presets"),
                     None => "meshwright models lists the presets".to_string(),
                 });
+            }
+            RequestError::BadBalance { .. } => {
+                "state a loss (sequence, micro_batch, global_batch or layers), z or bias with a number above 0, or counts, behind a preset or a \
+                 config.json with experts, as in mixtral-8x7b+balance=micro_batch=0.01,z=0.001"
             }
             RequestError::BadAdapters { .. } => {
                 "state a rank of 1 to 65536, then alpha and parameters if wanted, as in llama3-8b+lora=16,alpha=32,q,v"

@@ -2,6 +2,7 @@
 //! finite is written as null.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -33,6 +34,16 @@ pub struct StepRecord {
     /// none of a model without such layers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub further_loss: Option<f64>,
+    /// Loss of uneven routing, as training adds it to the other: the mean over micro-batches, of all layers together; none of a model
+    /// without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance_loss: Option<f64>,
+    /// The same of large logits of routers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub z_loss: Option<f64>,
+    /// How evenly experts got tokens; none of a model that does not note it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routing: Option<Routing>,
     /// Norm of the whole gradient before clipping.
     pub grad_norm: f64,
     /// The share of choices of experts that were dropped because the expert was full; none of a model without experts.
@@ -64,6 +75,20 @@ pub struct StepRecord {
     /// The slowest rank; none if no rank has the same work as another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slowest: Option<SlowestRank>,
+}
+
+/// How evenly the experts of all layers got tokens in a step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Routing {
+    /// The most tokens of an expert over the mean of its layer, where it is largest.
+    pub max_over_mean: f64,
+    /// The layer of that expert, by its name in parameters.
+    pub layer: String,
+    /// The experts of all layers that got no token.
+    pub dead: u64,
+    /// Tokens of each expert by layer, in the steps that `--routing-every` asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts: Option<BTreeMap<String, Vec<u64>>>,
 }
 
 /// The rank that took longest for its own work, without waiting for others.
@@ -255,7 +280,7 @@ pub fn losses(path: &Path, after: u64, last_step: u64) -> io::Result<Vec<f64>> {
 }
 
 /// Written lines are shorter; of a longer line only this number of bytes is read.
-const LONGEST: u64 = 1 << 16;
+const LONGEST: u64 = 1 << 20;
 
 /// A line of a file.
 struct MetricsLine {
@@ -426,6 +451,9 @@ mod tests {
             step,
             loss: 2.5,
             further_loss: None,
+            balance_loss: None,
+            z_loss: None,
+            routing: None,
             grad_norm: f64::NAN,
             dropped: None,
             lr: 0.001,

@@ -76,7 +76,7 @@ pub(in crate::cli) struct Train {
 
 #[derive(Args, Serialize)]
 struct Flags {
-    /// A preset (see `meshwright models`), a config.json or its folder, a .pt2 file of torch.export, or a .ir file. `+lora=16` behind it freezes it and gives the products of its layers adapters of rank 16; `+lora=16,alpha=32,q,v` has another scale, and those of q and v alone [default: tiny-llama]
+    /// A preset (see `meshwright models`), a config.json or its folder, a .pt2 file of torch.export, or a .ir file. `+lora=16` behind it freezes it and gives the products of its layers adapters of rank 16; `+lora=16,alpha=32,q,v` has another scale, and those of q and v alone. `+balance=sequence=1e-4,bias=1e-3` keeps the routers of experts balanced [default: tiny-llama]
     model: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
@@ -205,6 +205,10 @@ struct Flags {
     /// Number of newest checkpoints to retain [default: 3]
     #[arg(long, value_name = "N")]
     keep_last: Option<u64>,
+    /// Steps between records of how many tokens each expert of each layer got, in metrics.jsonl; 0: none. The model must note it, as
+    /// MODEL+balance=counts does [default: 0; without N: 1]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    routing_every: Option<u64>,
     /// Steps between comparisons of replicas: ranks that hold the same part of a parameter or of an optimizer state must have the same
     /// bytes in it, or the run ends with their names; 0: none [default: 0; without N: 1]
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]

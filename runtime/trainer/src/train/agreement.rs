@@ -105,6 +105,7 @@ fn of_records(request: &TrainRequest) -> Vec<Fact> {
         Fact::new("--eval-batches", request.eval_batches),
         Fact::new("--final-eval-batches", text(&request.final_eval_batches)),
         Fact::new("--save-every", request.save_every),
+        Fact::new("--routing-every", request.routing_every),
         Fact::new("--keep-last", request.keep_last),
         Fact::new("--out", place_of(&request.out).display()).of_host(),
         Fact::new("--profile", request.profile),

@@ -21,6 +21,7 @@ mod checkpoint;
 mod comm;
 mod data;
 mod endings;
+mod expert_watch;
 mod faults;
 mod feed;
 mod first_weights;

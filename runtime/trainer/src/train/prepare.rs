@@ -4,7 +4,7 @@ use super::backend::check_device;
 use super::data::{OpenedData, OwnTokens};
 use super::feed::Feed;
 use super::first_weights::{open as open_weights, without_absent_layers};
-use super::request::TrainRequest;
+use super::request::{TrainRequest, option};
 use crate::error::Error;
 use compiler::batch::microbatches;
 use compiler::compile::{compile, open};
@@ -13,6 +13,7 @@ use compiler::pipeline::PipelineOptions;
 use compiler::precision::precision;
 use cost::PROGRAM;
 use inspect::predicting::{self, StepPrediction};
+use ir::graph::{COUNTS, Model};
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
 use std::sync::Arc;
@@ -60,6 +61,7 @@ pub(super) fn prepare(request: &TrainRequest, given: Given) -> Result<Prepared, 
     let precision = precision(&request.precision)?;
     let file = open(&source, &parallel, request.seq, precision.dtype)?;
     precision.check(&file.model, &request.precision)?;
+    check_routing(&request, &file.model)?;
     let feed = Feed::of(&file.model, &parallel, &precision, data.least_vocabulary())?;
     data.check_vocabulary(feed.vocabulary)?;
     request.seq = feed.seq;
@@ -75,6 +77,17 @@ pub(super) fn prepare(request: &TrainRequest, given: Given) -> Result<Prepared, 
     };
     let compiled = compile(&source, file, &order, &mut |_, _| {})?;
     Ok(Prepared { request, source, parallel, compiled, feed, microbatches, data, weights, note })
+}
+
+/// Checks that the model notes the counts that the run is to record.
+fn check_routing(request: &TrainRequest, model: &Model) -> Result<(), Error> {
+    let mut fields = model.params.values().filter_map(|param| param.field.as_deref());
+    if request.routing_every == 0 || fields.any(|field| field == COUNTS) {
+        return Ok(());
+    }
+    let message =
+        format!("`routing_every` is {}, but {} notes no tokens of experts", request.routing_every, request.model);
+    Err(option(message).help("a model with experts notes them with +balance=counts behind its name"))
 }
 
 /// Checks that a run can be, as far as can be known before its data is read.

@@ -129,6 +129,9 @@ pub struct TrainRequest {
     pub init_from: Option<PathBuf>,
     /// Folder of `run.toml`, `metrics.jsonl` and checkpoints.
     pub out: PathBuf,
+    /// Steps between records of the tokens of each expert; 0 for none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub routing_every: u64,
     /// Steps between comparisons of the replicas of parameters and states; 0 for none.
     pub check_replicas: u64,
     /// True to compare all of the data of several processes at the start, not only its sizes, its index and blocks spread over it. This and
@@ -225,6 +228,7 @@ impl Default for TrainRequest {
             resume: None,
             init_from: None,
             out: "out".into(),
+            routing_every: 0,
             check_replicas: 0,
             compare_data: false,
             comm: "threads".into(),
@@ -316,6 +320,10 @@ impl TrainRequest {
         }
         Ok(())
     }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Checks that the backend exists.

@@ -6,6 +6,7 @@ use super::checkpoint::{is_in, refused};
 use super::comm::{Comm, decline, kernel_threads, sums};
 use super::data::Sides;
 use super::endings::{cancelled, ended, no_valid_loss, not_finite, without_data, without_data_elsewhere};
+use super::expert_watch::ExpertWatch;
 use super::faults::recorded;
 use super::feed::Feed;
 use super::first_weights::{FirstWeights, origin, unknown_keys};
@@ -136,6 +137,7 @@ pub(super) fn run_on<P: Platform>(
         faults: Faults::parse(request.inject.as_deref())?,
         replicas: ReplicaCheck::new(request.check_replicas),
         stragglers,
+        experts: ExpertWatch::new(request.routing_every),
         fence: lock.as_ref().map(Lock::fence),
         request,
         feed,
@@ -206,6 +208,7 @@ struct TrainingRun<'a, P: Platform> {
     saving: Saving,
     replicas: ReplicaCheck,
     stragglers: Stragglers,
+    experts: ExpertWatch,
     /// Faults to test what finds them.
     faults: Faults,
     /// None but in the first process.
@@ -234,7 +237,7 @@ impl<P: Platform> TrainingRun<'_, P> {
                 training += record.step_time_s;
                 progress.step(&record);
                 let slow = record.slowest.as_ref().and_then(|slowest| self.stragglers.note(slowest));
-                slow.iter().for_each(|note| progress.noted(note));
+                slow.into_iter().chain(self.experts.notes()).for_each(|note| progress.noted(&note));
                 self.replicas.after(step, &mut self.executor, &self.request.out)?;
                 last_losses.extend((step > before_last && record.loss.is_finite()).then_some(record.loss));
                 dropped_steps += record.dropped.unwrap_or(0.0);
@@ -280,8 +283,7 @@ impl<P: Platform> TrainingRun<'_, P> {
     }
 
     /// Runs one step and records it. A non-finite norm skips the update: of scaled losses, until the scale is 1, else within the
-    /// request's budget. Without budget, and for a
-    /// non-finite loss of an update that was done, the step is recorded before the run ends.
+    /// request's budget. Without budget, and for a non-finite loss of an update that was done, the step is recorded before the run ends.
     fn step(&mut self, step: u64, progress: &mut dyn Progress) -> Result<StepRecord, Error> {
         let clock = Instant::now();
         let lr = self.header.learning_rate.at(step - 1);
@@ -295,15 +297,19 @@ impl<P: Platform> TrainingRun<'_, P> {
         self.measure.iter().for_each(|measure| measure.before(step, &mut self.executor));
         let output = self.compute(step, input)?;
         let skipped = output.is_skipped();
-        let StepOutput { loss, further_loss, grad_norm, dropped, .. } = output;
+        let StepOutput { loss, further_loss, balance_loss, z_loss, grad_norm, dropped, .. } = output;
         let step_time_s = clock.elapsed().as_secs_f64();
         self.measure.iter_mut().try_for_each(|measure| measure.after(step, &mut self.executor))?;
+        let routing = self.experts.routing(step, &self.executor.expert_counts().map_err(executor_error)?);
         let tokens = self.header.tokens_per_step();
         let tokens_per_s = tokens as f64 / step_time_s;
         let record = StepRecord {
             step,
             loss: f64::from(loss.ok_or_else(no_loss)?),
             further_loss: further_loss.map(f64::from),
+            balance_loss: balance_loss.map(f64::from),
+            z_loss: z_loss.map(f64::from),
+            routing,
             grad_norm: f64::from(grad_norm.unwrap_or(f32::NAN)),
             dropped,
             lr,
