@@ -80,7 +80,7 @@ fn one_device_is_the_reference() {
 }
 
 /// The recipe in the reference evaluator, in f64.
-fn reference(recipe: &Recipe) -> Record {
+pub(crate) fn reference(recipe: &Recipe) -> Record {
     rounded(recipe, Rounding::Nearest)
 }
 

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use traces::Traced;
-use training::{GPT2, LLAMA, MIXTRAL, Runs, apart};
+use training::{BALANCED, GPT2, LLAMA, MIXTRAL, Runs, apart};
 
 /// The folder with the libraries, for one test.
 fn stand_in(test: &str) -> PathBuf {
@@ -152,6 +152,11 @@ fn training_on_pipeline_and_expert_parallel_ranks_of_a_gpu_follows_the_processor
         "stages",
         &[(LLAMA, "dp=2,tp=2,pp=2,zero=1,mbs=1"), (LLAMA, "pp=2,schedule=zb-h1,mbs=1"), (MIXTRAL, "dp=2,ep=2")],
     );
+}
+
+#[test]
+fn routers_are_balanced_on_a_gpu_as_on_the_processor() {
+    follows("balance", &[(BALANCED, "dp=1"), (BALANCED, "dp=2,ep=2,zero=1")]);
 }
 
 #[test]

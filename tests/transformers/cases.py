@@ -26,6 +26,8 @@ LATENT = dict(
 )
 THIRD = dict(LATENT, n_group=3, topk_group=2)
 SOFTMAX = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16)
+# A factor at which the loss of uneven routing counts.
+BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
 SECOND = dict(ROTARY, **SOFTMAX, shared_expert_intermediate_size=20)
 TYPES = ["sliding_attention", "full_attention", "sliding_attention"]
 WINDOWS = dict(ROTARY, num_hidden_layers=3, sliding_window=5)
@@ -110,6 +112,7 @@ CASES = [
     ("mixtral-window", "mixtral", dict(ROTARY, num_local_experts=4, sliding_window=3)),
     ("mixtral", "mixtral", dict(ROTARY, num_local_experts=6, pad_token_id=-1)),
     ("mixtral-tied", "mixtral", dict(ROTARY, num_local_experts=4, num_experts_per_tok=3, tie_word_embeddings=True)),
+    ("mixtral-balanced", "mixtral", dict(ROTARY, num_local_experts=6, **BALANCED)),
     ("qwen2-moe", "qwen2_moe", SECOND),
     ("qwen2-moe-renormalised", "qwen2_moe", dict(SECOND, norm_topk_prob=True, qkv_bias=False, mlp_only_layers=[0])),
     ("qwen2-moe-far-gate", "qwen2_moe", dict(SECOND)),
@@ -117,6 +120,7 @@ CASES = [
     ("qwen3-moe-window", "qwen3_moe", dict(ROTARY, **SOFTMAX, use_sliding_window=True, sliding_window=6, mlp_only_layers=[1])),
     ("qwen3-moe", "qwen3_moe", dict(ROTARY, **SOFTMAX)),
     ("qwen3-moe-renormalised", "qwen3_moe", dict(ROTARY, **SOFTMAX, norm_topk_prob=True, decoder_sparse_step=2)),
+    ("qwen3-moe-balanced", "qwen3_moe", dict(dict(ROTARY, num_hidden_layers=3), **SOFTMAX, **BALANCED, mlp_only_layers=[1])),
     ("deepseek-v2", "deepseek_v2", dict(LATENT, routed_scaling_factor=2.0)),
     (
         "deepseek-v2-groups",

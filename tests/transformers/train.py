@@ -8,6 +8,8 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 import further
 
 SEQUENCES, SEQ, STEPS, LR = 8, 16, 20, 3e-3
+# Sequences of a micro-batch.
+MICRO = 2
 # Weights are compared after so many steps: later, rounding in another order shows.
 COMPARED = 3
 # Changes of weights that are larger than rounding, relative, how often they are drawn, the most by which they may change a loss, and the
@@ -99,7 +101,16 @@ def losses_of(model, named):
         own, whole = own + loss, whole + loss
         if hasattr(model, "further"):
             whole = whole + further.loss(model, model.base_model(**given).last_hidden_state, of)
-    return own / count, whole / count
+    return own / count, whole / count + balance(model, named)
+
+
+def balance(model, named):
+    """The loss of uneven routing, the mean over micro-batches; the reported loss is without it."""
+    if not getattr(model.config, "output_router_logits", False):
+        return 0.0
+    parts = named["tok"].split(MICRO)
+    losses = [model(input_ids=part, use_cache=False).aux_loss for part in parts]
+    return model.config.router_aux_loss_coef * sum(losses) / len(parts)
 
 
 def trained(model, precision=torch.float32, steps=STEPS, compared=COMPARED, documents=None):

@@ -12,7 +12,7 @@ const FLOOR: f64 = 1e-3;
 /// A gradient below this, relative to the largest in its block, is rounding: its parameter goes anywhere under AdamW.
 const NOISE: f64 = 1e-6;
 
-/// Difference: `loss`, `norm`, `dropped`, `gradient` or `parameter`, and its size.
+/// Difference: `loss`, `norm`, `dropped`, `balance`, `gradient` or `parameter`, and its size.
 pub(crate) type Difference = (&'static str, String);
 
 /// All in which a run differs from the one that is right, after the same updates.
@@ -22,6 +22,7 @@ pub(crate) fn differences(got: &Record, want: &Record, optimizer: &Optimizer) ->
         ("loss", &got.losses, &want.losses),
         ("norm", &got.norms, &want.norms),
         ("dropped", &got.dropped, &want.dropped),
+        ("balance", &got.balance, &want.balance),
     ];
     for (check, got, want) in of_steps {
         found.extend(scalars(check, got, want));

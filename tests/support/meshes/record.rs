@@ -19,6 +19,8 @@ pub(crate) struct Record {
     pub(crate) losses: Vec<f64>,
     /// The gradient norm of every step, before clipping.
     pub(crate) norms: Vec<f64>,
+    /// The losses of routers of every step, all together; 0 without any.
+    pub(crate) balance: Vec<f64>,
     /// Per step, the share of dropped expert choices; 0 without experts.
     pub(crate) dropped: Vec<f64>,
     /// The gradients of the last step.
@@ -45,6 +47,8 @@ pub(crate) fn train(model: &Model, program: &Program, inputs: Vec<StepInput>) ->
     let mut record = Record::default();
     for input in inputs {
         let output = executor.step(input).map_err(|why| why.to_string())?;
+        let balance = [output.balance_loss, output.z_loss].into_iter().flatten().map(f64::from);
+        record.balance.push(balance.sum());
         record.dropped.push(output.dropped.unwrap_or(0.0));
         record.losses.push(f64::from(output.loss.ok_or("no loss")?));
         record.norms.push(f64::from(output.grad_norm.ok_or("no norm")?));

@@ -15,6 +15,12 @@ pub(crate) const LLAMA: &str = r#"{"model_type": "llama", "hidden_size": 16, "in
 pub(crate) const MIXTRAL: &str = r#"{"model_type": "mixtral", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 257, "max_position_embeddings": 64,
     "num_local_experts": 4, "num_experts_per_tok": 2}"#;
+/// Routers with a loss and a bias that counts move.
+pub(crate) const BALANCED: &str = r#"{"model_type": "deepseek_v3", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 257, "max_position_embeddings": 64, "q_lora_rank": 8,
+    "kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 4, "n_group": 2,
+    "topk_group": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "first_k_dense_replace": 1, "router_balance": "sequence",
+    "router_balance_coef": 0.1, "router_z_loss_coef": 0.01, "router_bias_update_rate": 0.01}"#;
 pub(crate) const GPT2: &str = r#"{"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 4, "vocab_size": 257, "n_positions": 64,
     "resid_pdrop": 0.1, "attn_pdrop": 0.1, "embd_pdrop": 0.1}"#;
 
