@@ -343,20 +343,28 @@ impl At<'_> {
                     None => return &before[of * RUN..][..len],
                 },
                 Read::Elements(of) => rest.operands[of].part(first, len),
+                // A scalar is the same for all elements of a run.
+                Read::Repeated(of, 1) => rest.operands[of].part(0, 1),
                 Read::Repeated(of, period) => rest.operands[of].part(first % period, len),
             };
             let room = &mut wide.next().expect("an op has at most two operands")[..len];
             // Nobody else writes these elements now, and this run not before it has read them.
             match (span.dtype, host::narrow(span.dtype)) {
                 // SAFETY: as above.
-                (_, Some(format)) => widen(format, unsafe { rest.arena.bytes(span) }, room, Par(1)),
+                (_, Some(format)) => widen(format, unsafe { rest.arena.bytes(span) }, &mut room[..span.len], Par(1)),
                 (DType::I32, _) => {
                     // SAFETY: as above.
                     let ints = unsafe { rest.arena.elements::<i32>(span) };
                     room.iter_mut().zip(ints).for_each(|(x, &int)| *x = int as f32);
                 }
                 // SAFETY: as above.
-                _ => return unsafe { rest.arena.elements(span) },
+                _ if span.len == len => return unsafe { rest.arena.elements(span) },
+                // SAFETY: as above.
+                _ => room[..span.len].copy_from_slice(unsafe { rest.arena.elements(span) }),
+            }
+            if span.len < len {
+                let scalar = room[0];
+                room.fill(scalar);
             }
             room
         };
