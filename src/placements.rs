@@ -179,7 +179,7 @@ fn axes_of(model: &Model, dims: &[Dim], piece: &Piece, at: usize) -> Result<Vec<
     let inner: u64 = piece.shape[at + 1..].iter().product();
     let mut parts: Vec<(u64, &Dim)> = Vec::new();
     for (dim, &(_, stride)) in dims.iter().zip(&piece.dims) {
-        let (Stride::Even(step) | Stride::Paired(step)) = stride;
+        let (Stride::Even(step) | Stride::Paired { step, .. }) = stride;
         if (inner..inner * piece.shape[at]).contains(&(step as u64)) {
             parts.push((step as u64, dim));
         }

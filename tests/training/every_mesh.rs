@@ -9,7 +9,8 @@ use crate::meshes::training::{DEVIATION, HIDDEN, Recipe, SEED, model, models};
 use crate::sample::sampled;
 use ir::graph::is_record;
 use ir::models::{
-    Activation, Clamp, Experts, Gpt2Config, LayerSet, LlamaConfig, ModelConfig, Norms, QkNorm, Rotation, Window,
+    Activation, Branches, Clamp, EmbeddingScale, Experts, Gpt2Config, LayerSet, LlamaConfig, ModelConfig, Norm, Norms,
+    QkNorm, Rotation, Window,
 };
 use ir::optimizer::Optimizer;
 use meshwright::runtime::data::VOCAB;
@@ -191,7 +192,7 @@ fn families() -> [(&'static str, Recipe); 5] {
     let local = LlamaConfig {
         activation: Activation::GeluTanh,
         norms: Norms::Both,
-        scaled_embeddings: true,
+        embedding_scale: EmbeddingScale::Root,
         softcap: Some(2.0),
         logit_softcap: Some(5.0),
         window: Some(Window { full: LayerSet::Every(3), ..Window::of_all(6) }),
@@ -218,8 +219,8 @@ fn families() -> [(&'static str, Recipe); 5] {
         gated: false,
         activation: Activation::GeluErf,
         rotation: Rotation { turned: Some(2), ..llama.rotation.clone() },
-        layer_norm: true,
-        parallel: true,
+        norm: Norm::Layer,
+        branches: Branches::Parallel,
         qkv_bias: true,
         out_bias: true,
         net_bias: true,

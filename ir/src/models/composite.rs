@@ -1,9 +1,12 @@
 //! Files of models that read images, too: their text model is one of a known family, and the only part that is read.
 
 use super::error::{ConfigError, invalid};
-use super::families::{FAMILIES, Family, Tied};
+use super::families::{Composite, FAMILIES, Family, Tied};
 use super::keys::Done;
 use serde_json::{Map, Value};
+
+/// The key of the text model.
+const TEXT: &str = "text_config";
 
 /// The key that both parts may have. The classes write their own default where a file says nothing, so that they may differ.
 const TIED: &str = "tie_word_embeddings";
@@ -17,35 +20,52 @@ pub type TextPart = (Map<String, Value>, Vec<String>);
 /// It has no text model, or one of another family.
 pub fn text_part(file: &Map<String, Value>) -> Result<Option<TextPart>, ConfigError> {
     let named = file.get("model_type").and_then(Value::as_str);
-    let Some((family, tied)) = FAMILIES.iter().find_map(|family| of_whole(family, named?)) else { return Ok(None) };
-    let model_type = family.model_type;
-    let text = file.get("text_config").ok_or(ConfigError::Missing { field: "text_config" })?;
-    let text = text.as_object().ok_or_else(|| invalid("text_config", "must be an object".to_string()))?;
-    let mut text = text.clone();
-    match text.get("model_type").and_then(Value::as_str) {
-        Some(stated) if stated != model_type => {
-            return Err(invalid("text_config", format!("has the `model_type` {stated}, not {model_type}")));
-        }
-        _ => text.insert("model_type".to_string(), model_type.into()),
+    let wholes: Vec<(&Family, &Composite)> = FAMILIES.iter().filter_map(|family| of_whole(family, named?)).collect();
+    let Some(&(first, _)) = wholes.first() else { return Ok(None) };
+    let mut text = text_of(file)?;
+    let stated = text.get("model_type").and_then(Value::as_str).filter(|stated| Some(*stated) != named);
+    let found = wholes.iter().find(|(family, whole)| {
+        stated.is_none_or(|stated| stated == family.model_type || Some(stated) == whole.text_type)
+    });
+    let Some((family, whole)) = found else {
+        let (stated, known) = (stated.unwrap_or_default(), first.model_type);
+        return Err(invalid("text_config", format!("has the `model_type` {stated}, not {known}")));
     };
-    if let Some(tied) = tied.part(file.get(TIED), text.get(TIED)).cloned() {
+    text.insert("model_type".to_string(), family.model_type.into());
+    let defaults: Map<String, Value> = serde_json::from_str(whole.defaults).unwrap_or_default();
+    for (key, value) in defaults {
+        text.entry(key).or_insert(value);
+    }
+    if let Some(tied) = whole.tied.part(file.get(TIED), text.get(TIED)).cloned() {
         text.insert(TIED.to_string(), tied);
     }
-    let mut left_out: Vec<String> = file.keys().filter(|name| !is_read(family, name)).cloned().collect();
+    let is_flat = !file.contains_key(TEXT);
+    let mut left_out: Vec<String> = file.keys().filter(|name| !is_read(family, name, is_flat)).cloned().collect();
+    if is_flat {
+        text.retain(|name, _| !left_out.contains(name));
+    }
     left_out.iter_mut().for_each(|name| name.push_str(" (not of the text model)"));
     Ok(Some((text, left_out)))
 }
 
-/// True for a key of such a file that is read, or that means nothing.
-fn is_read(family: &Family, name: &str) -> bool {
-    let means_nothing = family.keys.row(name).is_some_and(|key| key.done == Done::Nothing);
-    means_nothing || matches!(name, "model_type" | "text_config" | TIED)
+/// The keys of the text model. The first files of some have them next to those of the whole.
+fn text_of(file: &Map<String, Value>) -> Result<Map<String, Value>, ConfigError> {
+    match file.get(TEXT) {
+        Some(text) => text.as_object().cloned().ok_or_else(|| invalid(TEXT, "must be an object".to_string())),
+        None if file.contains_key("hidden_size") => Ok(file.clone()),
+        None => Err(ConfigError::Missing { field: TEXT }),
+    }
 }
 
-/// A family, and what says whether the head of its text model is tied, if files of this `model_type` have a text model of it.
-fn of_whole(family: &'static Family, model_type: &str) -> Option<(&'static Family, Tied)> {
-    let whole = family.whole.filter(|whole| whole.model_type == model_type)?;
-    Some((family, whole.tied))
+/// True for a key of such a file that is read, or that means nothing.
+fn is_read(family: &Family, name: &str, is_flat: bool) -> bool {
+    let is_known = family.keys.row(name).is_some_and(|key| is_flat || key.done == Done::Nothing);
+    is_known || matches!(name, "model_type" | TEXT | TIED)
+}
+
+/// A family, and the row of this `model_type`, if files of it have a text model of the family.
+fn of_whole(family: &'static Family, model_type: &str) -> Option<(&'static Family, &'static Composite)> {
+    Some((family, family.wholes.iter().find(|whole| whole.model_type == model_type)?))
 }
 
 impl Tied {

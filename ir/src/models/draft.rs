@@ -321,11 +321,20 @@ impl Body<'_> {
     /// # Errors
     /// There is no such value.
     pub fn ones(&mut self, y: &str, like: &str, letter: &str) -> Result<(), DraftError> {
-        let [places, zeros] = ["places", "zeros"].map(|suffix| format!("{y}_{suffix}"));
+        let zeros = format!("{y}_zeros");
+        self.zeros(&zeros, like, letter)?;
+        self.unary(y, UnaryKind::Shift(1.0), &zeros)
+    }
+
+    /// `y`, a vector of zeros of the element type of a value.
+    ///
+    /// # Errors
+    /// There is no such value.
+    pub fn zeros(&mut self, y: &str, like: &str, letter: &str) -> Result<(), DraftError> {
+        let places = format!("{y}_places");
         let iota = Iota { dim: 0, dims: self.dims(letter), dtype: self.dtype(like)? };
         self.op(&[&places], iota, &[])?;
-        self.scale(&zeros, 0.0, &places)?;
-        self.unary(y, UnaryKind::Shift(1.0), &zeros)
+        self.scale(y, 0.0, &places)
     }
 
     /// The element type of a value.

@@ -42,6 +42,8 @@ pub enum ConfigError {
     UnknownFamily {
         /// The name in the file.
         found: String,
+        /// The part that no builder has, if it is known.
+        missing: Option<&'static str>,
         /// Those of the families that are read.
         known: Vec<&'static str>,
     },
@@ -65,8 +67,10 @@ impl fmt::Display for ConfigError {
             ConfigError::TooLong { seq, positions } => {
                 write!(f, "sequences of {seq} tokens do not fit the model's {positions} positions")
             }
-            ConfigError::UnknownFamily { found, known } => {
-                write!(f, "there is no builder for `model_type` `{found}`; there are {}", known.join(", "))
+            ConfigError::UnknownFamily { found, missing, known } => {
+                write!(f, "there is no builder for `model_type` `{found}`")?;
+                missing.map_or(Ok(()), |part| write!(f, ", for want of {part}"))?;
+                write!(f, "; there are {}", known.join(", "))
             }
             ConfigError::Unsupported { field, why } => write!(f, "`{field}`: {why}"),
         }

@@ -43,6 +43,8 @@ pub struct Experts {
     pub dense: LayerSet,
     /// Scores are sigmoids of each expert's own logit, not a softmax over all (DeepSeek-V3).
     pub sigmoid: bool,
+    /// Experts are chosen by logits, plus the bias if there is one, and scores are sigmoids of the chosen ones (Kolibri).
+    pub by_logits: bool,
     /// Weights are sigmoids of the chosen logits, and multiply what experts read instead of what they give (Llama 4).
     pub scaled_inputs: bool,
     /// The router and the matrices of experts have biases (gpt-oss).
@@ -78,6 +80,7 @@ impl Experts {
             shared_gate: false,
             dense: LayerSet::None,
             sigmoid: false,
+            by_logits: false,
             scaled_inputs: false,
             biases: false,
             clamp: None,
@@ -188,13 +191,12 @@ impl Experts {
             [&["nt", "chosen"], &["ed", "chosen", "weight"]]
         };
         b.op(&["ex", "ex_count"], Dispatch { experts, capacity }, to)?;
-        let active = activation.op();
         match self.clamp {
             Some(clamp) => self.clamped(b, clamp)?,
             None => {
                 let (values, matrices, rows) = ("e", "expert_", "b q e c");
                 let net = Gated { values, matrices, rows, shared: "e", outer: "h", inner: "m" };
-                net.build(b, "ex", active.clone())?;
+                net.build(b, "ex", activation)?;
             }
         }
         b.op(&["et"], Combine, from)?;
@@ -204,7 +206,7 @@ impl Experts {
             return Ok(());
         }
         let net = Gated { values: "s", matrices: "shared_", rows: "b s", shared: "", outer: "h", inner: "u" };
-        net.build(b, x, active)?;
+        net.build(b, x, activation)?;
         let mut shared = "sd";
         if self.shared_gate {
             b.op(&["sl"], Einsum::new("b s h, h -> b s")?, &[x, "shared_share"])?;
@@ -262,16 +264,20 @@ impl Experts {
             b.op(&["score", "chosen"], TopK { k: self.chosen, limit: None }, &["rl"])?;
             return b.sigmoid("weight", "score");
         }
-        if self.sigmoid {
+        if self.sigmoid && !self.by_logits {
             b.sigmoid("rs", "rl")?;
-        } else {
+        } else if !self.by_logits {
             b.op(&["rs"], Softmax, &["rl"])?;
         }
         let scaled = self.scale != 1.0;
         let value = if self.renormalise || scaled { "score" } else { "weight" };
         let top_k = TopK { k: self.chosen, limit: self.limit };
-        let scores: &[&str] = if self.bias { &["rs", "router_bias"] } else { &["rs"] };
-        b.op(&[value, "chosen"], top_k, scores)?;
+        let scores = [if self.by_logits { "rl" } else { "rs" }, "router_bias"];
+        let best = if self.by_logits { "logit" } else { value };
+        b.op(&[best, "chosen"], top_k, &scores[..1 + usize::from(self.bias)])?;
+        if self.by_logits {
+            b.sigmoid(value, best)?;
+        }
         let mut last = value;
         if self.renormalise {
             b.op(&["score_sum"], Reduce::new(PartialKind::Sum, "b q t k -> b q t")?, &[last])?;

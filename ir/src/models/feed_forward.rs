@@ -1,7 +1,8 @@
 //! The functions of feed-forward nets, and gated nets.
 
-use super::draft::{Body, DraftError};
-use crate::ops::{Binary, BinaryKind, Einsum, Unary, UnaryKind};
+use super::draft::{Body, DraftError, Weight};
+use crate::ops::{Binary, BinaryKind, Broadcast, Einsum, Equation, Reduce, UnaryKind};
+use crate::types::{DType, PartialKind};
 use serde::Serialize;
 
 /// The function between the matrices of a net.
@@ -15,18 +16,89 @@ pub enum Activation {
     GeluErf,
     /// `max(x, 0)^2` (Nemotron-4)
     ReluSquared,
+    /// `max(x, 0)` (OPT)
+    Relu,
+    /// `x / (1 + e^(-1.702 x))` (Hendrycks and Gimpel 2016, section 2)
+    GeluSigmoid,
+    /// `p max(x, 0)^2 + n (e^min(x, 0) - 1 - min(x, 0)) + x / 2`, with `p = ln(1 + e^a)` and `n = ln(1 + e^b) + 1 / 2` of two learned
+    /// numbers (Huang and Schlag 2025, xIELU; Apertus).
+    Xielu,
 }
 
+/// The names of the two learned numbers of xIELU.
+const XIELU: [&str; 2] = ["alpha_p", "alpha_n"];
+
+/// The first values of these numbers, of which softplus makes 0.8 and 0.3: `ln(e^0.8 - 1)` and `ln(e^0.3 - 1)`.
+const XIELU_FIRST: [f64; 2] = [0.203_432_5, -1.050_205_5];
+
+/// The factor of xIELU's operand itself.
+const XIELU_LINEAR: f64 = 0.5;
+
 impl Activation {
-    /// The op.
-    pub(super) fn op(self) -> Unary {
-        Unary(match self {
-            Activation::Silu => UnaryKind::Silu,
-            Activation::GeluTanh => UnaryKind::Gelu,
-            Activation::GeluErf => UnaryKind::GeluErf,
-            Activation::ReluSquared => UnaryKind::ReluSquared,
-        })
+    /// The parameters that it has.
+    pub(super) fn weights(self) -> Vec<Weight> {
+        let numbers = XIELU.iter().zip(XIELU_FIRST).map(|(name, first)| Weight::constant(*name, "1", first));
+        if self == Activation::Xielu { numbers.collect() } else { Vec::new() }
     }
+
+    /// `y = f(x)`, where `dims` are those of both.
+    pub(super) fn build(self, b: &mut Body<'_>, y: &str, x: &str, dims: &str) -> Result<(), DraftError> {
+        match self {
+            Activation::Silu => b.unary(y, UnaryKind::Silu, x),
+            Activation::GeluTanh => b.unary(y, UnaryKind::Gelu, x),
+            Activation::GeluErf => b.unary(y, UnaryKind::GeluErf, x),
+            Activation::ReluSquared => b.unary(y, UnaryKind::ReluSquared, x),
+            Activation::Relu => b.unary(y, UnaryKind::AtLeast(0.0), x),
+            Activation::GeluSigmoid => {
+                let [scaled, share] = ["scaled", "share"].map(|end| format!("{y}_{end}"));
+                b.scale(&scaled, 1.702, x)?;
+                b.sigmoid(&share, &scaled)?;
+                b.op(&[y], Binary::of(BinaryKind::Mul), &[x, &share])
+            }
+            Activation::Xielu => xielu(b, y, x, dims),
+        }
+    }
+}
+
+/// xIELU, computed in f32.
+fn xielu(b: &mut Body<'_>, y: &str, x: &str, dims: &str) -> Result<(), DraftError> {
+    let dtype = b.dtype(x)?;
+    let [wide, above, square, right] = ["wide", "above", "square", "right"].map(|end| format!("{y}_{end}"));
+    let [below, power, bent, bend, left] = ["below", "power", "bent", "bend", "left"].map(|end| format!("{y}_{end}"));
+    let [straight, both, sum] = ["straight", "both", "sum"].map(|end| format!("{y}_{end}"));
+    let inner = dims.rsplit(' ').next().unwrap_or(dims);
+    for (number, shift) in XIELU.iter().zip([0.0, XIELU_LINEAR]) {
+        softplus(b, number, shift, inner)?;
+    }
+    let product = Binary::spread(BinaryKind::Mul, &format!("{dims}, {inner} -> {dims}"))?;
+    let add = Binary::of(BinaryKind::Add);
+    b.unary(&wide, UnaryKind::Cast(DType::F32), x)?;
+    b.unary(&above, UnaryKind::AtLeast(0.0), &wide)?;
+    b.unary(&square, UnaryKind::Square, &above)?;
+    b.op(&[&right], product.clone(), &[&square, "alpha_p_plus"])?;
+    b.unary(&below, UnaryKind::AtMost(0.0), &wide)?;
+    b.unary(&power, UnaryKind::Exp, &below)?;
+    b.op(&[&bent], Binary::of(BinaryKind::Sub), &[&power, &below])?;
+    b.unary(&bend, UnaryKind::Shift(-1.0), &bent)?;
+    b.op(&[&left], product, &[&bend, "alpha_n_plus"])?;
+    b.scale(&straight, XIELU_LINEAR, &wide)?;
+    b.op(&[&both], add.clone(), &[&right, &left])?;
+    b.op(&[&sum], add, &[&both, &straight])?;
+    b.unary(y, UnaryKind::Cast(dtype), &sum)
+}
+
+/// `ln(1 + e^a) + shift` in f32 of the parameter of a number, for each place of a dim.
+fn softplus(b: &mut Body<'_>, number: &str, shift: f64, dim: &str) -> Result<(), DraftError> {
+    let [wide, scalar, power, next, log, single, plus] =
+        ["wide", "scalar", "power", "next", "log", "single", "plus"].map(|end| format!("{number}_{end}"));
+    b.unary(&wide, UnaryKind::Cast(DType::F32), number)?;
+    b.op(&[&scalar], Reduce::new(PartialKind::Sum, "i -> ")?, &[&wide])?;
+    b.unary(&power, UnaryKind::Exp, &scalar)?;
+    b.unary(&next, UnaryKind::Shift(1.0), &power)?;
+    b.unary(&log, UnaryKind::Log, &next)?;
+    b.unary(&single, UnaryKind::Shift(shift), &log)?;
+    let to_all = Broadcast { equation: Equation::parse(&format!(" -> {dim}"))?, free: b.dims(dim) };
+    b.op(&[&plus], to_all, &[&single])
 }
 
 /// A gated net: `d = down(f(gate(x)) up(x))`.
@@ -48,14 +120,14 @@ pub(super) struct Gated<'a> {
 
 impl Gated<'_> {
     /// Adds its statements on `x`.
-    pub(super) fn build(&self, b: &mut Body<'_>, x: &str, activation: Unary) -> Result<(), DraftError> {
+    pub(super) fn build(&self, b: &mut Body<'_>, x: &str, activation: Activation) -> Result<(), DraftError> {
         let Gated { rows, shared, outer, inner, .. } = self;
         let [gate, up, active, product, down] = ["g", "u", "s", "p", "d"].map(|end| format!("{}{end}", self.values));
         let [w_gate, w_up, w_down] = ["gate", "up", "down"].map(|end| format!("{}{end}", self.matrices));
         let there = Einsum::new(&format!("{rows} {outer}, {shared} {outer} {inner} -> {rows} {inner}"))?;
         b.op(&[&gate], there.clone(), &[x, &w_gate])?;
         b.op(&[&up], there, &[x, &w_up])?;
-        b.op(&[&active], activation, &[&gate])?;
+        activation.build(b, &active, &gate, &format!("{rows} {inner}"))?;
         b.op(&[&product], Binary::of(BinaryKind::Mul), &[&active, &up])?;
         let back = Einsum::new(&format!("{rows} {inner}, {shared} {inner} {outer} -> {rows} {outer}"))?;
         b.op(&[&down], back, &[&product, &w_down])

@@ -64,6 +64,9 @@ impl Fields {
     /// The value of a key, or that of its absence.
     pub(super) fn get<T: DeserializeOwned>(&self, key: &'static str) -> Result<T, ConfigError> {
         let value = self.value(key).ok_or(ConfigError::Missing { field: key })?;
+        if value.is_null() {
+            return Err(invalid(key, "is null, and must be stated".to_string()));
+        }
         T::deserialize(value).map_err(|why| invalid(key, why.to_string()))
     }
 

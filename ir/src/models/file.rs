@@ -4,9 +4,9 @@ use super::balance::Balance;
 use super::composite::text_part;
 use super::config::ModelConfig;
 use super::error::{ConfigError, invalid};
-use super::families;
+use super::families::{self, Family};
 use super::fields::Fields;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Reads the text of a `config.json` as Hugging Face's `transformers` writes it; defaults are those of its classes.
 ///
@@ -14,6 +14,20 @@ use serde_json::Value;
 /// Everything in [`ConfigError`].
 pub fn from_config(json: &str) -> Result<ModelConfig, ConfigError> {
     read_config(json).map(|(config, _)| config)
+}
+
+/// The family of a file: by its `model_type`, or where that is unknown by the class that `architectures` names.
+///
+/// # Errors
+/// There is none.
+pub fn family_of(file: &Map<String, Value>) -> Result<&'static Family, ConfigError> {
+    let named = file.get("model_type").ok_or(ConfigError::Missing { field: "model_type" })?;
+    let named = named.as_str().ok_or_else(|| invalid("model_type", format!("{named} is no string")))?;
+    families::family(named).or_else(|unknown| {
+        let classes = file.get("architectures").and_then(Value::as_array).into_iter().flatten();
+        let mut families = classes.filter_map(Value::as_str).filter_map(families::family_of_class);
+        families.next().ok_or(unknown)
+    })
 }
 
 /// The same, and the keys that are ignored: those that mean nothing to any family, and those of parts that are no text model.
@@ -25,9 +39,7 @@ pub fn read_config(json: &str) -> Result<(ModelConfig, Vec<String>), ConfigError
     let file = value.as_object().ok_or_else(|| ConfigError::Json("it is another kind of value".to_string()))?;
     let (text, left_out) = text_part(file)?.unzip();
     let file = text.as_ref().unwrap_or(file);
-    let named = file.get("model_type").ok_or(ConfigError::Missing { field: "model_type" })?;
-    let named = named.as_str().ok_or_else(|| invalid("model_type", format!("{named} is no string")))?;
-    let family = families::family(named)?;
+    let family = family_of(file)?;
     let fields = Fields::new(family.keys, &families::all_keys(), file)?;
     let read = (family.read)(&fields).and_then(|config| balanced(config, &fields)).and_then(ModelConfig::checked);
     let config = read.map_err(|why| fields.of_default(why))?;

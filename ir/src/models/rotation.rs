@@ -20,17 +20,20 @@ pub struct Rotation {
     pub gain: f64,
     /// The elements of a head that turn, the first ones, an even number; none: all.
     pub turned: Option<u64>,
+    /// They turn the other way (nanochat).
+    pub backwards: bool,
 }
 
 impl Rotation {
     /// One of whole heads, by unscaled frequencies.
     pub const fn of(theta: f64) -> Rotation {
-        Rotation { theta, scaling: None, gain: 1.0, turned: None }
+        Rotation { theta, scaling: None, gain: 1.0, turned: None, backwards: false }
     }
 
     /// The op.
     fn op(&self) -> Rope {
-        Rope { theta: self.theta, scaling: self.scaling.clone(), turned: self.turned, gain: self.gain, inverse: false }
+        let Rotation { theta, scaling, gain, turned, backwards } = self.clone();
+        Rope { theta, scaling, turned, gain, inverse: backwards }
     }
 
     /// `y` is `x`, turned by its positions.

@@ -19,6 +19,8 @@ pub struct Weights {
     pub pairs: Pairs,
     /// The parameters whose last dim has such pairs, if they are adjacent.
     pub turned: &'static [&'static str],
+    /// Numbers of a layer that never change, and that files have as tensors without dims: names and values.
+    pub constants: &'static [(&'static str, f32)],
     /// Layers that predict further tokens in files whose configuration does not state their number.
     pub further: u32,
 }
@@ -73,6 +75,8 @@ pub enum Join {
     Inputs,
     /// The outputs of each head together: those of one behind those of the other.
     Heads,
+    /// The outputs of each first dim together: those of one behind those of the other (Falcon).
+    Groups,
     /// One output of each in turn.
     Alternating,
 }

@@ -133,7 +133,11 @@ fn surplus(folder: &Folder, names: &Names, needed: &BTreeSet<&str>) -> Result<Ve
         }
         let layer = full.rsplit_once("layers.").and_then(|(_, rest)| rest.split('.').next()?.parse().ok());
         let is_further = layer.is_some_and(|layer: u32| family.further.contains(&layer));
-        if !is_further && !BUFFERS.iter().any(|end| name.ends_with(end)) {
+        if !is_further
+            && !names.constants.contains_key(&full)
+            && !names.constants.contains_key(name)
+            && !BUFFERS.iter().any(|end| name.ends_with(end))
+        {
             surplus.push(name.clone());
         }
     }

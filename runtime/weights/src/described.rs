@@ -3,7 +3,8 @@
 
 use crate::description::differences;
 use ir::models::{
-    Activation, Balance, BalanceScope, Done, FAMILIES, Gpt2Config, Key, LlamaConfig, ModelConfig, Rotation, read_config,
+    Activation, Balance, BalanceScope, Branches, Done, FAMILIES, Gpt2Config, Key, LlamaConfig, ModelConfig, Rotation,
+    read_config,
 };
 use ir::ops::Scaling;
 use serde_json::{Map, Value, json};
@@ -60,6 +61,9 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
         Activation::GeluTanh => "gelu_pytorch_tanh",
         Activation::GeluErf => "gelu",
         Activation::ReluSquared => "relu2",
+        Activation::Relu => "relu",
+        Activation::GeluSigmoid => "quick_gelu",
+        Activation::Xielu => "xielu",
     };
     let (rotation, part) = (&config.rotation, part(config));
     let mut pairs: Vec<Pair> = vec![
@@ -71,7 +75,7 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
         ("num_key_value_heads", config.kv_heads.into()),
         ("rms_norm_eps", config.norm_eps.into()),
         ("layer_norm_eps", config.norm_eps.into()),
-        ("use_parallel_residual", config.parallel.into()),
+        ("use_parallel_residual", (config.branches != Branches::InTurn).into()),
         ("hidden_act", activation.into()),
         ("hidden_activation", activation.into()),
         ("attention_bias", config.qkv_bias.into()),

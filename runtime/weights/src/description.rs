@@ -1,6 +1,6 @@
 //! The `config.json` of a folder: what it says of the model, and the rest of its keys.
 
-use ir::models::{ConfigError, Family, ModelConfig, Pairs, family, read_config, text_part};
+use ir::models::{ConfigError, Family, ModelConfig, Pairs, family_of, read_config, text_part};
 use serde_json::{Map, Value};
 
 /// Keys of a serialised configuration that weights do not depend on: first numbers, dropout, and how tokens are routed in
@@ -36,8 +36,7 @@ impl Description {
         let raw: Map<String, Value> = serde_json::from_str(text).map_err(|why| ConfigError::Json(why.to_string()))?;
         let part = text_part(&raw)?.map(|(part, _)| part);
         let (is_composite, raw) = (part.is_some(), part.unwrap_or(raw));
-        let stated = raw.get("model_type").and_then(Value::as_str).unwrap_or_default();
-        let family = family(stated)?;
+        let family = family_of(&raw)?;
         Ok(Description { family, raw, unknown, is_composite, config })
     }
 
@@ -92,6 +91,11 @@ impl Description {
             Pairs::Adjacent => true,
             Pairs::Stated(key) => self.raw.get(key).and_then(Value::as_bool).unwrap_or(true),
         }
+    }
+
+    /// The first elements of a head, which positions turn; none: all.
+    pub(crate) fn turned(&self) -> Option<u64> {
+        if let ModelConfig::Llama(config) = &self.config { config.rotation.turned } else { None }
     }
 
     /// The class of `transformers` that computes the model.

@@ -277,6 +277,9 @@ fn write_weights(
         let dtype = if name.ends_with("e_score_correction_bias") { DType::F32 } else { format.dtype() };
         planned.push(Planned { name: name.to_string(), dtype, shape: tensor.shape.to_vec(), first: 0 });
     }
+    for name in names.constants.keys() {
+        planned.push(Planned { name: name.clone(), dtype: format.dtype(), shape: Vec::new(), first: 0 });
+    }
     planned.sort_by_cached_key(|tensor| natural(&tensor.name));
     let mut writers = match order.shards {
         None => {
@@ -295,7 +298,10 @@ fn write_weights(
         }
     };
     for tensor in &planned {
-        let bytes = compose(weights, tensor, &composed[tensor.name.as_str()])?;
+        let bytes = match names.constants.get(&tensor.name) {
+            Some(constant) => host::stored(tensor.dtype, &[*constant]).into_owned(),
+            None => compose(weights, tensor, &composed[tensor.name.as_str()])?,
+        };
         writers.iter_mut().try_for_each(|writer| writer.take(&tensor.name, &bytes))?;
     }
     Ok((planned.len(), planned.iter().map(Planned::bytes).sum()))

@@ -13,8 +13,14 @@ const TILE: usize = 32;
 pub enum Stride {
     /// Neighbours are at this distance.
     Even(usize),
-    /// Elements that a rotary position turns together are at this distance, and half of the dim apart in the parameter.
-    Paired(usize),
+    /// Pairs among the first `turned` elements: those that a rotary position turns together are neighbours at the distance `step`, and
+    /// `turned / 2` apart in the parameter. The others are at this distance from each other.
+    Paired {
+        /// The distance.
+        step: usize,
+        /// The elements that turn, an even number.
+        turned: usize,
+    },
 }
 
 /// A parameter, or one index of its first dim, in a tensor of a file.
@@ -112,12 +118,12 @@ pub(crate) struct Strided {
 }
 
 impl Piece {
-    /// Makes neighbours in the last dim those that a rotary position turns together.
-    pub(crate) fn pair(&mut self) {
-        if let Some((_, stride)) = self.dims.last_mut()
+    /// Makes neighbours in the last dim those that a rotary position turns together: of the first `turned` elements, or of all.
+    pub(crate) fn pair(&mut self, turned: Option<u64>) {
+        if let Some((size, stride)) = self.dims.last_mut()
             && let Stride::Even(step) = *stride
         {
-            *stride = Stride::Paired(step);
+            *stride = Stride::Paired { step, turned: turned.unwrap_or(*size) as usize };
         }
     }
 
@@ -137,17 +143,18 @@ impl Piece {
     fn strided(&self, shard: &Shard) -> Vec<Strided> {
         let own = strides(&shard.shape);
         let mut parts = vec![Strided { file: (self.first, Vec::new()), ..Strided::default() }];
-        for (d, &(size, step)) in self.dims.iter().enumerate() {
+        for (d, &(_, step)) in self.dims.iter().enumerate() {
             let (from, to) = (shard.offset[d] as usize, (shard.offset[d] + shard.shape[d]) as usize);
-            let half = size as usize / 2;
             // Range of indices, place of the first, step.
             let ranges = match step {
                 Stride::Even(step) => vec![(from..to, from * step, step)],
-                Stride::Paired(step) => {
-                    let high = from.max(half);
+                Stride::Paired { step, turned } => {
+                    let half = turned / 2;
+                    let (high, rest) = (from.max(half), from.max(turned));
                     vec![
                         (from..to.min(half), 2 * from * step, 2 * step),
-                        (high..to, (2 * (high - half) + 1) * step, 2 * step),
+                        (high..to.min(turned), (2 * high.saturating_sub(half) + 1) * step, 2 * step),
+                        (rest..to, rest * step, step),
                     ]
                 }
             };
@@ -275,7 +282,7 @@ mod tests {
 
     #[test]
     fn pairs_are_parted_wherever_a_box_begins() {
-        let pairs = piece(100, &[(2, Stride::Even(10)), (6, Stride::Paired(1))]);
+        let pairs = piece(100, &[(2, Stride::Even(10)), (6, Stride::Paired { step: 1, turned: 6 })]);
         let row = [0, 2, 4, 1, 3, 5];
         let all: Vec<usize> = [100, 110].iter().flat_map(|first| row.map(|at| first + at)).collect();
         assert_eq!(places(&pairs, &[0, 0], &[2, 6]), all);
@@ -283,11 +290,16 @@ mod tests {
             let want: Vec<usize> = (from..from + count).map(|at| 110 + row[at]).collect();
             assert_eq!(places(&pairs, &[1, from as u64], &[1, count as u64]), want, "{from} {count}");
         }
+        let some = piece(0, &[(6, Stride::Paired { step: 1, turned: 4 })]);
+        assert_eq!(places(&some, &[0], &[6]), [0, 2, 1, 3, 4, 5]);
+        assert_eq!(places(&some, &[3], &[3]), [3, 4, 5]);
+        assert_eq!(places(&some, &[5], &[1]), [5]);
     }
 
     #[test]
     fn near_parts_are_the_whole_box() {
-        let pairs = piece(5, &[(3, Stride::Even(1)), (6, Stride::Paired(30)), (10, Stride::Even(3))]);
+        let pairs =
+            piece(5, &[(3, Stride::Even(1)), (6, Stride::Paired { step: 30, turned: 4 }), (10, Stride::Even(3))]);
         let shard = Shard { offset: vec![0, 1, 2], shape: vec![3, 4, 8] };
         let mut whole = places(&pairs, &shard.offset, &shard.shape);
         for most in [1, 7, 40, 1000] {

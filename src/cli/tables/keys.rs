@@ -18,7 +18,7 @@ pub(in crate::cli) fn print(format: TableFormat) -> Result<String, Error> {
     match format {
         TableFormat::Table => {
             let rows: Vec<_> = treatments().iter().map(line).collect();
-            Ok(table(["KEY", "FAMILIES", "DEFAULT", "EFFECT"], &rows))
+            Ok(table(["KEY", "DEFAULT", "EFFECT", "FAMILIES"], &rows))
         }
         TableFormat::Json => crate::cli::json(&by_family()),
     }
@@ -67,17 +67,16 @@ fn line(treatment: &Treatment) -> [String; 4] {
         Done::Alias(of) => format!("another name of {of}"),
     };
     let absent = if key.default.is_empty() { "-" } else { key.default };
-    [treatment.name.to_string(), families(&treatment.families), absent.to_string(), done]
+    [treatment.name.to_string(), absent.to_string(), done, families(&treatment.families)]
 }
 
-/// Formats some families.
+/// Formats some families, or those that are left.
 fn families(some: &[&str]) -> String {
     let others: Vec<&str> =
         FAMILIES.iter().map(|family| family.model_type).filter(|name| !some.contains(name)).collect();
     match others.as_slice() {
         [] => "all".to_string(),
-        [one] => format!("all but {one}"),
-        [one, other] => format!("all but {one}, {other}"),
+        few if few.len() < some.len() => format!("all but {}", few.join(", ")),
         _ => some.join(", "),
     }
 }

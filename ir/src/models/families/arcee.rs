@@ -6,7 +6,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "arcee",
     class: "ArceeForCausalLM",
     keys: Keys { class: "ArceeConfig", lists: &[KEYS, ONE_TYPE, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[],
     weights: USUAL,
     read,
 };

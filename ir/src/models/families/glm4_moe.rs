@@ -8,7 +8,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "glm4_moe",
     class: "Glm4MoeForCausalLM",
     keys: Keys { class: "Glm4MoeConfig", lists: &[KEYS, ROUTED, FURTHER, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[],
     weights: Weights {
         inner: &[NORMS, QKV, ATTENTION, NET, ROUTED_WEIGHTS, SHARED_WEIGHTS, FURTHER_WEIGHTS],
         further: 1,
@@ -47,9 +47,16 @@ const KEYS: &[Key] = &[
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let rope = Rope { part: Some("partial_rotary_factor"), ..Rope::USUAL };
-    let base = Base { rope, ..Base::USUAL }.read(fields)?;
+    let sizes = ModelSizes::read(fields)?;
+    positive("num_attention_heads", sizes.heads)?;
+    // The class rounds down.
+    let size = fields.optional("head_dim")?.unwrap_or(fields.get::<u64>("hidden_size")? / sizes.heads);
+    let rotary = rope.read(fields, Head { size, is_latent: false })?;
+    let kv_heads = fields.optional("num_key_value_heads")?.unwrap_or(sizes.heads);
+    let base = Base::USUAL.read_with(fields, sizes, Heads { size, kv_heads, rotary })?;
     let has_norms: bool = fields.get("use_qk_norm")?;
     Ok(LlamaConfig {
+        rotation: even(base.rotation),
         qkv_bias: fields.get("attention_bias")?,
         qk_norm: if has_norms { QkNorm::Heads } else { QkNorm::None },
         experts: deepseek_v3::experts(fields, base.layers)?,
@@ -57,6 +64,19 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         ..base
     }
     .into())
+}
+
+/// A rotation of an even number of elements: where a file gives an odd one, the class turns one more by the frequencies of the odd number.
+fn even(rotation: Rotation) -> Rotation {
+    match rotation {
+        Rotation { turned: Some(odd), scaling: None, theta, .. } if odd % 2 == 1 => {
+            let (odd, next) = (odd as f64, odd + 1);
+            let by = 2.0 / odd - 2.0 / next as f64;
+            let divisors: Vec<f64> = (0..next / 2).map(|pair| theta.powf(pair as f64 * by)).collect();
+            Rotation { turned: Some(next), scaling: Some(Scaling::Pairs { divisors: divisors.into() }), ..rotation }
+        }
+        _ => rotation,
+    }
 }
 
 /// `config.json` of zai-org/GLM-4.5, without the layer that predicts a second token. Half of a head turns.

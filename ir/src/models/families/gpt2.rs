@@ -7,7 +7,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "gpt2",
     class: "GPT2LMHeadModel",
     keys: Keys { class: "GPT2Config", lists: &[KEYS, EVERY] },
-    whole: None,
+    wholes: &[],
     weights: WEIGHTS,
     read,
 };
@@ -60,6 +60,7 @@ const WEIGHTS: Weights = Weights {
     inner: &[LAYER],
     pairs: Pairs::Apart,
     turned: &[],
+    constants: &[],
     further: 0,
 };
 

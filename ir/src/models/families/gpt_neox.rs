@@ -7,7 +7,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "gpt_neox",
     class: "GPTNeoXForCausalLM",
     keys: Keys { class: "GPTNeoXConfig", lists: &[KEYS, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[],
     weights: WEIGHTS,
     read,
 };
@@ -64,11 +64,12 @@ const LAYER: &[HubTensor] = &[
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let rope = Rope { theta: "rotary_emb_base", part: Some("rotary_pct"), ..Rope::USUAL };
     let base = biased(fields, Base { norm_eps: "layer_norm_eps", rope, ..Base::USUAL }.read(fields)?)?;
+    let is_parallel: bool = fields.get("use_parallel_residual")?;
     Ok(LlamaConfig {
         gated: false,
         activation: activation(fields, "hidden_act")?,
-        layer_norm: true,
-        parallel: fields.get("use_parallel_residual")?,
+        norm: Norm::Layer,
+        branches: if is_parallel { Branches::Parallel } else { Branches::InTurn },
         net_bias: true,
         ..base
     }
@@ -86,8 +87,8 @@ const NEOX_20B: LlamaConfig = LlamaConfig {
     heads: 64,
     kv_heads: 64,
     head: 96,
-    layer_norm: true,
-    parallel: true,
+    norm: Norm::Layer,
+    branches: Branches::Parallel,
     rotation: Rotation { turned: Some(24), ..PLAIN },
     qkv_bias: true,
     out_bias: true,

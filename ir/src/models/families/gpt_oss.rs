@@ -7,7 +7,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "gpt_oss",
     class: "GptOssForCausalLM",
     keys: Keys { class: "GptOssConfig", lists: &[KEYS, ROUTED, ROUTER_LOSS, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[],
     weights: Weights { inner: &[NORMS, QKV, ATTENTION, OWN], ..USUAL },
     read,
 };
@@ -85,6 +85,7 @@ const OSS_20B: LlamaConfig = LlamaConfig {
         // 0.1 ln 32 + 1.
         gain: 1.346_573_590_279_972_7,
         turned: None,
+        backwards: false,
     },
     window: Some(Window { full: LayerSet::Every(2), ..Window::of_all(128) }),
     pad: Some(199_999),

@@ -6,7 +6,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "llama",
     class: "LlamaForCausalLM",
     keys: Keys { class: "LlamaConfig", lists: &[KEYS, ONE_TYPE, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[Composite::of("llava")],
     weights: USUAL,
     read,
 };
@@ -42,7 +42,8 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
 }
 
 /// Whole heads turn, by unscaled frequencies of the base of Su et al. 2021, section 3.3.
-pub(super) const PLAIN: Rotation = Rotation { theta: 10_000.0, scaling: None, gain: 1.0, turned: None };
+pub(super) const PLAIN: Rotation =
+    Rotation { theta: 10_000.0, scaling: None, gain: 1.0, turned: None, backwards: false };
 
 /// The common fields of the Llama 3 models: `config.json` of meta-llama/Meta-Llama-3-8B.
 pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
@@ -56,9 +57,13 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     kv_heads: 8,
     head: 128,
     norm_eps: 1e-5,
-    layer_norm: false,
+    norm: Norm::Rms,
     norms: Norms::Before,
-    parallel: false,
+    branches: Branches::InTurn,
+    residual_scale: 1.0,
+    embedding_norm: false,
+    inner_norms: false,
+    learned: None,
     rotation: Rotation { theta: 500_000.0, ..PLAIN },
     local_rotation: None,
     nope: LayerSet::None,
@@ -66,15 +71,22 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     score_size: None,
     softcap: None,
     logit_softcap: None,
+    logit_scale: 1.0,
     window: None,
     pad: None,
     tied: false,
-    scaled_embeddings: false,
+    head_bias: false,
+    embedding_scale: EmbeddingScale::One,
     qkv_bias: false,
     out_bias: false,
     net_bias: false,
     sinks: false,
+    clip: None,
+    gated_heads: false,
     qk_norm: QkNorm::None,
+    attention_dropout: 0.0,
+    residual_dropout: 0.0,
+    embedding_dropout: 0.0,
     deviation: 0.02,
     latent: None,
     experts: None,

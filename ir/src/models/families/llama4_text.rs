@@ -8,7 +8,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "llama4_text",
     class: "Llama4ForCausalLM",
     keys: Keys { class: "Llama4TextConfig", lists: &[KEYS, ROUTED, ROUTER_LOSS, ROTARY, EVERY] },
-    whole: Some(Composite { model_type: "llama4", tied: Tied::Text }),
+    wholes: &[Composite { tied: Tied::Text, ..Composite::of("llama4") }],
     weights: Weights {
         inner: &[NORMS, QKV, ATTENTION, NETS],
         pairs: Pairs::Adjacent,
@@ -102,7 +102,8 @@ fn temperature(fields: &Fields) -> Result<Option<Temperature>, ConfigError> {
         Value::Number(number) => number.as_f64() != Some(0.0),
         _ => return Err(invalid("attn_temperature_tuning", "must be true or false".to_string())),
     };
-    let temperature = Temperature { every: fields.get("floor_scale")?, by: fields.get("attn_scale")? };
+    let (every, by) = (fields.get("floor_scale")?, fields.get("attn_scale")?);
+    let temperature = Temperature { every, by, ahead: 1, turned: false };
     Ok(is_used.then_some(temperature))
 }
 
@@ -133,7 +134,7 @@ const SCOUT: LlamaConfig = LlamaConfig {
         ..PLAIN
     },
     nope: LayerSet::Every(4),
-    temperature: Some(Temperature { every: 8192, by: 0.1 }),
+    temperature: Some(Temperature { every: 8192, by: 0.1, ahead: 1, turned: false }),
     window: Some(Window { chunked: true, full: LayerSet::Every(4), ..Window::of_all(8192) }),
     pad: Some(200_018),
     qk_norm: QkNorm::Turned,

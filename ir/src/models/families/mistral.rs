@@ -7,7 +7,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "mistral",
     class: "MistralForCausalLM",
     keys: Keys { class: "MistralConfig", lists: &[KEYS, ONE_TYPE, FIXED_NET, ROTARY, EVERY] },
-    whole: Some(Composite { model_type: "mistral3", tied: Tied::Either }),
+    wholes: &[Composite::of("mistral3"), Composite::of("llava")],
     weights: USUAL,
     read,
 };

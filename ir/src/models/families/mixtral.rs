@@ -7,7 +7,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "mixtral",
     class: "MixtralForCausalLM",
     keys: Keys { class: "MixtralConfig", lists: &[KEYS, ONE_TYPE, FIXED_NET, ROUTED, ROUTER_LOSS, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[],
     weights: Weights { inner: &[NORMS, QKV, ATTENTION, ROUTED_WEIGHTS], ..USUAL },
     read,
 };

@@ -1,24 +1,82 @@
 //! The families of models that are read: one file each, and its row in [`FAMILIES`].
 
+mod afmoe;
+mod apertus;
+mod apertus1p5_text;
 mod arcee;
+mod aria_text;
+mod biogpt;
+mod bitnet;
+mod cohere;
+mod cohere2;
+mod cwm;
 mod deepseek;
+mod dots1;
+mod ernie4_5;
+mod ernie4_5_moe;
+mod exaone;
+mod exaone4;
+mod exaone_moe;
+mod falcon;
+mod flex_olmo;
+mod flint;
 mod gemma;
+mod gemma1;
+mod glm;
+mod glm4;
 mod glm4_moe;
+mod glm4_moe_lite;
 mod gpt2;
+mod gpt_bigcode;
+mod gpt_neo;
 mod gpt_neox;
 mod gpt_oss;
+mod gptj;
+mod granite;
+mod granite_swa;
+mod granitemoe;
+mod granitemoe_swa;
+mod granitemoeshared;
+mod helium;
+mod hunyuan_v1_dense;
+mod hunyuan_v1_moe;
+mod hy_v3;
+mod hyperclovax;
+mod internlm3;
+mod iquestcoder;
+mod jais2;
+mod kolibri1;
 mod llama;
 mod llama4_text;
+mod mellum;
+mod minicpm3;
+mod minimax_m2;
+mod ministral;
+mod ministral3;
+mod missing;
 mod mistral;
 mod mixtral;
+mod nanochat;
+mod nemotron;
+mod olmo;
 mod olmo2;
 mod olmo3;
+mod olmoe;
+mod opt;
+mod persimmon;
+mod phi;
 mod phi3;
 mod prelude;
 mod presets;
 mod qwen;
+mod seed_oss;
 mod smollm3;
+mod solar_open;
+mod stablelm;
+mod starcoder2;
 mod tiny;
+mod vaultgemma;
+mod youtu;
 
 use deepseek::{deepseek_v2, deepseek_v3};
 use gemma::{gemma2, gemma3_text};
@@ -52,6 +110,63 @@ pub const FAMILIES: &[Family] = &[
     smollm3::FAMILY,
     arcee::FAMILY,
     llama4_text::FAMILY,
+    granite::FAMILY,
+    granitemoe::FAMILY,
+    granitemoeshared::FAMILY,
+    granite_swa::FAMILY,
+    granitemoe_swa::FAMILY,
+    hyperclovax::FAMILY,
+    minimax_m2::FAMILY,
+    dots1::FAMILY,
+    cohere::FAMILY,
+    cohere2::FAMILY,
+    olmo::FAMILY,
+    olmoe::FAMILY,
+    flex_olmo::FAMILY,
+    exaone::FAMILY,
+    exaone4::FAMILY,
+    exaone_moe::FAMILY,
+    glm::FAMILY,
+    glm4::FAMILY,
+    glm4_moe_lite::FAMILY,
+    ernie4_5::FAMILY,
+    ernie4_5_moe::FAMILY,
+    internlm3::FAMILY,
+    iquestcoder::FAMILY,
+    seed_oss::FAMILY,
+    helium::FAMILY,
+    ministral::FAMILY,
+    cwm::FAMILY,
+    jais2::FAMILY,
+    nemotron::FAMILY,
+    gemma1::FAMILY,
+    vaultgemma::FAMILY,
+    starcoder2::FAMILY,
+    phi::FAMILY,
+    stablelm::FAMILY,
+    apertus::FAMILY,
+    afmoe::FAMILY,
+    solar_open::FAMILY,
+    hy_v3::FAMILY,
+    hunyuan_v1_dense::FAMILY,
+    hunyuan_v1_moe::FAMILY,
+    youtu::FAMILY,
+    persimmon::FAMILY,
+    gptj::FAMILY,
+    gpt_bigcode::FAMILY,
+    gpt_neo::FAMILY,
+    opt::FAMILY,
+    biogpt::FAMILY,
+    apertus1p5_text::FAMILY,
+    aria_text::FAMILY,
+    minicpm3::FAMILY,
+    flint::FAMILY,
+    kolibri1::FAMILY,
+    mellum::FAMILY,
+    nanochat::FAMILY,
+    bitnet::FAMILY,
+    ministral3::FAMILY,
+    falcon::FAMILY,
     gpt2::FAMILY,
 ];
 
@@ -62,11 +177,18 @@ pub const FAMILIES: &[Family] = &[
 pub fn family(model_type: &str) -> Result<&'static Family, ConfigError> {
     let found = FAMILIES.iter().find(|family| family.model_type == model_type);
     found.ok_or_else(|| {
-        let mut wholes: Vec<&str> = FAMILIES.iter().filter_map(|family| Some(family.whole?.model_type)).collect();
+        let mut wholes: Vec<&str> =
+            FAMILIES.iter().flat_map(|family| family.wholes).map(|whole| whole.model_type).collect();
         wholes.sort_unstable();
+        wholes.dedup();
         let known = FAMILIES.iter().map(|family| family.model_type).chain(wholes).collect();
-        ConfigError::UnknownFamily { found: model_type.to_string(), known }
+        ConfigError::UnknownFamily { found: model_type.to_string(), missing: missing::part(model_type), known }
     })
+}
+
+/// The family whose models a class of `transformers` computes.
+pub(super) fn family_of_class(class: &str) -> Option<&'static Family> {
+    FAMILIES.iter().find(|family| family.class == class)
 }
 
 /// The keys of all families, and those of an object of rotary positions.

@@ -7,7 +7,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "olmo2",
     class: "Olmo2ForCausalLM",
     keys: Keys { class: "Olmo2Config", lists: &[KEYS, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[],
     weights: WEIGHTS,
     read,
 };
@@ -29,10 +29,10 @@ pub(super) const KEYS: &[Key] = &[
     WHOLE_HEADS,
 ];
 
-pub(super) const WEIGHTS: Weights = Weights { inner: &[NORMS, QKV, ATTENTION, NET], ..USUAL };
+pub(super) const WEIGHTS: Weights = Weights { inner: &[POST_NORMS, QKV, ATTENTION, NET], ..USUAL };
 
 /// The norms of what branches give.
-const NORMS: &[HubTensor] = &[
+pub(super) const POST_NORMS: &[HubTensor] = &[
     HubTensor::vector("post_attention_layernorm.weight", &["post_norm1"]),
     HubTensor::vector("post_feedforward_layernorm.weight", &["post_norm2"]),
 ];

@@ -7,7 +7,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "olmo3",
     class: "Olmo3ForCausalLM",
     keys: Keys { class: "Olmo3Config", lists: &[KEYS, olmo2::KEYS, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[],
     weights: olmo2::WEIGHTS,
     read,
 };

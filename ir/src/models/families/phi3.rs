@@ -8,7 +8,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "phi3",
     class: "Phi3ForCausalLM",
     keys: Keys { class: "Phi3Config", lists: &[KEYS, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[],
     weights: Weights { inner: &[JOINED, NORMS, ATTENTION, NET], ..USUAL },
     read,
 };
@@ -131,6 +131,7 @@ const PHI4_MINI: LlamaConfig = LlamaConfig {
         // The root of 1 + ln 32 / ln 4096.
         gain: 1.190_238_071_423_808_3,
         turned: Some(96),
+        backwards: false,
     },
     window: Some(Window::of_all(262_144)),
     pad: Some(199_999),

@@ -8,7 +8,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "smollm3",
     class: "SmolLM3ForCausalLM",
     keys: Keys { class: "SmolLM3Config", lists: &[KEYS, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[],
     weights: USUAL,
     read,
 };

@@ -20,6 +20,10 @@ const ROWS: &[Key] = &[
     Key::read(&["partial_rotary_factor"], "", "the part of a head that turns; 1.0 but for phi3, gpt_neox and glm4_moe"),
     Key::read(&["short_factor"], "", "longrope: divisors of frequencies in sequences up to the context before scaling"),
     Key::read(&["long_factor"], "", "longrope: those in longer sequences"),
-    Key::only(&["mrope_section"], "null", "of a kind that is not supported"),
-    Key::nothing(&["finetuned"], "no class reads it"),
+    Key::nothing(
+        &["mrope_section", "mrope_interleaved"],
+        "the pairs that turn by the time, row and column of an image; those of text are one number",
+    ),
+    Key::nothing(&["llama_4_scaling_beta"], "ministral3: how strongly queries grow, which its family reads"),
+    Key::nothing(&["finetuned", "max_position_embeddings"], "no class reads it"),
 ];

@@ -4,9 +4,10 @@
 
 use super::config::{LlamaConfig, QkNorm, Temperature};
 use super::layers::LayerKind;
+use super::qk_norm::{self, AllHeads, flat_norm};
 use crate::models::draft::{Body, DraftError, Linear, Weight};
 use crate::models::rotation::Rotation;
-use crate::ops::{Attention, AttentionSettings, Binary, BinaryKind, Reshape, RmsNorm, UnaryKind};
+use crate::ops::{Attention, AttentionSettings, Binary, BinaryKind, Dropout, UnaryKind};
 use crate::types::DType;
 
 /// The parameters of attention; the matrix that writes to the residual stream has the deviation `residual`.
@@ -28,12 +29,9 @@ pub(super) fn weights(config: &LlamaConfig, residual: f64) -> Vec<Weight> {
     }
     weights.extend(config.out_bias.then(|| Weight::constant("bo", "h", 0.0)));
     weights.extend(config.sinks.then(|| Weight::constant("sink", "g r", 0.0)));
-    match config.qk_norm {
-        QkNorm::None | QkNorm::Turned => {}
-        QkNorm::Heads => weights.extend(["q_norm", "k_norm"].map(|name| Weight::constant(name, "d", 1.0))),
-        QkNorm::Whole => weights
-            .extend([("q_norm", "g r d"), ("k_norm", "g d")].map(|(name, dims)| Weight::constant(name, dims, 1.0))),
-    }
+    weights.extend(config.inner_norms.then(|| Weight::constant("heads_norm", "g r d", 1.0)));
+    weights.extend(config.gated_heads.then(|| Weight::normal("wg", "h g r d", deviation)));
+    weights.extend(qk_norm::weights(config.qk_norm));
     weights
 }
 
@@ -46,7 +44,9 @@ pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>
         }
         None => heads(config, kind, b, x).map(|()| "d")?,
     };
+    let (p, path) = (config.attention_dropout, "layer.o".to_string());
     let settings = AttentionSettings {
+        dropout: (p != 0.0).then_some(Dropout { p, path, piece: None }),
         window: kind.window.filter(|window| !window.chunked).map(|window| window.tokens),
         chunk: kind.window.filter(|window| window.chunked).map(|window| window.tokens),
         softcap: config.softcap,
@@ -54,14 +54,26 @@ pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>
     };
     let operands = ["q", "k", "v", "pos", "pos", "seg", "seg", "sink"];
     b.op(&["o", "o_lse"], Attention(settings), &operands[..7 + usize::from(config.sinks)])?;
+    if config.gated_heads {
+        b.linear(&Linear { y: "og", x, w: "wg", bias: None, from: "h", to: "g r d" })?;
+        b.sigmoid("ov", "og")?;
+        b.op(&["ow"], Binary::of(BinaryKind::Mul), &["o", "ov"])?;
+    }
+    let mut x = if config.gated_heads { "ow" } else { "o" };
+    if config.inner_norms {
+        let all = AllHeads { dims: "g r d", size: config.heads * config.head };
+        flat_norm(b, config.norm_eps, &all, "on", x, "heads_norm")?;
+        x = "on";
+    }
     let bias = config.out_bias.then_some("bo");
-    b.linear(&Linear { y: "p", x: "o", w: "wo", bias, from: &format!("g r {value}"), to: "h" })
+    b.linear(&Linear { y: "p", x, w: "wo", bias, from: &format!("g r {value}"), to: "h" })
 }
 
 /// A step from the product of queries or keys to what attention reads.
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Norm,
+    Clip(f64),
     Turn(&'a Rotation),
     Temper(Temperature),
 }
@@ -69,18 +81,23 @@ enum Step<'a> {
 /// The steps of queries, or of keys.
 fn steps<'a>(config: &LlamaConfig, kind: &LayerKind<'a>, of_queries: bool) -> Vec<Step<'a>> {
     let turns = kind.rotation.map(Step::Turn);
-    let before = matches!(config.qk_norm, QkNorm::Heads | QkNorm::Whole).then_some(Step::Norm);
-    let after = (config.qk_norm == QkNorm::Turned && kind.rotation.is_some()).then_some(Step::Norm);
-    let temper = config.temperature.filter(|_| kind.rotation.is_none() && of_queries).map(Step::Temper);
-    [before, turns, after, temper].into_iter().flatten().collect()
+    let norm = (config.qk_norm != QkNorm::None).then_some(Step::Norm);
+    let is_last = matches!(config.qk_norm, QkNorm::Turned | QkNorm::HeadsTurned);
+    let before = norm.filter(|_| !is_last);
+    let after = norm.filter(|_| is_last && (kind.rotation.is_some() || config.qk_norm == QkNorm::HeadsTurned));
+    let clip = config.clip.map(Step::Clip);
+    let has_positions = kind.rotation.is_some();
+    let temper = config.temperature.filter(|temperature| of_queries && temperature.turned == has_positions);
+    let temper = temper.map(Step::Temper);
+    [before, clip, turns, after, temper].into_iter().flatten().collect()
 }
 
 /// Queries, keys or values.
-struct Side<'a> {
+pub(super) struct Side<'a> {
     /// `q`, `k` or `v`, which also ends the names of the matrix and of the bias.
-    name: &'static str,
+    pub(super) name: &'static str,
     /// Its dims behind `b s`.
-    heads: &'static str,
+    pub(super) heads: &'static str,
     /// The steps from the product to what attention reads.
     steps: Vec<Step<'a>>,
 }
@@ -97,7 +114,7 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
     let sides = [
         Side { name: "q", heads: "g r d", steps: steps(config, kind, true) },
         Side { name: "k", heads: "g d", steps: steps(config, kind, false) },
-        Side { name: "v", heads: "g d", steps: Vec::new() },
+        Side { name: "v", heads: "g d", steps: config.clip.map(Step::Clip).into_iter().collect() },
     ];
     for side in &sides {
         let (y, w, bias) = (side.value(0), format!("w{}", side.name), format!("b{}", side.name));
@@ -110,7 +127,8 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
             let Some(step) = side.steps.get(number) else { continue };
             let (from, to) = (side.value(number), side.value(number + 1));
             match step {
-                Step::Norm => qk_norm(config, b, side, &from, &to)?,
+                Step::Norm => qk_norm::build(config, b, side, &from, &to)?,
+                Step::Clip(bound) => clip(b, *bound, &to, &from)?,
                 Step::Turn(rotation) => rotation.turn(b, &to, &from)?,
                 Step::Temper(temperature) => temper(b, *temperature, &to, &from)?,
             }
@@ -119,13 +137,20 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
     Ok(())
 }
 
-/// `y = x (1 + by ln(1 + floor((pos + 1) / every)))`, computed in f32.
+/// `y = min(max(x, -bound), bound)`
+fn clip(b: &mut Body<'_>, bound: f64, y: &str, x: &str) -> Result<(), DraftError> {
+    let above = format!("{y}_above");
+    b.unary(&above, UnaryKind::AtLeast(-bound), x)?;
+    b.unary(y, UnaryKind::AtMost(bound), &above)
+}
+
+/// `y = x (1 + by ln(1 + floor((pos + ahead) / every)))`, computed in f32.
 fn temper(b: &mut Body<'_>, temperature: Temperature, y: &str, x: &str) -> Result<(), DraftError> {
-    let Temperature { every, by } = temperature;
+    let Temperature { every, by, ahead, .. } = temperature;
     let dtype = b.dtype(x)?;
     b.unary("at", UnaryKind::Cast(DType::F32), "pos")?;
     // Half a token more keeps whole quotients whole under rounding.
-    b.unary("at_next", UnaryKind::Shift(1.5), "at")?;
+    b.unary("at_next", UnaryKind::Shift(ahead as f64 + 0.5), "at")?;
     b.unary("periods", UnaryKind::Scale(1.0 / every as f64), "at_next")?;
     b.unary("period", UnaryKind::Floor, "periods")?;
     b.unary("period_next", UnaryKind::Shift(1.0), "period")?;
@@ -139,38 +164,4 @@ fn temper(b: &mut Body<'_>, temperature: Temperature, y: &str, x: &str) -> Resul
     b.unary("q_wide", UnaryKind::Cast(DType::F32), x)?;
     b.op(&["q_tempered"], product, &["q_wide", "temperature"])?;
     b.unary(y, UnaryKind::Cast(dtype), "q_tempered")
-}
-
-/// The norm of queries or keys.
-fn qk_norm(
-    config: &LlamaConfig,
-    b: &mut Body<'_>,
-    side: &Side<'_>,
-    plain: &str,
-    normed: &str,
-) -> Result<(), DraftError> {
-    let Side { name: side, heads, .. } = side;
-    let norm = RmsNorm { eps: config.norm_eps };
-    let (rstd, gain) = (format!("{side}_rstd"), format!("{side}_norm"));
-    match config.qk_norm {
-        QkNorm::None => Ok(()),
-        QkNorm::Heads => b.op(&[normed, &rstd], norm, &[plain, &gain]),
-        QkNorm::Turned => {
-            // Queries come first, and keys have the same gain.
-            if *side == "q" {
-                b.ones("qk_norm", plain, "d")?;
-            }
-            b.op(&[normed, &rstd], norm, &[plain, "qk_norm"])
-        }
-        QkNorm::Whole => {
-            let count = if *side == "q" { config.heads } else { config.kv_heads };
-            let size = count * config.head;
-            let (flat, flat_gain) = (format!("{side}_flat"), format!("{side}_flat_gain"));
-            let flat_normed = format!("{side}_flat_normed");
-            b.op(&[&flat], Reshape { dims: b.dims(&format!("b s {size}")) }, &[plain])?;
-            b.op(&[&flat_gain], Reshape { dims: b.dims(&size.to_string()) }, &[&gain])?;
-            b.op(&[&flat_normed, &rstd], norm, &[&flat, &flat_gain])?;
-            b.op(&[normed], Reshape { dims: b.dims(&format!("b s {heads}")) }, &[&flat_normed])
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! A configuration of the LLaMA family.
 
 use super::latent::Latent;
+use super::norm::Norm;
 use crate::models::error::{ConfigError, depth, invalid, not_negative, positive};
 use crate::models::experts::Experts;
 use crate::models::feed_forward::Activation;
@@ -19,6 +20,12 @@ pub enum QkNorm {
     Whole,
     /// One of each head without a gain, after positions turned it, and only where they do (Llama 4).
     Turned,
+    /// One of each head, with one gain for all heads, after positions turned it (Hunyuan).
+    HeadsTurned,
+    /// A layer norm of each head, with one gain and one bias for all heads (Phi).
+    LayerHeads,
+    /// A layer norm of each head, with gains of its own and without biases (StableLM, Cohere).
+    LayerEach,
 }
 
 /// The norms of the branches of a layer.
@@ -32,13 +39,49 @@ pub enum Norms {
     Both,
 }
 
-/// Queries at position `pos` are multiplied by `1 + by ln(1 + floor((pos + 1) / every))` (Nakanishi 2025, Scalable-Softmax; Llama 4).
+/// The operands of the branches of a layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum Branches {
+    /// The feed-forward net reads the sum that attention is added to.
+    InTurn,
+    /// It reads the stream that attention reads, through a norm of its own (GPT-NeoX).
+    Parallel,
+    /// It reads the norm that attention reads (Cohere, Phi).
+    Shared,
+}
+
+/// The factor of embeddings.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub enum EmbeddingScale {
+    /// None.
+    One,
+    /// The root of the stream's size (Gemma).
+    Root,
+    /// A number (Granite).
+    By(f64),
+}
+
+/// A table of positions, whose rows are added to the embedding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Learned {
+    /// The positions.
+    pub positions: u64,
+    /// The rows in front of the first position, which are never read (OPT).
+    pub unread: u64,
+}
+
+/// Queries at position `pos` are multiplied by `1 + by ln(1 + floor((pos + ahead) / every))` (Nakanishi 2025, Scalable-Softmax;
+/// Llama 4).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Temperature {
     /// Tokens from one factor to the next.
     pub every: u64,
     /// How strongly it grows.
     pub by: f64,
+    /// The places by which positions are ahead.
+    pub ahead: u64,
+    /// Layers with positions have it; else those without them.
+    pub turned: bool,
 }
 
 /// Layers that predict further tokens.
@@ -82,19 +125,27 @@ pub struct LlamaConfig {
     pub head: u64,
     /// Added to the mean square in norms, or to the variance.
     pub norm_eps: f64,
-    /// Norms subtract the mean and have a bias (GPT-NeoX).
-    pub layer_norm: bool,
+    /// The kind of norms.
+    pub norm: Norm,
     /// The norms of a layer's branches.
     pub norms: Norms,
-    /// The feed-forward net reads what attention reads: `x + attention(norm(x)) + net(norm(x))` (GPT-NeoX).
-    pub parallel: bool,
+    /// The operands of the branches of a layer.
+    pub branches: Branches,
+    /// The factor of what branches add to the stream (Granite).
+    pub residual_scale: f64,
+    /// Embeddings are normed before the first layer (nanochat).
+    pub embedding_norm: bool,
+    /// Norm of all that heads give together, and of what the second matrix of the feed-forward net reads (BitNet).
+    pub inner_norms: bool,
+    /// Learned positions.
+    pub learned: Option<Learned>,
     /// How positions turn queries and keys.
     pub rotation: Rotation,
     /// The same in layers with a window, where these turn otherwise (Gemma 3).
     pub local_rotation: Option<Rotation>,
     /// The layers whose queries and keys have no positions (Kazemnejad et al. 2023, NoPE).
     pub nope: LayerSet,
-    /// The temperature of attention in these layers.
+    /// The temperature of attention in these layers, or in the others.
     pub temperature: Option<Temperature>,
     /// Attention scores are divided by its root (Gemma); none: by that of the head size.
     pub score_size: Option<f64>,
@@ -102,14 +153,18 @@ pub struct LlamaConfig {
     pub softcap: Option<f64>,
     /// The bound of logits (Gemma 2).
     pub logit_softcap: Option<f64>,
+    /// The factor of logits (Granite, Cohere).
+    pub logit_scale: f64,
     /// The window of attention, of all layers or some.
     pub window: Option<Window>,
     /// The padding token: its positions add no gradient to the embedding.
     pub pad: Option<u64>,
     /// The head's matrix is the embedding table.
     pub tied: bool,
-    /// Embeddings are multiplied by the root of the stream's size (Gemma).
-    pub scaled_embeddings: bool,
+    /// Logits have a bias (Phi).
+    pub head_bias: bool,
+    /// The factor of embeddings.
+    pub embedding_scale: EmbeddingScale,
     /// Queries, keys and values have a bias (Qwen2).
     pub qkv_bias: bool,
     /// The result of attention has a bias (GPT-NeoX).
@@ -118,8 +173,18 @@ pub struct LlamaConfig {
     pub net_bias: bool,
     /// Each head has a sink: one more score of every query, of no value (gpt-oss).
     pub sinks: bool,
+    /// The bound of the elements of queries, keys and values (OLMo).
+    pub clip: Option<f64>,
+    /// Gates of heads: what they give is multiplied by the sigmoid of a product of what attention reads (AFMoE).
+    pub gated_heads: bool,
     /// The norms of queries and keys.
     pub qk_norm: QkNorm,
+    /// Probability that a weight of the attention is dropped.
+    pub attention_dropout: f64,
+    /// Probability that an element of a branch's result is dropped.
+    pub residual_dropout: f64,
+    /// Probability that an element of the embedding is dropped.
+    pub embedding_dropout: f64,
     /// Standard deviation of the initial matrices.
     pub deviation: f64,
     /// Keys and values come from a latent vector (DeepSeek).
@@ -189,7 +254,8 @@ impl LlamaConfig {
             return Err(invalid("query_pre_attn_scalar", format!("{size} must be above 0")));
         }
         self.check_rotary()?;
-        if let Some(Temperature { every, by }) = self.temperature {
+        self.check_factors()?;
+        if let Some(Temperature { every, by, .. }) = self.temperature {
             positive("floor_scale", every)?;
             if !by.is_finite() {
                 return Err(invalid("attn_scale", format!("{by} must be finite")));
@@ -204,13 +270,37 @@ impl LlamaConfig {
         self.mtp.as_ref().map_or(Ok(()), Mtp::check)
     }
 
+    /// Checks factors, bounds and probabilities.
+    fn check_factors(&self) -> Result<(), ConfigError> {
+        let factors = [("residual_multiplier", self.residual_scale), ("logit_scale", self.logit_scale)];
+        let embedding = if let EmbeddingScale::By(by) = self.embedding_scale { by } else { 1.0 };
+        for (field, factor) in factors.into_iter().chain([("embedding_multiplier", embedding)]) {
+            if !factor.is_finite() || factor == 0.0 {
+                return Err(invalid(field, format!("{factor} must be finite, and not 0")));
+            }
+        }
+        if let Some(bound) = self.clip.filter(|bound| !bound.is_finite() || *bound <= 0.0) {
+            return Err(invalid("clip_qkv", format!("{bound} must be above 0")));
+        }
+        let probabilities = [
+            ("attention_dropout", self.attention_dropout),
+            ("hidden_dropout", self.residual_dropout),
+            ("embedding_dropout", self.embedding_dropout),
+        ];
+        match probabilities.into_iter().find(|(_, p)| !(0.0..1.0).contains(p)) {
+            Some((field, p)) => Err(invalid(field, format!("{p} is no probability below 1"))),
+            None => Ok(()),
+        }
+    }
+
     /// Checks what rotary positions turn, and how.
     fn check_rotary(&self) -> Result<(), ConfigError> {
         let head = self.latent.as_ref().map_or(self.head, |latent| latent.turned);
         self.rotation.check("rope_theta", head)?;
         self.local_rotation.as_ref().map_or(Ok(()), |local| local.check("rope_local_base_freq", head))?;
         let turns_all = self.rotation.turned.is_none();
-        if self.latent.is_none() && turns_all && !self.head.is_multiple_of(2) {
+        let has_rotation = !(0..self.layers).all(|layer| self.nope.contains(layer));
+        if self.latent.is_none() && turns_all && has_rotation && !self.head.is_multiple_of(2) {
             return Err(invalid("head_dim", format!("{} is odd; rotary positions turn pairs", self.head)));
         }
         Ok(())

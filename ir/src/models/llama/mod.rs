@@ -5,13 +5,18 @@
 
 mod attention;
 mod config;
+mod dropout;
+mod embedding;
 mod latent;
 mod layers;
 mod mtp;
 mod net;
+mod norm;
+mod qk_norm;
 
-pub use config::{LlamaConfig, Mtp, Norms, QkNorm, Temperature};
+pub use config::{Branches, EmbeddingScale, Learned, LlamaConfig, Mtp, Norms, QkNorm, Temperature};
 pub use latent::Latent;
+pub use norm::Norm;
 
 use self::layers::{LayerKind, Layers, kinds, runs};
 use super::balance::{self, ADDED, PASSED};
@@ -21,7 +26,7 @@ use super::rotation::LENGTHS;
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ids::BlockId;
-use crate::ops::{Binary, BinaryKind, CrossEntropy, Einsum, Embedding, LayerNorm, RmsNorm, UnaryKind};
+use crate::ops::{Binary, BinaryKind, CrossEntropy, Einsum, UnaryKind};
 use crate::types::DimName;
 use std::ops::Range;
 
@@ -47,48 +52,27 @@ impl LlamaConfig {
         Ok(dims)
     }
 
-    /// The parameters of a norm: its gain, and the bias of a layer norm.
-    fn norm_weights(&self, gain: &'static str, bias: &'static str) -> Vec<Weight> {
-        let bias = self.layer_norm.then(|| Weight::constant(bias, "h", 0.0));
-        [Weight::constant(gain, "h", 1.0)].into_iter().chain(bias).collect()
-    }
-
     /// `y = norm(x)`
     fn norm(&self, b: &mut Body<'_>, y: &str, x: &str, gain: &str) -> Result<(), DraftError> {
-        let (mean, rstd) = (format!("{y}_mean"), format!("{y}_rstd"));
-        if self.layer_norm {
-            let operands = [x, gain, &format!("{gain}_bias")];
-            return b.op(&[y, &mean, &rstd], LayerNorm { eps: self.norm_eps }, &operands);
-        }
-        b.op(&[y, &rstd], RmsNorm { eps: self.norm_eps }, &[x, gain])
+        self.norm.build(self.norm_eps, b, y, x, gain)
     }
 }
 
 /// The model of a configuration.
 pub(super) fn build(config: &LlamaConfig, batch: &Batch) -> Result<Model, ConfigError> {
     config.check()?;
+    if let Some(learned) = config.learned.filter(|learned| batch.seq > learned.positions) {
+        return Err(ConfigError::TooLong { seq: batch.seq, positions: learned.positions });
+    }
     let draft = Draft::new("llama", batch, config.dims(batch.seq)?);
     blocks(config, draft).map_err(|error| ConfigError::Contradiction(error.to_string()))
 }
 
 fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
     let (stream, ids) = (draft.ty("b s h"), draft.ids());
-    let embedding = [Weight::normal("emb", "v h", config.deviation)];
-    draft.declare(&embedding);
-    let args = [("tok", ArgKind::Input, ids.clone())];
     let over_layers = config.balance_over_layers();
     let passed = if over_layers.is_some() { &PASSED[..] } else { &[] };
-    let embed = draft.block("embed", &args, &embedding, &vec![ResultKind::Value; 1 + passed.len()], |b| {
-        b.op(&[if config.scaled_embeddings { "x0" } else { "x" }], Embedding { pad: config.pad }, &["tok", "emb"])?;
-        if config.scaled_embeddings {
-            b.scale("x", (config.hidden as f64).sqrt(), "x0")?;
-        }
-        if over_layers.is_some() {
-            balance::first(b)?;
-        }
-        ["x"].iter().chain(passed).map(|name| b.value(name)).collect()
-    })?;
-    draft.call(&[&["x"], passed].concat().join(" "), embed, None, &["tok"], &["emb"]);
+    embedding::build(config, &mut draft, passed)?;
     if kinds(config).any(|kind| kind.inputs().contains(&LENGTHS)) {
         draft.input(LENGTHS);
     }
@@ -96,7 +80,8 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
     let layers = layers(config, &mut draft)?;
     let matrix = if config.tied { "emb" } else { "out" };
     let matrix_dims = if config.tied { "v h" } else { "h v" };
-    let mut head = config.norm_weights("final_norm", "final_norm_bias");
+    let mut head = config.norm.weights("final_norm");
+    head.extend(config.head_bias.then(|| Weight::constant("out_bias", "v", 0.0)));
     head.push(Weight::normal(matrix, matrix_dims, config.deviation));
     draft.declare(&head[..head.len() - usize::from(config.tied)]);
     // The head comes last, so that a model without those layers ends alike.
@@ -108,13 +93,7 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
         if over_layers.is_some() { &[ResultKind::Loss, ResultKind::Regulariser] } else { &[ResultKind::Loss] };
     let end = draft.block("head", &args, &head, results, |b| {
         config.norm(b, "n", "x", "final_norm")?;
-        let product = Einsum::new(&format!("b s h, {matrix_dims} -> b s v"))?;
-        b.op(&[if config.logit_softcap.is_some() { "unbounded" } else { "logits" }], product, &["n", matrix])?;
-        if let Some(softcap) = config.logit_softcap {
-            b.scale("share", 1.0 / softcap, "unbounded")?;
-            b.unary("bounded", UnaryKind::Tanh, "share")?;
-            b.scale("logits", softcap, "bounded")?;
-        }
+        logits(config, b, matrix, matrix_dims)?;
         b.op(&["loss", "lse"], CrossEntropy, &["logits", "lab"])?;
         let Some((factor, layers)) = over_layers else { return Ok(vec![b.value("loss")?]) };
         balance::last(b, factor, layers)?;
@@ -125,6 +104,26 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
         [&*layers.last].into_iter().chain(layers.passed.iter().map(|name| &**name)).chain(["lab"]).collect();
     draft.call("", end, None, &operands, &params);
     Ok(draft.finish())
+}
+
+/// `logits = bounded(scale (n matrix + bias))`
+fn logits(config: &LlamaConfig, b: &mut Body<'_>, matrix: &str, dims: &str) -> Result<(), DraftError> {
+    let scaled = if config.logit_softcap.is_some() { "unbounded" } else { "logits" };
+    let biased = if config.logit_scale == 1.0 { scaled } else { "unscaled" };
+    let product = if config.head_bias { "unbiased" } else { biased };
+    b.op(&[product], Einsum::new(&format!("b s h, {dims} -> b s v"))?, &["n", matrix])?;
+    if config.head_bias {
+        b.op(&[biased], Binary::spread(BinaryKind::Add, "b s v, v -> b s v")?, &[product, "out_bias"])?;
+    }
+    if config.logit_scale != 1.0 {
+        b.scale(scaled, config.logit_scale, biased)?;
+    }
+    if let Some(softcap) = config.logit_softcap {
+        b.scale("share", 1.0 / softcap, scaled)?;
+        b.unary("bounded", UnaryKind::Tanh, "share")?;
+        b.scale("logits", softcap, "bounded")?;
+    }
+    Ok(())
 }
 
 /// The blocks of all layers, and their calls in order.
@@ -191,8 +190,9 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
     draft.block(kind.name, &args, &weights, &results, |b| {
         let attention = Branch { number: 1, read: "x", stream: "x", sum: "x1", normed: "a", result: "p" };
         attention.build(config, b, |b, x| attention::build(config, kind, b, x))?;
-        let read = if config.parallel { "x" } else { "x1" };
-        let net = Branch { number: 2, read, stream: "x1", sum: "y", normed: "n", result: "fd" };
+        let read = if config.branches == Branches::InTurn { "x1" } else { "x" };
+        let normed = if config.branches == Branches::Shared { "a" } else { "n" };
+        let net = Branch { number: 2, read, stream: "x1", sum: "y", normed, result: "fd" };
         net.build(config, b, |b, x| match kind.experts {
             Some(experts) => experts.build(config.activation, b, x),
             None => net::build(config, b, x),
@@ -223,19 +223,22 @@ impl Branch<'_> {
         f: impl FnOnce(&mut Body<'_>, &str) -> Result<(), DraftError>,
     ) -> Result<(), DraftError> {
         let Branch { number, read, stream, sum, normed, result } = *self;
-        if config.norms == Norms::After {
-            f(b, read)?;
-        } else {
+        let is_normed = number == 2 && config.branches == Branches::Shared;
+        if config.norms != Norms::After && !is_normed {
             config.norm(b, normed, read, &format!("norm{number}"))?;
-            f(b, normed)?;
         }
-        let add = Binary::of(BinaryKind::Add);
-        if config.norms == Norms::Before {
-            return b.op(&[sum], add, &[stream, result]);
+        f(b, if config.norms == Norms::After { read } else { normed })?;
+        let mut added = result.to_string();
+        if config.norms != Norms::Before {
+            added = format!("{result}_normed");
+            config.norm(b, &added, result, &format!("post_norm{number}"))?;
         }
-        let post = format!("{result}_normed");
-        config.norm(b, &post, result, &format!("post_norm{number}"))?;
-        b.op(&[sum], add, &[stream, &post])
+        added = dropout::build(b, config.residual_dropout, &added, &format!("layer.{result}"))?;
+        if config.residual_scale != 1.0 {
+            let whole = std::mem::replace(&mut added, format!("{result}_scaled"));
+            b.scale(&added, config.residual_scale, &whole)?;
+        }
+        b.op(&[sum], Binary::of(BinaryKind::Add), &[stream, &added])
     }
 }
 
@@ -246,21 +249,21 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
     let (before, after) = (config.norms != Norms::After, config.norms != Norms::Before);
     let mut weights = Vec::new();
     if before {
-        weights.extend(config.norm_weights("norm1", "norm1_bias"));
+        weights.extend(config.norm.weights("norm1"));
     }
     weights.extend(attention::weights(config, residual));
     if after {
-        weights.extend(config.norm_weights("post_norm1", "post_norm1_bias"));
+        weights.extend(config.norm.weights("post_norm1"));
     }
-    if before {
-        weights.extend(config.norm_weights("norm2", "norm2_bias"));
+    if before && config.branches != Branches::Shared {
+        weights.extend(config.norm.weights("norm2"));
     }
     weights.extend(match kind.experts {
         Some(experts) => experts.weights(config.deviation, residual),
         None => net::weights(config, residual),
     });
     if after {
-        weights.extend(config.norm_weights("post_norm2", "post_norm2_bias"));
+        weights.extend(config.norm.weights("post_norm2"));
     }
     weights
 }

@@ -3,7 +3,7 @@
 use super::config::LlamaConfig;
 use crate::models::draft::{Body, DraftError, Linear, Weight};
 use crate::models::feed_forward::Gated;
-use crate::ops::{Binary, BinaryKind};
+use crate::ops::{Binary, BinaryKind, RmsNorm};
 
 /// The parameters of a net between h and f.
 pub(super) fn weights(config: &LlamaConfig, residual: f64) -> Vec<Weight> {
@@ -16,16 +16,17 @@ pub(super) fn weights(config: &LlamaConfig, residual: f64) -> Vec<Weight> {
     weights.push(Weight::constant("up_bias", "f", 0.0));
     weights.push(Weight::normal("down", "f h", residual));
     weights.push(Weight::constant("down_bias", "h", 0.0));
+    weights.extend(config.inner_norms.then(|| Weight::constant("net_norm", "f", 1.0)));
+    weights.extend(config.activation.weights());
     weights.retain(|weight| config.net_bias || !weight.name.ends_with("_bias"));
     weights
 }
 
 /// `fd = down(f(gate(x)) up(x))`, or without a gate `down(f(up(x)))`.
 pub(super) fn build(config: &LlamaConfig, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
-    let active = config.activation.op();
-    if config.gated && !config.net_bias {
+    if config.gated && !config.net_bias && !config.inner_norms {
         let net = Gated { values: "f", matrices: "", rows: "b s", shared: "", outer: "h", inner: "f" };
-        return net.build(b, x, active);
+        return net.build(b, x, config.activation);
     }
     if config.gated {
         let bias = config.net_bias.then_some("gate_bias");
@@ -33,11 +34,15 @@ pub(super) fn build(config: &LlamaConfig, b: &mut Body<'_>, x: &str) -> Result<(
     }
     let bias = config.net_bias.then_some("up_bias");
     b.linear(&Linear { y: "fu", x, w: "up", bias, from: "h", to: "f" })?;
-    b.op(&["fs"], active, &[if config.gated { "fg" } else { "fu" }])?;
+    config.activation.build(b, "fs", if config.gated { "fg" } else { "fu" }, "b s f")?;
     if config.gated {
         b.op(&["fp"], Binary::of(BinaryKind::Mul), &["fs", "fu"])?;
     }
-    let product = if config.gated { "fp" } else { "fs" };
+    let mut product = if config.gated { "fp" } else { "fs" };
+    if config.inner_norms {
+        b.op(&["fn", "fn_rstd"], RmsNorm { eps: config.norm_eps }, &[product, "net_norm"])?;
+        product = "fn";
+    }
     let bias = config.net_bias.then_some("down_bias");
     b.linear(&Linear { y: "fd", x: product, w: "down", bias, from: "f", to: "h" })
 }

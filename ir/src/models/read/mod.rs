@@ -11,7 +11,7 @@ use super::error::{ConfigError, depth, invalid, positive, unsupported};
 use super::feed_forward::Activation;
 use super::fields::Fields;
 use super::layer_set::LayerSet;
-use super::llama::{LlamaConfig, Mtp, Norms, QkNorm};
+use super::llama::{Branches, EmbeddingScale, LlamaConfig, Mtp, Norm, Norms, QkNorm};
 
 /// The names under which a family has what all families have, and how it states rotary positions.
 #[derive(Clone, Copy)]
@@ -79,9 +79,13 @@ impl Base {
             kv_heads: heads.kv_heads,
             head: heads.size,
             norm_eps: fields.get(self.norm_eps)?,
-            layer_norm: false,
+            norm: Norm::Rms,
             norms: Norms::Before,
-            parallel: false,
+            branches: Branches::InTurn,
+            residual_scale: 1.0,
+            embedding_norm: false,
+            inner_norms: false,
+            learned: None,
             rotation: heads.rotary.rotation,
             local_rotation: heads.rotary.local,
             nope: LayerSet::None,
@@ -89,15 +93,22 @@ impl Base {
             score_size: None,
             softcap: None,
             logit_softcap: None,
+            logit_scale: 1.0,
             window: None,
             pad: pad(fields)?,
             tied: fields.get("tie_word_embeddings")?,
-            scaled_embeddings: false,
+            head_bias: false,
+            embedding_scale: EmbeddingScale::One,
             qkv_bias: false,
             out_bias: false,
             net_bias: false,
+            clip: None,
+            gated_heads: false,
             qk_norm: QkNorm::None,
             sinks: false,
+            attention_dropout: fields.optional("attention_dropout")?.unwrap_or(0.0),
+            residual_dropout: 0.0,
+            embedding_dropout: 0.0,
             deviation: fields.get("initializer_range")?,
             latent: None,
             experts: None,
@@ -141,8 +152,14 @@ pub(super) fn activation(fields: &Fields, key: &'static str) -> Result<Activatio
         "silu" | "swish" => Ok(Activation::Silu),
         "gelu" => Ok(Activation::GeluErf),
         "gelu_pytorch_tanh" | "gelu_new" | "gelu_fast" => Ok(Activation::GeluTanh),
+        "quick_gelu" => Ok(Activation::GeluSigmoid),
+        "relu" => Ok(Activation::Relu),
         "relu2" => Ok(Activation::ReluSquared),
-        _ => Err(unsupported(key, format!("{named} is not supported, only silu, gelu, gelu_pytorch_tanh and relu2"))),
+        _ => {
+            let why =
+                format!("{named} is not supported, only silu, gelu, gelu_pytorch_tanh, quick_gelu, relu and relu2");
+            Err(unsupported(key, why))
+        }
     }
 }
 

@@ -157,7 +157,7 @@ impl Stated<'_> {
             Some(Scaling::Lengths { context, .. }) => self.lengths_gain(*context)?,
             _ => 1.0,
         };
-        Ok(Rotation { theta, scaling, gain, turned })
+        Ok(Rotation { theta, scaling, gain, turned, backwards: false })
     }
 
     /// Tokens of the context before scaling.
@@ -179,7 +179,7 @@ impl Stated<'_> {
         let rope = &self.rope;
         let kind: String = rope.get(if rope.states("rope_type") { "rope_type" } else { "type" })?;
         match (kind.as_str(), self.place.family.kinds) {
-            ("default", _) => Ok(None),
+            ("default" | "mrope", _) => Ok(None),
             // Old files of Phi-3 have the other names.
             ("longrope", _) | ("su" | "yarn", Kinds::LongRope) => Ok(Some(Scaling::Lengths {
                 short: rope.get::<Vec<f64>>("short_factor")?.into(),

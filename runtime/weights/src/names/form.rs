@@ -33,6 +33,15 @@ impl Side {
         Side { length: heads.iter().product::<u64>() * head, first: widths[..at].iter().sum(), steps }
     }
 
+    /// Each group of heads has those of all parameters, which follow each other.
+    fn by_group(all: &[&[u64]], at: usize) -> Side {
+        let widths: Vec<u64> = all.iter().map(|dims| dims[1..].iter().product()).collect();
+        let group: u64 = widths.iter().sum();
+        let mut steps = vec![group];
+        steps.extend(suffixes(&all[at][1..]));
+        Side { length: all[at][0] * group, first: widths[..at].iter().sum(), steps }
+    }
+
     /// The parameters take turns.
     fn alternating(all: &[&[u64]], at: usize) -> Side {
         let count = all.len() as u64;
@@ -49,12 +58,13 @@ pub(super) fn piece(row: &HubTensor, name: String, sizes: &[&[u64]], at: usize) 
     let leading = &sizes[at][..row.leading];
     let input = match row.join {
         Join::Inputs => Side::behind(&inputs, at),
-        Join::Outputs | Join::Heads | Join::Alternating => Side::alone(inputs[at]),
+        Join::Outputs | Join::Heads | Join::Groups | Join::Alternating => Side::alone(inputs[at]),
     };
     let output = match row.join {
         Join::Inputs => Side::alone(outputs[at]),
         Join::Outputs => Side::behind(&outputs, at),
         Join::Heads => Side::by_head(&outputs, at),
+        Join::Groups => Side::by_group(&outputs, at),
         Join::Alternating => Side::alternating(&outputs, at),
     };
     let (input_step, output_step) = match row.order {

@@ -3,7 +3,7 @@
 mod form;
 
 use crate::description::Description;
-use crate::layout::{Piece, Source};
+use crate::layout::Source;
 use ir::graph::{Param, is_record};
 use ir::models::{Batch, ConfigError, HubTensor, TensorSource, Weights, When};
 use ir::types::DType;
@@ -15,6 +15,8 @@ use std::ops::Range;
 pub struct Names {
     /// The parameters.
     pub sources: BTreeMap<String, Source>,
+    /// Numbers that never change, and that files have as tensors without dims.
+    pub(crate) constants: BTreeMap<String, f32>,
     /// Conventions of the family's files; none for a model without a class.
     pub(crate) family: Option<Conventions>,
 }
@@ -54,6 +56,8 @@ struct Scope<'a> {
     layer: Option<u32>,
     /// Files have rotary pairs next to each other.
     is_interleaved: bool,
+    /// The first elements of a head, of which these pairs are; none: all.
+    turned: Option<u64>,
     /// The tensors of the files; none has any where names are chosen freely.
     present: &'a dyn Fn(&str) -> bool,
 }
@@ -72,7 +76,7 @@ impl Scope<'_> {
             vec![form::piece(row, name, &sizes, at)]
         };
         if self.is_interleaved && self.weights.turned.contains(&param) {
-            pieces.iter_mut().for_each(Piece::pair);
+            pieces.iter_mut().for_each(|piece| piece.pair(self.turned));
         }
         Some(Source { sizes: sizes[at].to_vec(), pieces, is_split, shift: row.shift })
     }
@@ -115,13 +119,13 @@ impl Names {
             let pieces = vec![form::same(name.clone(), &sizes)];
             (name, Source { sizes, pieces, is_split: false, shift: 0.0 })
         });
-        Names { sources: sources.collect(), family: None }
+        Names { sources: sources.collect(), constants: BTreeMap::new(), family: None }
     }
 
     /// The names of an exported model: those of its modules.
     pub(crate) fn exported(sources: &BTreeMap<String, TensorSource>) -> Names {
         let sources = sources.iter().map(|(name, from)| (name.clone(), Source::exported(from)));
-        Names { sources: sources.collect(), family: None }
+        Names { sources: sources.collect(), constants: BTreeMap::new(), family: None }
     }
 
     /// The names of the matrix of a tied head, which files may lack, and of the embedding that it is.
@@ -152,7 +156,7 @@ impl Names {
         for param in model.params.values() {
             arrays.entry(array(param)).or_default().insert(member(param), param.ty.sizes());
         }
-        let is_interleaved = description.is_interleaved();
+        let (is_interleaved, turned) = (description.is_interleaved(), description.turned());
         let mut sources = BTreeMap::new();
         // Records are no weights.
         for param in model.params.values().filter(|param| !is_record(&param.instance_name(0))) {
@@ -162,14 +166,19 @@ impl Names {
                 let further = param.field.as_ref().filter(|_| param.name.starts_with("mtp"));
                 let layer = layer.or_else(|| further.map(|_| description.layers() + instance));
                 let (weights, params) = (&family.weights, &arrays[array(param)]);
-                let scope = Scope { weights, params, layer, is_interleaved, present };
+                let scope = Scope { weights, params, layer, is_interleaved, turned, present };
                 let name = param.instance_name(instance);
                 let source = scope.source(member(param));
                 let source = source.unwrap_or_else(|| panic!("`{name}` of {} has no name", family.model_type));
                 sources.insert(name, source);
             }
         }
-        Ok(Names { sources, family: Some(Conventions::of(description)) })
+        let Weights { base, layers: within, constants, .. } = family.weights;
+        let constants = (0..description.layers()).flat_map(|layer| {
+            constants.iter().map(move |(name, value)| (format!("{base}{within}{layer}.{name}"), *value))
+        });
+        let (constants, conventions) = (constants.collect(), Conventions::of(description));
+        Ok(Names { sources, constants, family: Some(conventions) })
     }
 }
 

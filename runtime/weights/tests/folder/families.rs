@@ -10,15 +10,123 @@ const LATENT: &str = r#""vocab_size": 32, "hidden_size": 12, "intermediate_size"
     "n_routed_experts": 4, "n_shared_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 8,
     "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1"#;
 
+/// Latent attention without experts.
+const LATENT_ALONE: &str = r#""vocab_size": 32, "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 10, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4,
+    "v_head_dim": 5"#;
+
 /// Experts of Qwen.
 const EXPERTS: &str = r#""num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8"#;
 
+/// A configuration of a family.
+fn with(family: &str, base: &str, more: &str) -> String {
+    let more = if more.is_empty() { String::new() } else { format!(", {more}") };
+    format!(r#"{{"model_type": "{family}", {base}{more}}}"#)
+}
+
+/// Families of Llama's kind without experts.
+fn dense() -> Vec<String> {
+    let windows = r#""hidden_size": 16, "sliding_window": 4"#;
+    vec![
+        with("granite", COMMON, r#""hidden_size": 16, "attention_bias": true, "mlp_bias": true"#),
+        with("granite_swa", COMMON, windows),
+        with("hyperclovax", COMMON, r#""head_dim": 6"#),
+        with("cohere", COMMON, r#""hidden_size": 16, "use_qk_norm": true, "attention_bias": true"#),
+        with("cohere2", COMMON, windows),
+        with("olmo", COMMON, r#""hidden_size": 16"#),
+        with("exaone", COMMON, r#""head_dim": 6"#),
+        with("exaone4", COMMON, windows),
+        with("glm", COMMON, r#""head_dim": 8, "pad_token_id": 2"#),
+        with("glm4", COMMON, r#""head_dim": 8, "pad_token_id": 2"#),
+        with("ernie4_5", COMMON, r#""head_dim": 6, "use_bias": true"#),
+        with("internlm3", COMMON, r#""head_dim": 6"#),
+        with("iquestcoder", COMMON, r#""head_dim": 6"#),
+        with("seed_oss", COMMON, r#""head_dim": 6, "attention_out_bias": true, "mlp_bias": true"#),
+        with("helium", COMMON, r#""head_dim": 6"#),
+        with("ministral", COMMON, r#""head_dim": 6, "sliding_window": 4"#),
+        with("cwm", COMMON, r#""head_dim": 6, "sliding_window": 4"#),
+        with("jais2", COMMON, r#""hidden_size": 16"#),
+        with("nemotron", COMMON, r#""head_dim": 8, "mlp_bias": true"#),
+        with("gemma", COMMON, r#""head_dim": 6"#),
+        with("vaultgemma", COMMON, r#""head_dim": 6, "sliding_window": 4"#),
+        with("starcoder2", COMMON, r#""hidden_size": 16"#),
+        with("phi", COMMON, r#""hidden_size": 16, "qk_layernorm": true"#),
+        with("stablelm", COMMON, r#""hidden_size": 32, "use_qkv_bias": true"#),
+        with("apertus", COMMON, r#""hidden_size": 16, "pad_token_id": 2"#),
+        with("hunyuan_v1_dense", COMMON, r#""head_dim": 6"#),
+        with("apertus1p5_text", COMMON, r#""hidden_size": 16, "pad_token_id": 2"#),
+        with("nanochat", COMMON, r#""hidden_size": 16, "pad_token_id": 2"#),
+        with("bitnet", COMMON, r#""hidden_size": 16"#),
+        with("ministral3", COMMON, r#""head_dim": 6, "pad_token_id": 2"#),
+        with("persimmon", COMMON, r#""hidden_size": 16"#).replace(r#", "num_key_value_heads": 2"#, ""),
+    ]
+}
+
+/// Families of Llama's kind with experts.
+fn sparse() -> Vec<String> {
+    let local = r#""num_local_experts": 4, "num_experts_per_tok": 2, "hidden_size": 16"#;
+    let routed =
+        r#""n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 8"#;
+    let windows = r#""num_hidden_layers": 4, "sliding_window": 4, "head_dim": 6"#;
+    vec![
+        with("granitemoe", COMMON, local),
+        with("granitemoeshared", COMMON, &format!(r#"{local}, "shared_intermediate_size": 10"#)),
+        with("granitemoe_swa", COMMON, &format!(r#"{local}, "shared_intermediate_size": 10, "sliding_window": 4"#)),
+        with("minimax_m2", COMMON, &format!(r#"{local}, "head_dim": 8, "rotary_dim": 4"#)),
+        with("dots1", COMMON, &format!(r#"{routed}, "head_dim": 6, "first_k_dense_replace": 1"#)),
+        with("olmoe", COMMON, &format!(r#"{EXPERTS}, "hidden_size": 16"#))
+            .replace(r#", "moe_intermediate_size": 8"#, ""),
+        with(
+            "flex_olmo",
+            COMMON,
+            r#""num_experts": 4, "num_experts_per_tok": 2, "hidden_size": 16, "pad_token_id": 2"#,
+        ),
+        with("exaone_moe", COMMON, &format!(r#"{EXPERTS}, {windows}, "n_group": 2"#)),
+        with("glm4_moe_lite", &LATENT.replace(r#""first_k_dense_replace": 1, "#, ""), r#""q_lora_rank": 8"#),
+        with(
+            "ernie4_5_moe",
+            COMMON,
+            r#""hidden_size": 16, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 8, "moe_num_shared_experts": 1"#,
+        ),
+        with("afmoe", COMMON, &format!(r#"{EXPERTS}, {windows}, "num_shared_experts": 1"#)),
+        with("solar_open", COMMON, &format!(r#"{routed}, "head_dim": 6"#)).replace(r#""intermediate_size": 20, "#, ""),
+        with("hy_v3", COMMON, &format!(r#"{EXPERTS}, "head_dim": 6"#)),
+        with("aria_text", COMMON, r#""moe_num_experts": 4, "moe_topk": 2, "head_dim": 6"#),
+        with("flint", COMMON, &format!(r#"{EXPERTS}, {windows}, "shared_expert_intermediate_size": 10"#)),
+        with("kolibri1", COMMON, &format!(r#"{EXPERTS}, {windows}, "shared_expert_intermediate_size": 10"#))
+            .replace(r#""intermediate_size": 20, "#, ""),
+        with("mellum", COMMON, &format!(r#"{EXPERTS}, "head_dim": 6"#)),
+        with("hunyuan_v1_moe", COMMON, r#""num_experts": 4, "moe_topk": 2, "head_dim": 6"#),
+    ]
+}
+
+/// Families with learned positions, and others of the years before Llama.
+fn early() -> Vec<String> {
+    let gpt = r#""vocab_size": 32, "n_embd": 16, "n_head": 2, "n_layer": 2, "n_positions": 16"#;
+    let falcon = r#""vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4"#;
+    let opt = r#""vocab_size": 32, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "max_position_embeddings": 16"#;
+    let neo = r#""vocab_size": 32, "hidden_size": 12, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 16"#;
+    vec![
+        with("gptj", gpt, r#""rotary_dim": 4"#),
+        with("gpt_bigcode", gpt, ""),
+        with("gpt_neo", neo, r#""window_size": 4"#),
+        with("opt", opt, r#""ffn_dim": 20"#),
+        with("biogpt", opt, r#""intermediate_size": 20"#),
+        with("youtu", LATENT_ALONE, r#""q_lora_rank": 8"#),
+        with("minicpm3", LATENT_ALONE, r#""q_lora_rank": 8"#),
+        with("falcon", falcon, ""),
+        with("falcon", falcon, r#""new_decoder_architecture": true, "num_kv_heads": 2, "bias": true"#),
+    ]
+}
+
 /// The texts of all configurations.
 pub(crate) fn all() -> Vec<String> {
-    let with = |family: &str, base: &str, more: &str| {
-        let more = if more.is_empty() { String::new() } else { format!(", {more}") };
-        format!(r#"{{"model_type": "{family}", {base}{more}}}"#)
-    };
+    [dense(), sparse(), early(), first()].concat()
+}
+
+/// The families that came first here.
+fn first() -> Vec<String> {
     let gpt2 = r#""vocab_size": 32, "n_embd": 12, "n_head": 4, "n_layer": 2, "n_positions": 16"#;
     let glm = format!(
         r#"{COMMON}, "head_dim": 6, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8,

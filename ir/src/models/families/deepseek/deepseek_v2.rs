@@ -7,7 +7,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "deepseek_v2",
     class: "DeepseekV2ForCausalLM",
     keys: Keys { class: "DeepseekV2Config", lists: &[KEYS, ONE_TYPE, FIXED_NET, ROUTED, DEEPSEEK, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[],
     weights: Weights {
         inner: &[NORMS, LATENT, NET, ROUTED_WEIGHTS, SHARED_WEIGHTS],
         pairs: Pairs::Adjacent,

@@ -11,7 +11,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
         class: "DeepseekV3Config",
         lists: &[KEYS, ONE_TYPE, FIXED_NET, ROUTED, FURTHER, deepseek_v2::DEEPSEEK, ROTARY, EVERY],
     },
-    whole: None,
+    wholes: &[],
     weights: Weights {
         inner: &[NORMS, deepseek_v2::LATENT, NET, ROUTED_WEIGHTS, SHARED_WEIGHTS, FURTHER_WEIGHTS],
         pairs: Pairs::Stated("rope_interleave"),

@@ -7,7 +7,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "gemma2",
     class: "Gemma2ForCausalLM",
     keys: Keys { class: "Gemma2Config", lists: &[KEYS, GEMMA, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[],
     weights: GEMMA_WEIGHTS,
     read,
 };
@@ -78,7 +78,7 @@ pub(in crate::models::families) fn gemma(fields: &Fields, rope: Rope) -> Result<
         norms: Norms::Both,
         score_size: Some(fields.get("query_pre_attn_scalar")?),
         logit_softcap: fields.optional("final_logit_softcapping")?,
-        scaled_embeddings: true,
+        embedding_scale: EmbeddingScale::Root,
         ..base
     })
 }
@@ -100,7 +100,7 @@ pub(in crate::models::families) const GEMMA2_9B: LlamaConfig = LlamaConfig {
     window: Some(Window { full: LayerSet::Every(2), ..Window::of_all(4096) }),
     pad: Some(0),
     tied: true,
-    scaled_embeddings: true,
+    embedding_scale: EmbeddingScale::Root,
     hidden: 3584,
     ..LLAMA3_8B
 };

@@ -8,7 +8,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "gemma3_text",
     class: "Gemma3ForCausalLM",
     keys: Keys { class: "Gemma3TextConfig", lists: &[KEYS, gemma2::GEMMA, ROTARY, EVERY] },
-    whole: Some(Composite { model_type: "gemma3", tied: Tied::Whole }),
+    wholes: &[Composite { tied: Tied::Whole, ..Composite::of("gemma3") }],
     weights: gemma2::GEMMA_WEIGHTS,
     read,
 };

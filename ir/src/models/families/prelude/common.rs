@@ -103,7 +103,7 @@ pub(in crate::models::families) const ROTARY: &[Key] = &[
     Key::read(&["tie_word_embeddings"], "false", TIED),
     Key::read(&["rope_parameters", "rope_scaling"], "null", "rotary frequencies: the keys of `rope` below"),
     Key::read(&["original_max_position_embeddings"], "", "context before scaling, over the one in `rope_parameters`"),
-    Key::only(&["attention_dropout"], "0.0", "attention drops nothing"),
+    Key::read(&["attention_dropout"], "0.0", DROPOUT),
     Key::nothing(&["pretraining_tp"], "how a product is summed up"),
     Key::read(&["pad_token_id"], "null", PAD),
 ];
@@ -185,7 +185,16 @@ pub(in crate::models::families) const EXPERTS: &str = "how many experts a token 
 pub(in crate::models::families) const CHOSEN: &str = "how many it is sent to";
 pub(in crate::models::families) const PAD: &str = "its row of the embedding learns nothing at its own positions";
 pub(in crate::models::families) const TURNED: &str = "the part of a head that positions turn";
-pub(in crate::models::families) const ACTIVATION: &str = "silu, gelu, gelu_pytorch_tanh or relu2";
+pub(in crate::models::families) const ACTIVATION: &str = "silu, gelu, gelu_pytorch_tanh, quick_gelu, relu or relu2";
+pub(in crate::models::families) const DROPOUT: &str = "dropout, drawn from our own numbers";
+pub(in crate::models::families) const NET_BIAS: &str = "the products of the feed-forward net have biases";
+pub(in crate::models::families) const HEADS_NORMED: &str = "queries and keys are normed head by head";
+pub(in crate::models::families) const ALWAYS_NORMED: &str = "the class always has norms of queries and keys";
+pub(in crate::models::families) const LAYER_NORM_EPS: &str = "added in layer norms";
+pub(in crate::models::families) const CLIP: &str = "bound of queries, keys and values; null: none";
+pub(in crate::models::families) const PARALLEL: &str = "attention and the feed-forward net read the same";
+pub(in crate::models::families) const SPARSE_LAYERS: &str = "dense or sparse, by layer";
+pub(in crate::models::families) const POSITIONS: &str = "positions of the table";
 pub(in crate::models::families) const NORM_EPS: &str = "added in norms";
 pub(in crate::models::families) const THETA: &str = "base of the rotary frequencies";
 pub(in crate::models::families) const TIED: &str = "the head's matrix is the embedding table";

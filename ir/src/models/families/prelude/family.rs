@@ -16,7 +16,7 @@ pub struct Family {
     /// The keys of a file. Defaults are those of `transformers` 5.24; `tests/transformers/compare.py` holds them against it.
     pub keys: Keys,
     /// Files of models that read images, too, and have a text model of this family.
-    pub whole: Option<Composite>,
+    pub wholes: &'static [Composite],
     /// The names and shapes of weights in files.
     pub weights: Weights,
     /// Reads a file.
@@ -28,8 +28,19 @@ pub struct Family {
 pub struct Composite {
     /// The value of `model_type`.
     pub model_type: &'static str,
+    /// The `model_type` of its text model, where that is another one than the family's.
+    pub text_type: Option<&'static str>,
+    /// The object of values that the class of the text model has for absent keys, where these differ from the family's, as JSON.
+    pub defaults: &'static str,
     /// The part that says whether the head is tied.
     pub tied: Tied,
+}
+
+impl Composite {
+    /// One whose text model has the `model_type` and the defaults of the family.
+    pub(in crate::models::families) const fn of(model_type: &'static str) -> Composite {
+        Composite { model_type, text_type: None, defaults: "{}", tied: Tied::Either }
+    }
 }
 
 /// The value that counts where the whole file and its text model state whether the head is tied, as in `transformers` 5.24.

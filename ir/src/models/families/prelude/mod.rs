@@ -17,8 +17,10 @@ pub(super) use crate::models::feed_forward::Activation;
 pub(super) use crate::models::fields::Fields;
 pub(super) use crate::models::keys::{Key, Keys};
 pub(super) use crate::models::layer_set::{LayerSet, Window};
-pub(super) use crate::models::llama::{Latent, LlamaConfig, Norms, QkNorm, Temperature};
-pub(super) use crate::models::read::experts::{dense, softmax};
+pub(super) use crate::models::llama::{
+    Branches, EmbeddingScale, Latent, Learned, LlamaConfig, Norm, Norms, QkNorm, Temperature,
+};
+pub(super) use crate::models::read::experts::{dense, dense_types, sigmoid, softmax};
 pub(super) use crate::models::read::windows::{Limit, Limited};
 pub(super) use crate::models::read::{
     Base, Head, Heads, Kinds, ModelSizes, Rope, activation, biased, further, positions, windows,

@@ -16,6 +16,7 @@ pub(in crate::models::families) const USUAL: Weights = Weights {
     inner: &[NORMS, QKV, ATTENTION, NET],
     pairs: Pairs::Apart,
     turned: &[],
+    constants: &[],
     further: 0,
 };
 
@@ -23,6 +24,22 @@ pub(in crate::models::families) const USUAL: Weights = Weights {
 pub(in crate::models::families) const NORMS: &[HubTensor] = &[
     HubTensor::vector("input_layernorm.weight", &["norm1"]),
     HubTensor::vector("post_attention_layernorm.weight", &["norm2"]),
+];
+
+/// The same with biases.
+pub(in crate::models::families) const LAYER_NORMS: &[HubTensor] = &[
+    HubTensor::vector("input_layernorm.weight", &["norm1"]),
+    HubTensor::vector("input_layernorm.bias", &["norm1_bias"]),
+    HubTensor::vector("post_attention_layernorm.weight", &["norm2"]),
+    HubTensor::vector("post_attention_layernorm.bias", &["norm2_bias"]),
+];
+
+/// The tensors outside of layers, of which the norm has a bias.
+pub(in crate::models::families) const LAYER_NORM_OUTER: &[HubTensor] = &[
+    HubTensor::table("model.embed_tokens.weight", &["emb"]),
+    HubTensor::vector("model.norm.weight", &["final_norm"]),
+    HubTensor::vector("model.norm.bias", &["final_norm_bias"]),
+    HubTensor::linear("lm_head.weight", &["out"]),
 ];
 
 /// Queries, keys and values, each for itself.

@@ -7,7 +7,16 @@ pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "qwen2",
     class: "Qwen2ForCausalLM",
     keys: Keys { class: "Qwen2Config", lists: &[KEYS, FIXED_NET, QWEN, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[
+        Composite { text_type: Some("qwen2_vl_text"), defaults: VL, tied: Tied::Either, ..Composite::of("qwen2_vl") },
+        Composite {
+            text_type: Some("qwen2_5_vl_text"),
+            defaults: VL,
+            tied: Tied::Either,
+            ..Composite::of("qwen2_5_vl")
+        },
+        Composite { tied: Tied::Whole, ..Composite::of("internvl") },
+    ],
     weights: USUAL,
     read,
 };
@@ -34,6 +43,10 @@ pub(in crate::models::families) const QWEN: &[Key] = &[
     Key::read(&["max_position_embeddings"], "32768", CONTEXT),
     Key::read(&["use_sliding_window"], "false", "`sliding_window` counts"),
 ];
+
+/// Defaults of the text models of Qwen2-VL and Qwen2.5-VL.
+const VL: &str = r#"{"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
+    "num_attention_heads": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "max_window_layers": 80, "rope_theta": 1e6}"#;
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = Base::USUAL.read(fields)?;

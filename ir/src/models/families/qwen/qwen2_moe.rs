@@ -11,7 +11,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
         class: "Qwen2MoeConfig",
         lists: &[KEYS, FIXED_NET, ROUTED, ROUTER_LOSS, qwen2::QWEN, QWEN_MOE, ROTARY, EVERY],
     },
-    whole: None,
+    wholes: &[],
     weights: Weights { inner: &[NORMS, QKV, ATTENTION, NET, ROUTED_WEIGHTS, SHARED_WEIGHTS], ..USUAL },
     read,
 };

@@ -7,7 +7,10 @@ pub(in crate::models::families) const FAMILY: Family = Family {
     model_type: "qwen3",
     class: "Qwen3ForCausalLM",
     keys: Keys { class: "Qwen3Config", lists: &[KEYS, FIXED_NET, qwen2::QWEN, ROTARY, EVERY] },
-    whole: None,
+    wholes: &[
+        Composite { text_type: Some("qwen3_vl_text"), defaults: VL, tied: Tied::Whole, ..Composite::of("qwen3_vl") },
+        Composite { tied: Tied::Whole, ..Composite::of("internvl") },
+    ],
     weights: USUAL,
     read,
 };
@@ -27,6 +30,9 @@ const KEYS: &[Key] = &[
     WHOLE_HEADS,
     LAYER_TYPES,
 ];
+
+/// Defaults of the text model of Qwen3-VL.
+const VL: &str = r#"{"max_position_embeddings": 128000, "rope_theta": 5e5, "sliding_window": null}"#;
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = biased(fields, Base::USUAL.read(fields)?)?;

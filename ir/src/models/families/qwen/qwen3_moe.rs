@@ -11,7 +11,15 @@ pub(in crate::models::families) const FAMILY: Family = Family {
         class: "Qwen3MoeConfig",
         lists: &[KEYS, ONE_TYPE, FIXED_NET, ROUTED, ROUTER_LOSS, qwen2::QWEN, qwen2_moe::QWEN_MOE, ROTARY, EVERY],
     },
-    whole: None,
+    wholes: &[
+        Composite {
+            text_type: Some("qwen3_vl_moe_text"),
+            defaults: VL,
+            tied: Tied::Whole,
+            ..Composite::of("qwen3_vl_moe")
+        },
+        Composite { tied: Tied::Whole, ..Composite::of("internvl") },
+    ],
     weights: Weights { inner: &[NORMS, QKV, ATTENTION, NET, ROUTED_WEIGHTS], ..USUAL },
     read,
 };
@@ -29,8 +37,14 @@ const KEYS: &[Key] = &[
     Key::alias(&["num_local_experts"], "num_experts"),
     Key::read(&["num_experts_per_tok"], "8", CHOSEN),
     Key::read(&["moe_intermediate_size"], "768", EXPERT_SIZE),
+    Key::only(&["shared_expert_intermediate_size"], "0", "the class has no expert that all tokens take"),
+    Key::only(&["use_qk_norm"], "true", ALWAYS_NORMED),
     WHOLE_HEADS,
 ];
+
+/// Defaults of the text model of Qwen3-VL with experts.
+const VL: &str = r#"{"intermediate_size": 5632, "num_attention_heads": 16, "num_key_value_heads": 16, "num_experts": 60,
+    "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "max_position_embeddings": 128000, "rope_theta": 5e5}"#;
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = biased(fields, Base::USUAL.read(fields)?)?;
