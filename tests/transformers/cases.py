@@ -43,6 +43,8 @@ GLM = dict(
     use_qk_norm=True,
     attention_bias=True,
 )
+GLM_LIKE = {key: value for key, value in dict(GLM, n_shared_experts=1, first_k_dense_replace=1).items() if key not in ("use_qk_norm", "attention_bias")}
+OPT_LIKE = dict(vocab_size=61, hidden_size=24, max_position_embeddings=32)
 LLAMA4 = dict(
     ROTARY,
     head_dim=8,
@@ -85,6 +87,18 @@ LOCAL = dict(
 )
 EACH = dict(full_attention=yarn(mscale=0.7, mscale_all_dim=0.3), sliding_attention=longrope(4, factor=2.0, original_max_position_embeddings=8))
 NEOX = dict(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, max_position_embeddings=64)
+
+GRANITE = dict(ROTARY, embedding_multiplier=6.0, logits_scaling=3.0, residual_multiplier=0.4, attention_multiplier=0.3)
+FOURTH = dict(ROTARY, num_hidden_layers=4, sliding_window=5, head_dim=8)
+COHERE = dict(ROTARY, logit_scale=0.4, pad_token_id=2)
+LITE = {key: value for key, value in THIRD.items() if key != "first_k_dense_replace"}
+GPTJ = dict(vocab_size=61, n_positions=32, n_embd=32, n_layer=2, n_head=4)
+OPT = dict(vocab_size=61, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=32)
+ERNIE = dict(ROTARY, moe_num_experts=6, moe_k=2, moe_intermediate_size=16, moe_num_shared_experts=1, pad_token_id=2)
+
+FALCON = dict(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64)
+GROWING = dict(rope_type="default", rope_theta=500.0, llama_4_scaling_beta=0.5, original_max_position_embeddings=4)
+MLA = {key: value for key, value in LATENT.items() if key.endswith(("_size", "_layers", "_heads", "_embeddings", "_dim", "_rank")) and not key.startswith("moe")}
 
 # Name, family, options of the class.
 CASES = [
@@ -224,6 +238,103 @@ CASES = [
     ),
     ("gpt-oss", "gpt_oss", OSS),
     ("gpt-oss-bounded", "gpt_oss", dict(OSS, swiglu_limit=0.4, swiglu_alpha=1.2, layer_types=TYPES[::-1][1:] * 2, num_hidden_layers=4)),
+    ("granite", "granite", GRANITE),
+    ("granite-biases", "granite", dict(GRANITE, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, hidden_act="gelu")),
+    ("granitemoe", "granitemoe", dict(GRANITE, intermediate_size=16, num_local_experts=6)),
+    ("granitemoe-shared", "granitemoeshared", dict(GRANITE, intermediate_size=16, num_local_experts=6, shared_intermediate_size=20)),
+    ("granite-swa", "granite_swa", dict(GRANITE, num_hidden_layers=4, sliding_window=5)),
+    (
+        "granitemoe-swa",
+        "granitemoe_swa",
+        dict(GRANITE, num_hidden_layers=4, sliding_window=5, intermediate_size=16, num_local_experts=6, shared_intermediate_size=20),
+    ),
+    ("hyperclovax", "hyperclovax", dict(GRANITE, head_dim=8)),
+    ("hyperclovax-plain", "hyperclovax", dict(GRANITE, attention_multiplier=None, use_post_norm=False, mlp_bias=True)),
+    ("minimax-m2", "minimax_m2", dict(ROTARY, head_dim=8, intermediate_size=16, num_local_experts=6, num_experts_per_tok=2)),
+    ("minimax-m2-part", "minimax_m2", dict(ROTARY, head_dim=8, intermediate_size=16, num_local_experts=4, num_experts_per_tok=2, rotary_dim=4)),
+    ("dots1", "dots1", dict(GLM_LIKE, norm_topk_prob=True)),
+    ("dots1-window", "dots1", dict(GLM_LIKE, n_group=3, topk_group=2, sliding_window=5, max_window_layers=1, attention_bias=True)),
+    ("cohere", "cohere", COHERE),
+    ("cohere-normed", "cohere", dict(COHERE, use_qk_norm=True, tie_word_embeddings=False, attention_bias=True)),
+    ("cohere2", "cohere2", dict(COHERE, num_hidden_layers=4, sliding_window=5)),
+    ("cohere2-types", "cohere2", dict(COHERE, num_hidden_layers=3, sliding_window=5, layer_types=TYPES, tie_word_embeddings=False)),
+    ("olmo", "olmo", ROTARY),
+    ("olmo-clipped", "olmo", dict(ROTARY, clip_qkv=0.3, tie_word_embeddings=True)),
+    ("olmoe", "olmoe", dict(ROTARY, num_experts=6, num_experts_per_tok=2, intermediate_size=16)),
+    ("olmoe-clipped", "olmoe", dict(ROTARY, num_experts=6, num_experts_per_tok=2, intermediate_size=16, clip_qkv=0.5, norm_topk_prob=True)),
+    ("flex-olmo", "flex_olmo", dict(ROTARY, num_experts=6, num_experts_per_tok=2, intermediate_size=16, pad_token_id=2)),
+    ("exaone", "exaone", ROTARY),
+    ("exaone4", "exaone4", dict(ROTARY, num_hidden_layers=4, sliding_window=5)),
+    ("exaone4-types", "exaone4", dict(ROTARY, num_hidden_layers=3, sliding_window=5, layer_types=TYPES)),
+    (
+        "exaone-moe",
+        "exaone_moe",
+        dict(ROTARY, **SOFTMAX, num_hidden_layers=4, sliding_window=5, n_group=3, topk_group=2, pad_token_id=2),
+    ),
+    ("glm", "glm", dict(ROTARY, head_dim=8, pad_token_id=2)),
+    ("glm-whole", "glm", dict(ROTARY, head_dim=8, pad_token_id=2, attention_bias=False, rope_parameters=dict(PART, partial_rotary_factor=1.0))),
+    ("glm4", "glm4", dict(ROTARY, head_dim=8, pad_token_id=2)),
+    ("glm4-moe-lite", "glm4_moe_lite", LITE),
+    ("ernie4-5", "ernie4_5", dict(ROTARY, head_dim=8)),
+    ("ernie4-5-biases", "ernie4_5", dict(ROTARY, head_dim=8, use_bias=True, tie_word_embeddings=False)),
+    ("ernie4-5-moe", "ernie4_5_moe", ERNIE),
+    ("ernie4-5-moe-some", "ernie4_5_moe", dict(ERNIE, num_hidden_layers=4, moe_layer_interval=2, moe_layer_start_index=0, tie_word_embeddings=False)),
+    ("internlm3", "internlm3", dict(ROTARY, head_dim=8)),
+    ("iquestcoder", "iquestcoder", dict(ROTARY, head_dim=8)),
+    ("seed-oss", "seed_oss", dict(ROTARY, head_dim=8, attention_dropout=0.0, residual_dropout=0.0, attention_out_bias=True, mlp_bias=True)),
+    ("helium", "helium", dict(ROTARY, head_dim=6)),
+    ("ministral", "ministral", dict(ROTARY, head_dim=6, num_hidden_layers=3, sliding_window=5, layer_types=TYPES)),
+    ("ministral-window", "ministral", dict(ROTARY, head_dim=8, sliding_window=5)),
+    ("cwm", "cwm", FOURTH),
+    ("jais2", "jais2", ROTARY),
+    ("nemotron", "nemotron", dict(ROTARY, head_dim=8)),
+    ("nemotron-biases", "nemotron", dict(ROTARY, head_dim=8, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+    ("gemma1", "gemma", dict(ROTARY, head_dim=8)),
+    ("gemma1-gelu", "gemma", dict(ROTARY, head_dim=8, hidden_act="gelu", attention_bias=True)),
+    ("vaultgemma", "vaultgemma", GEMMA),
+    ("starcoder2", "starcoder2", ROTARY),
+    ("starcoder2-window", "starcoder2", dict(ROTARY, sliding_window=5, use_bias=False, tie_word_embeddings=False)),
+    ("phi1", "phi", dict(ROTARY, hidden_size=32)),
+    ("phi1-normed", "phi", dict(ROTARY, hidden_size=32, qk_layernorm=True, hidden_act="relu")),
+    ("stablelm", "stablelm", dict(ROTARY, hidden_size=32)),
+    ("stablelm-parallel", "stablelm", dict(ROTARY, hidden_size=64, use_parallel_residual=True, use_qkv_bias=True)),
+    ("apertus", "apertus", dict(ROTARY, pad_token_id=2)),
+    ("apertus-relu", "apertus", dict(ROTARY, pad_token_id=2, hidden_act="quick_gelu", attention_bias=True, rope_parameters=dict(rope_theta=500.0))),
+    ("afmoe", "afmoe", dict(ROTARY, **SOFTMAX, num_hidden_layers=4, head_dim=8, sliding_window=5, num_shared_experts=1, route_scale=1.5)),
+    (
+        "afmoe-scaled",
+        "afmoe",
+        dict(ROTARY, **SOFTMAX, num_hidden_layers=3, head_dim=8, sliding_window=5, layer_types=TYPES, mup_enabled=True, num_dense_layers=2),
+    ),
+    ("solar-open", "solar_open", {key: value for key, value in GLM.items() if key not in ("intermediate_size", "use_qk_norm")}),
+    ("hy-v3", "hy_v3", dict(ROTARY, **SOFTMAX, head_dim=8)),
+    ("hunyuan-dense", "hunyuan_v1_dense", dict(ROTARY, head_dim=8)),
+    ("hunyuan-moe", "hunyuan_v1_moe", dict(ROTARY, head_dim=8, num_experts=6, moe_topk=2, intermediate_size=16)),
+    ("youtu", "youtu", MLA),
+    ("persimmon", "persimmon", {key: value for key, value in dict(ROTARY, hidden_size=32).items() if key != "num_key_value_heads"}),
+    ("gptj", "gptj", dict(GPTJ, rotary_dim=4)),
+    ("gptj-whole", "gptj", dict(GPTJ, rotary_dim=8, n_inner=36, tie_word_embeddings=True, activation_function="relu")),
+    ("gpt-bigcode", "gpt_bigcode", GPT2),
+    ("gpt-neo", "gpt_neo", dict(OPT_LIKE, num_layers=4, num_heads=4, window_size=5, attention_types=[[["global", "local"], 2]])),
+    ("gpt-neo-types", "gpt_neo", dict(OPT_LIKE, num_layers=3, num_heads=4, window_size=5, attention_types=[[["global", "local", "local"], 1]], intermediate_size=36)),
+    ("opt", "opt", dict(OPT, ffn_dim=40, dropout=0.0)),
+    ("opt-plain", "opt", dict(OPT, ffn_dim=40, dropout=0.0, enable_bias=False, layer_norm_elementwise_affine=False, tie_word_embeddings=False)),
+    ("biogpt", "biogpt", dict(OPT, intermediate_size=40, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)),
+    ("apertus1p5", "apertus1p5_text", dict(ROTARY, pad_token_id=2)),
+    ("aria", "aria_text", dict(ROTARY, head_dim=8, moe_num_experts=6, moe_topk=2, moe_num_shared_experts=1, intermediate_size=16)),
+    ("minicpm3", "minicpm3", MLA),
+    ("minicpm3-factors", "minicpm3", dict(MLA, q_lora_rank=None, scale_emb=4.0, scale_depth=None, dim_model_base=8, tie_word_embeddings=False)),
+    ("flint", "flint", dict(SECOND, num_hidden_layers=4, head_dim=8, sliding_window=5)),
+    ("kolibri1", "kolibri1", {key: value for key, value in dict(SECOND, num_hidden_layers=5, head_dim=8, sliding_window=5).items() if key != "intermediate_size"}),
+    ("mellum", "mellum", dict(ROTARY, **SOFTMAX, num_hidden_layers=3, head_dim=8, sliding_window=5, layer_types=TYPES)),
+    ("nanochat", "nanochat", dict(ROTARY, pad_token_id=2)),
+    ("bitnet", "bitnet", ROTARY),
+    ("ministral3", "ministral3", dict(ROTARY, head_dim=8, pad_token_id=2, rope_parameters=yarn(llama_4_scaling_beta=0.3))),
+    ("ministral3-window", "ministral3", dict(ROTARY, head_dim=8, pad_token_id=2, sliding_window=5, rope_parameters=GROWING)),
+    ("falcon", "falcon", FALCON),
+    ("falcon-new", "falcon", dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, bias=True, tie_word_embeddings=False)),
+    ("falcon-new-one", "falcon", dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1)),
+    ("falcon-many", "falcon", dict(FALCON, multi_query=False, bias=True, ffn_hidden_size=36)),
     ("gpt2", "gpt2", GPT2),
     ("gpt2-exact", "gpt2", dict(GPT2, activation_function="gelu", n_inner=36, tie_word_embeddings=False)),
 ]

@@ -84,7 +84,7 @@ def configs(name, config):
     """The files that say the same: as the class writes it, with keys left to their defaults, and as older versions did."""
     file = saved.config_of(config, has_further="further" in name)
     # Where ranks share a sequence, each deals out its own tokens; nothing is dropped, so that it does not matter.
-    grouped = dict(file, routing_group=train.SEQ // 4) if "num_experts_per_tok" in file else file
+    grouped = dict(file, routing_group=train.SEQ // 4) if saved.has_experts(file) else file
     yield "", grouped
     if name in cases.DEFAULTED:
         yield "-defaults", {key: value for key, value in file.items() if key not in cases.DEFAULTED[name]}

@@ -7,18 +7,21 @@ import tempfile
 
 from transformers import CONFIG_MAPPING
 
-import draw
+import cases
 
 # Files of models that read images, too.
-COMPOSITES = ["gemma3", "llama4", "mistral3"]
-# What a class needs besides its defaults: DeepSeek-V2's model has no number of experts then, and GLM's heads have no whole size.
-NEEDED = {"deepseek_v2": dict(num_experts_per_tok=6), "glm4_moe": dict(head_dim=128)}
+COMPOSITES = ["gemma3", "llama4", "mistral3", "internvl", "llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"]
+# What a class needs besides its defaults: numbers of experts that are null.
+NEEDED = {
+    "deepseek_v2": dict(num_experts_per_tok=6),
+    "dots1": dict(n_routed_experts=64, n_shared_experts=1, num_experts_per_tok=6),
+}
 LEFT_OUT = re.compile(r"note: \S+: keys that are ignored: [a-z_]+ \(not of the text model\)(, [a-z_]+ \(not of the text model\))*")
 
 
 def check(binary):
     """What is wrong with the files; prints how many there are."""
-    wrong, families = [], [family.__name__ for family in draw.FAMILIES] + COMPOSITES
+    wrong, families = [], list(dict.fromkeys(family for _, family, _ in cases.CASES)) + COMPOSITES
     with tempfile.TemporaryDirectory() as folder:
         for family in families:
             path = os.path.join(folder, family)

@@ -77,7 +77,7 @@ def write(folder, seed, family, options, documents):
     record.update(configs=["", random.Random(seed).choice(fitting)], losses=losses, norms=norms, losses_bf16=[])
     file = saved.config_of(model.config, has_further=hasattr(model, "further"))
     # Where ranks share a sequence, each deals out its own tokens.
-    if "num_experts_per_tok" in file:
+    if saved.has_experts(file):
         file["routing_group"] = train.SEQ // 4
     path = os.path.join(folder, str(seed))
     saved.save(model, os.path.join(path, "hub"), "1GB")

@@ -17,6 +17,11 @@ def config_of(config, has_further):
     return file
 
 
+def has_experts(file):
+    """True if a configuration says how many experts a token takes."""
+    return any(key in file for key in ("num_experts_per_tok", "moe_topk", "moe_k"))
+
+
 def save(model, folder, shard):
     """Saves a model as its class does, and its further layers as published files have them."""
     extra = {}

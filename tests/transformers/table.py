@@ -19,7 +19,7 @@ OTHER_DEFAULTS = {
 ORDER = {"rope_interleave"}
 
 # The keys of bases of rotary frequencies that have another name.
-THETAS = {"gpt_neox": {"global": "rotary_emb_base"}, "gemma3_text": {"local": "rope_local_base_freq"}}
+THETAS = {"mellum": {"global": "rope_local_base_freq"}, "gpt_neox": {"global": "rotary_emb_base"}, "gemma3_text": {"local": "rope_local_base_freq"}}
 
 # Values that stop the class, or stand for an empty thing.
 UNTOUCHED = {"transformers_version", "dtype", "model_type", "is_encoder_decoder", "return_dict", "output_attentions"}

@@ -23,6 +23,31 @@ STEADY_TENSOR, FLOOR = 5e-5, 5e-3
 ADAMW = dict(name="adamw", beta1=0.9, beta2=0.95, eps=1e-5, weight_decay=0.1, clip=1.0)
 
 
+# Families whose classes have gains relative to 1.
+RELATIVE = ("gemma", "vaultgemma", "nemotron")
+
+
+# Parts of names whose files have others, by family.
+RENAMED = {
+    "exaone": {
+        "model.layers.": "transformer.h.",
+        "model.norm.": "transformer.ln_f.",
+        "model.embed_tokens.": "transformer.wte.",
+        "self_attn.o_proj.": "attn.attention.out_proj.",
+        "self_attn.": "attn.attention.",
+        "input_layernorm.": "ln_1.",
+        "post_attention_layernorm.": "ln_2.",
+        "mlp.gate_proj.": "mlp.c_fc_0.",
+        "mlp.up_proj.": "mlp.c_fc_1.",
+        "mlp.down_proj.": "mlp.c_proj.",
+    }
+}
+
+
+def is_gain(key):
+    return key.endswith("weight") and any(part in key for part in ("norm", "ln_"))
+
+
 def model_of(family, options, seed):
     """A model with random weights."""
     torch.manual_seed(seed)
@@ -32,8 +57,8 @@ def model_of(family, options, seed):
     if "num_mtp_layers" in options:
         further.attach(model, options["num_mtp_layers"])
     for key, parameter in model.named_parameters():
-        # Gains about 1, the rest about 0; large enough that every part of a layer counts. Gemma adds the 1 itself.
-        mean = 1.0 if not family.startswith("gemma") and parameter.dim() == 1 and "norm" in key + ("norm" if "ln_" in key else "") and "bias" not in key else 0.0
+        # Gains about 1, the rest about 0; large enough that every part of a layer counts. Some classes add the 1 themselves.
+        mean = 1.0 if not family.startswith(RELATIVE) and is_gain(key) else 0.0
         torch.nn.init.normal_(parameter, mean=mean, std=0.2)
     with torch.no_grad():
         for key, buffer in model.named_buffers():
@@ -121,9 +146,9 @@ def trained(model, precision=torch.float32, steps=STEPS, compared=COMPARED, docu
     copies = {p: p.detach().clone().requires_grad_() for p in model.parameters()}
     for parameter in model.parameters():
         parameter.data = parameter.data.to(precision)
-    # Biases of experts have two dims.
-    vectors = [copies[p] for key, p in model.named_parameters() if p.dim() < 2 or key.endswith("bias")]
-    matrices = [copies[p] for key, p in model.named_parameters() if p.dim() > 1 and not key.endswith("bias")]
+    # Biases of experts have two dims, as have gains of each head.
+    decays = {p: p.dim() > 1 and not key.endswith("bias") and not is_gain(key) for key, p in model.named_parameters()}
+    vectors, matrices = [[copies[p] for p, decay in decays.items() if decay == of] for of in (False, True)]
     groups = [dict(params=matrices, weight_decay=ADAMW["weight_decay"]), dict(params=vectors, weight_decay=0.0)]
     betas = (ADAMW["beta1"], ADAMW["beta2"])
     optimizer = torch.optim.AdamW(groups, lr=LR, betas=betas, eps=ADAMW["eps"])
@@ -192,6 +217,14 @@ def snapshot(model):
 
 
 def named(model):
-    """Parameters and buffers under the names of files."""
+    """Parameters and buffers under the names of files, as far as layers that predict further tokens and these families go."""
     layers = getattr(model.config, "num_hidden_layers", 0)
-    return [(further.name(key, layers), tensor) for key, tensor in [*model.named_parameters(), *model.named_buffers()]]
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    renamed = RENAMED.get(model.config.model_type, {})
+    return [(renaming(further.name(key, layers), renamed), tensor) for key, tensor in tensors if tensor.is_floating_point()]
+
+
+def renaming(key, renamed):
+    for old, new in renamed.items():
+        key = key.replace(old, new)
+    return key

@@ -1,0 +1,88 @@
+"""Writes docs/models.md: which causal classes of transformers open at their defaults, and what stops the others.
+
+Each class of `AutoModelForCausalLM` writes the configuration of its defaults. Here that file is opened, and the parameters are counted
+on both sides, those of the class on PyTorch's `meta` device, without weights.
+
+    python3 tests/transformers/classes.py
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+import transformers
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+import rust
+import saved
+
+HEAD = """# Causal language models of `transformers`
+
+Written by `tests/transformers/classes.py` with version {version}. Each class of `AutoModelForCausalLM` is opened at the defaults of its
+configuration: {open} of {all} open. The count of parameters is that of both sides; where they differ, the class's stands behind it.
+Where a class cannot be made at its own defaults, a dash stands for its count. Files of models that read images, too, open as their text
+model.
+
+| model_type | class | parameters, or what stops it |
+|---|---|---|
+"""
+
+
+def count(config):
+    """Parameters of a class, with the biases of experts that are no parameters there; none if the class cannot be made."""
+    try:
+        config = config.get_text_config()
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+    except Exception:
+        return None
+    biases = [buffer for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    return sum(tensor.numel() for tensor in [*model.parameters(), *biases])
+
+
+def opened(binary, folder):
+    """The parameters of a folder's model, or the message that refuses it."""
+    command = [binary, "estimate", folder, "--gpus", "8", "--seq", "64", "--global-batch", "64", "--format", "json"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode:
+        first = run.stderr.splitlines()[0]
+        return first.replace(os.path.join(folder, "config.json") + ": ", "").split("; there are ")[0]
+    return json.loads(run.stdout)["predicted"]["parameters"]
+
+
+def row(binary, family, name):
+    """The last cell of a class, and whether it opens with the right count."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            config = CONFIG_MAPPING[family]()
+            with open(os.path.join(folder, "config.json"), "w") as file:
+                json.dump(saved.config_of(config, has_further=False), file)
+        except Exception as why:
+            return f"the class has no defaults: {str(why).splitlines()[0][:120]}", False
+        found = opened(binary, folder)
+    if isinstance(found, str):
+        return found, False
+    own = count(config)
+    return f"{found:,}" + ("" if found == own else " (–)" if own is None else f" ({own:,})"), own in (found, None)
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--binary", default=os.path.join(rust.ROOT, "target", "debug", "meshwright"))
+    options = arguments.parse_args()
+    rows = [(family, name, *row(options.binary, family, name)) for family, name in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items())]
+    text = HEAD.format(version=transformers.__version__, open=sum(of[3] for of in rows), all=len(rows))
+    with open(os.path.join(rust.ROOT, "docs", "models.md"), "w") as out:
+        out.write(text + "".join(f"| {family} | {name} | {cell} |\n" for family, name, cell, _ in rows))
+    sys.exit(0 if all(is_right or not cell[0].isdigit() for *_, cell, is_right in rows) else 1)
+
+
+if __name__ == "__main__":
+    main()
