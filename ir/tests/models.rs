@@ -225,7 +225,7 @@ fn what_is_wrong_is_named() {
         (said("rope_scaling", json!({"rope_type": "llama3", "factor": 8.0})), "`low_freq_factor` is missing"),
         (said("rope_scaling", json!({"type": "linear", "factor": 0.5})), "`rope_scaling`: the factor 0.5"),
         (said("vocab_size", json!("many")), "`vocab_size`: invalid type"),
-        (said("hidden_act", json!("relu")), "`hidden_act`: relu is not supported, only silu, gelu"),
+        (said("hidden_act", json!("tanh")), "`hidden_act`: tanh is not supported, only silu, gelu"),
     ];
     for (message, part) in cases {
         assert!(message.contains(part), "{message}");

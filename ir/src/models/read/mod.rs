@@ -109,7 +109,8 @@ impl Base {
             attention_dropout: fields.optional("attention_dropout")?.unwrap_or(0.0),
             residual_dropout: 0.0,
             embedding_dropout: 0.0,
-            deviation: fields.get("initializer_range")?,
+            // Where the class has none, it takes this one (Youtu).
+            deviation: fields.optional("initializer_range")?.unwrap_or(2.0 / (5.0 * sizes.hidden as f64).sqrt()),
             latent: None,
             experts: None,
             mtp: None,

@@ -110,7 +110,7 @@ fn early() -> Vec<String> {
     vec![
         with("gptj", gpt, r#""rotary_dim": 4"#),
         with("gpt_bigcode", gpt, ""),
-        with("gpt_neo", neo, r#""window_size": 4"#),
+        with("gpt_neo", neo, r#""window_size": 4, "attention_types": [[["global", "local"], 1]]"#),
         with("opt", opt, r#""ffn_dim": 20"#),
         with("biogpt", opt, r#""intermediate_size": 20"#),
         with("youtu", LATENT_ALONE, r#""q_lora_rank": 8"#),
