@@ -1,7 +1,8 @@
 //! Flags of a model's sizes.
 
 use ir::models::{
-    Activation, Experts, Gpt2Config, Latent, LayerSet, LlamaConfig, ModelConfig, Norms, QkNorm, Rotation,
+    Activation, Balance, BalanceLoss, BalanceScope, Branches, EmbeddingScale, Experts, Gpt2Config, Latent, LayerSet,
+    LlamaConfig, ModelConfig, Norm, Norms, QkNorm, Rotation,
 };
 use ir::ops::Scaling;
 
@@ -65,7 +66,9 @@ impl ModelFlags {
         self.put("num-attention-heads", config.heads);
         self.put("max-position-embeddings", seq);
         self.put("vocab-size", config.vocabulary);
-        self.put("normalization", if config.layer_norm { "LayerNorm" } else { "RMSNorm" });
+        let is_layer_norm = matches!(config.norm, Norm::Layer | Norm::LayerUnbiased | Norm::LayerPlain);
+        self.put("normalization", if is_layer_norm { "LayerNorm" } else { "RMSNorm" });
+        self.lacks(!matches!(config.norm, Norm::Rms | Norm::Layer), "norms without gains or biases");
         self.put("norm-epsilon", config.norm_eps);
         self.put("init-method-std", config.deviation);
         self.set_if(!config.tied, "untie-embeddings-and-output-weights");
@@ -84,8 +87,14 @@ impl ModelFlags {
             self.put("mtp-loss-scaling-factor", further.loss_factor);
         }
         self.lacks(config.norms != Norms::Before, "norms of what branches give");
-        self.lacks(config.parallel, "attention and feed-forward net side by side");
-        self.lacks(config.scaled_embeddings, "scaled embeddings");
+        self.lacks(config.branches != Branches::InTurn, "attention and feed-forward net side by side");
+        self.lacks(config.embedding_scale != EmbeddingScale::One, "scaled embeddings");
+        self.lacks(config.residual_scale != 1.0 || config.logit_scale != 1.0, "factors of branches or logits");
+        self.lacks(config.embedding_norm || config.inner_norms, "norms of embeddings or within branches");
+        self.lacks(config.learned.is_some(), "learned positions");
+        self.lacks(config.head_bias, "a bias of logits");
+        self.lacks(config.clip.is_some(), "bounds of queries, keys and values");
+        self.lacks(config.gated_heads, "gates of heads");
         self.lacks(config.softcap.is_some() || config.logit_softcap.is_some(), "bounds of scores or logits");
         self.lacks(config.score_size.is_some(), "the factor of scores");
         self.lacks(config.local_rotation.is_some(), "a rotation of layers with a window");
@@ -195,7 +204,9 @@ impl ModelFlags {
             QkNorm::None => {}
             QkNorm::Heads => self.set("qk-layernorm"),
             QkNorm::Turned => self.set("qk-l2-norm"),
-            QkNorm::Whole => self.unstated.push("norms of all heads together"),
+            QkNorm::Whole | QkNorm::HeadsTurned | QkNorm::LayerHeads | QkNorm::LayerEach => {
+                self.unstated.push("its norms of queries and keys");
+            }
         }
         if config.sinks {
             self.put("softmax-type", "learnable");
@@ -224,6 +235,8 @@ impl ModelFlags {
             self.set_if(experts.shared_gate, "moe-shared-expert-gate");
         }
         self.set_if(experts.scaled_inputs, "moe-apply-probs-on-input");
+        self.lacks(experts.by_logits, "a choice of experts by logits");
+        self.balance(&experts.balance);
         if experts.sigmoid {
             self.put("moe-router-score-function", "sigmoid");
         } else {
@@ -239,6 +252,30 @@ impl ModelFlags {
         }
         if experts.scale != 1.0 {
             self.put("moe-router-topk-scaling-factor", experts.scale);
+        }
+    }
+
+    /// Losses and updates that keep routers balanced.
+    fn balance(&mut self, balance: &Balance) {
+        let kind = match balance.loss {
+            None => "none",
+            Some(BalanceLoss { scope: BalanceScope::Sequence, .. }) => "seq_aux_loss",
+            Some(BalanceLoss { scope: BalanceScope::MicroBatch, .. }) => "aux_loss",
+            Some(BalanceLoss { scope: BalanceScope::GlobalBatch, .. }) => "global_aux_loss",
+            Some(BalanceLoss { scope: BalanceScope::Layers, .. }) => {
+                self.unstated.push("a loss of balance over all layers");
+                "none"
+            }
+        };
+        self.put("moe-router-load-balancing-type", kind);
+        if let Some(loss) = balance.loss.filter(|_| kind != "none") {
+            self.put("moe-aux-loss-coeff", loss.factor);
+        }
+        if let Some(factor) = balance.z_loss {
+            self.put("moe-z-loss-coeff", factor);
+        }
+        if let Some(rate) = balance.bias_rate {
+            self.put("moe-router-bias-update-rate", rate);
         }
     }
 }
