@@ -114,6 +114,12 @@ impl FlagTable {
         }
     }
 
+    /// True if the framework has, or had, a flag, or one that is spelt much like it.
+    pub(crate) fn resembles(&self, flag: &str) -> bool {
+        let names = self.by_name.keys().chain(self.judged.former.keys()).map(String::as_str);
+        nearest(flag, names).is_some()
+    }
+
     /// Checks that the framework has a flag, and takes its values.
     ///
     /// # Errors

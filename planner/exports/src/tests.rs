@@ -336,6 +336,15 @@ fn variables_of_a_script_are_expanded() {
     assert_eq!((read.seq, read.precision.as_str(), read.grad_dtype.as_deref()), (Some(8192), "bf16", Some("f32")));
 }
 
+#[test]
+fn a_script_may_run_other_programs() {
+    let script = "ARGS=( \"--fp8-format hybrid\" '--bf16' )\ndocker run --ipc=host image\ntorchrun --nproc-per-node 8 pretrain_gpt.py ${ARGS[@]} --seq-length 64\n";
+    let read = megatron::read(script, None).unwrap();
+    assert_eq!((read.precision.as_str(), read.seq), ("fp8-delayed", Some(64)));
+    assert!(read.warnings.contains(&"not known: Megatron-LM has no flag --ipc".to_string()), "{:?}", read.warnings);
+    assert!(megatron::read("--ipc=host --bf16", None).is_err());
+}
+
 /// Every flag of Megatron-LM is written, read, harmless or not modelled.
 #[test]
 fn every_flag_is_judged() {

@@ -52,8 +52,12 @@ pub fn read(text: &str, gpus: Option<u64>) -> Result<Present, String> {
     if flags.is_empty() {
         return Err("there are no flags in it, such as --tensor-model-parallel-size 4".into());
     }
-    flags.iter().try_for_each(|(flag, values)| MEGATRON.check(flag, values))?;
-    Reader { flags: &flags, keys: Keys::default(), gpus, asked: Vec::new(), warnings: Vec::new() }.all(text)
+    // A script may run other programs too, whose flags resemble none.
+    let is_script = !text.trim_start().starts_with("--");
+    let (known, others): (Vec<_>, Vec<_>) = flags.iter().partition(|(flag, _)| !is_script || MEGATRON.resembles(flag));
+    known.into_iter().try_for_each(|(flag, values)| MEGATRON.check(flag, values))?;
+    let warnings = others.iter().map(|(flag, _)| format!("not known: Megatron-LM has no flag --{flag}")).collect();
+    Reader { flags: &flags, keys: Keys::default(), gpus, asked: Vec::new(), warnings }.all(text)
 }
 
 /// Flags that are read, whether they are given or not.
@@ -70,7 +74,12 @@ pub(crate) fn asked() -> Vec<&'static str> {
 fn flags(text: &str) -> Result<BTreeMap<String, Vec<String>>, String> {
     let mut flags: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut last: Option<String> = None;
-    for word in words(text)? {
+    // Arrays may have a flag and its value as one word, which a shell splits where the array stands without quotes.
+    let split = |word: String| match word.starts_with("--") && word.contains(' ') {
+        true => word.split_whitespace().map(|part| part.trim_matches('\'').to_string()).collect(),
+        false => vec![word],
+    };
+    for word in words(text)?.into_iter().flat_map(split) {
         match word.strip_prefix("--") {
             Some("") => last = None,
             Some(flag) => {
