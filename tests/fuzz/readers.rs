@@ -154,7 +154,7 @@ const MEGATRON: &str = r"#!/bin/bash
 ARGS=(
   --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 # two
   --sequence-parallel --micro-batch-size 1
-  --num-layers 4 --hidden-size 64 --seq-length 64 --global-batch-size 16 --bf16
+  --num-layers 4 --hidden-size 256 --seq-length 64 --global-batch-size 16 --bf16
 )
 torchrun pretrain_gpt.py ${ARGS[@]}
 ";

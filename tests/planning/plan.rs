@@ -241,7 +241,7 @@ fn what_cannot_be_is_refused() {
     for (gpus, pin, part) in [
         (7, "cp=1", "no configuration of 7 devices serves"),
         (8, "tp=4,pp=4", "with the pins tp=4,pp=4"),
-        (8, "tp=3", "needs kv_heads % tp == 0"),
+        (8, "tp=3", "needs heads % tp == 0"),
         (8, "tpp=3", "there is no `tpp`"),
         (8, "schedule=1f2b", "no schedule `1f2b`"),
         (0, "", "--gpus"),

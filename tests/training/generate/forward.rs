@@ -32,8 +32,9 @@ fn loss(logits: &[f32], labels: &[i32]) -> f64 {
     let width = logits.len() / labels.len();
     let rows = logits.chunks(width).zip(labels).filter(|(_, label)| **label >= 0);
     let losses = rows.map(|(row, &label)| {
-        let sum: f64 = row.iter().map(|&logit| f64::from(logit).exp()).sum();
-        sum.ln() - f64::from(row[label as usize])
+        let most = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+        let sum: f64 = row.iter().map(|&logit| (f64::from(logit) - most).exp()).sum();
+        most + sum.ln() - f64::from(row[label as usize])
     });
     let losses: Vec<f64> = losses.collect();
     losses.iter().sum::<f64>() / losses.len() as f64

@@ -160,7 +160,7 @@ fn orders(pp: u64, microbatches: u64, asked: &AskedOrders, supports: &Supports) 
             if !kind.accepts(&pipeline) || (pipeline.slices > 1 && !asked.slices) {
                 continue;
             }
-            let group = allowed_group(kind, &pipeline, supports);
+            let Some(MicrobatchGroup(group)) = allowed_group(kind, &pipeline, supports) else { continue };
             let class = (vp, group, pipeline, !kind.splits_backward);
             match alike.iter().position(|other| *other == class) {
                 Some(at) => orders[at].schedules = with(&orders[at].schedules, kind, &pipeline),
@@ -175,12 +175,12 @@ fn orders(pp: u64, microbatches: u64, asked: &AskedOrders, supports: &Supports) 
     orders
 }
 
-/// The smallest group of micro-batches that a stack's rules allow, if they forbid the schedule's own.
-fn allowed_group(kind: &ScheduleKind, pipeline: &Pipeline, supports: &Supports) -> Option<u32> {
+/// Micro-batches that go through a chunk before the next one; `None`: the schedule's own number.
+struct MicrobatchGroup(Option<u32>);
+
+/// The smallest group of micro-batches that a stack's rules allow, the schedule's own first; `None` if they allow no group.
+fn allowed_group(kind: &ScheduleKind, pipeline: &Pipeline, supports: &Supports) -> Option<MicrobatchGroup> {
     let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
-    if chunks == 1 || ranks == 1 {
-        return None;
-    }
     let is_allowed = |group: u32| {
         let numbers = RuleNumbers::of(|name| match name {
             RuleName::Pp => Some(u64::from(ranks)),
@@ -192,9 +192,11 @@ fn allowed_group(kind: &ScheduleKind, pipeline: &Pipeline, supports: &Supports) 
         supports.forbidden_by(&numbers).next().is_none()
     };
     if is_allowed(ranks) {
-        return None;
+        return Some(MicrobatchGroup(None));
     }
-    (ranks + 1..=microbatches).find(|&group| is_allowed(group) && kind.choose(*pipeline, Some(group), None).is_ok())
+    let mut groups = ranks + 1..=microbatches;
+    let of = |group: &u32| is_allowed(*group) && kind.choose(*pipeline, Some(*group), None).is_ok();
+    groups.find(of).map(|group| MicrobatchGroup(Some(group)))
 }
 
 /// Largest number of slices that a schedule uses by default, if the model supports slices.

@@ -24,7 +24,10 @@ fn presets_are_read_in_both_forms() {
         let mut table: Table = toml::from_str(preset.text).unwrap();
         table.remove(TRAITS).unwrap();
         table.insert(FACTS.to_string(), facts);
-        let (read, preset) = (Stack::parse(&toml::to_string(&table).unwrap()).unwrap(), Stack::find(&name).unwrap());
+        let (mut read, preset) =
+            (Stack::parse(&toml::to_string(&table).unwrap()).unwrap(), Stack::find(&name).unwrap());
+        // A trait that the flat form has no name for.
+        read.traits.network.hides_forward_under_sp = preset.traits.network.hides_forward_under_sp;
         assert_eq!(
             (read.traits, read.fitted, read.residual),
             (preset.traits, preset.fitted, preset.residual),
