@@ -191,7 +191,8 @@ fn allowed_group(kind: &ScheduleKind, pipeline: &Pipeline, supports: &Supports) 
         });
         supports.forbidden_by(&numbers).next().is_none()
     };
-    if is_allowed(ranks) {
+    // The stages of one rank are one stage to a rule.
+    if ranks == 1 || is_allowed(ranks) {
         return Some(MicrobatchGroup(None));
     }
     let mut groups = ranks + 1..=microbatches;
