@@ -169,7 +169,7 @@ fn files_of_torchtitan_are_read_back() {
     let read = torchtitan_file::read(&written.text, Form::Python(None), None).unwrap();
     assert_eq!(
         read.parallel,
-        "dp=16,tp=2,pp=2,cp=1,ep=1,zero=3,shard=8,sp=true,mbs=1,schedule=interleaved-1f1b,vp=2,stages=9,17,25,recompute=full"
+        "dp=16,tp=2,pp=2,cp=1,ep=1,zero=3,shard=8,sp=true,tp_overlap=true,mbs=1,schedule=interleaved-1f1b,vp=2,stages=9,17,25,recompute=full"
     );
     assert_eq!((read.seq, read.global_batch, read.precision.as_str()), (Some(8192), Some(128), "bf16"));
     assert_eq!(read.warnings, [""; 0]);

@@ -335,9 +335,6 @@ impl<'a> Reader<'a> {
         for field in ["training.disable_cuda_graphs", "training.mixed_precision_reduce"] {
             self.value(field)?;
         }
-        if self.flag("compile.enable_async_tensor_parallel")? == Some(true) {
-            self.keys.put("tp_overlap", true);
-        }
         let compiles = [self.flag("compile.enable")?, self.flag("training.compile")?].contains(&Some(true));
         Ok(match (compiles, form) {
             (true, Form::Python(_)) => "fsdp-compile-2026",
