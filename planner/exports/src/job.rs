@@ -26,6 +26,8 @@ pub struct Job {
     pub optimizer: String,
     /// The stages in the order of the model.
     pub stages: Vec<Stage>,
+    /// True if the configuration sets their boundaries; else they are the stack's own.
+    pub sets_stages: bool,
     /// Experts of a layer; 0 for dense models.
     pub experts: u64,
     /// Groups of query heads that share a key head.

@@ -39,17 +39,24 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
         ),
         ("offload", parallel.offload != Offload::None, parallel.offload.to_string(), "nanotron offloads nothing"),
         ("offload_optimizer", parallel.offload_optimizer, "true".into(), "nanotron offloads nothing"),
-        ("stages", !job.is_even(), format!("{}", job.stages.len()), "nanotron divides layers by their cost itself"),
+        (
+            "stages",
+            job.sets_stages && !job.is_even(),
+            format!("{}", job.stages.len()),
+            "nanotron divides layers by their cost itself",
+        ),
     ]);
     if !matches!(job.precision.as_str(), "bf16" | "f32") {
         notes.lost("precision", &job.precision, "nanotron has bfloat16 and float32");
     }
+    let dtype = if job.precision == "f32" { "float32" } else { "bfloat16" };
     let mode = if parallel.sp { "REDUCE_SCATTER" } else { "ALL_REDUCE" };
     let text = format!(
         "parallelism:\n  dp: {}\n  pp: {}\n  tp: {}\n  expert_parallel_size: {}\n  pp_engine: {engine}\n  tp_mode: {mode}\n  \
          tp_linear_async_communication: {}\n\
          tokens:\n  sequence_length: {}\n  micro_batch_size: {}\n  batch_accumulation_per_replica: {}\n\
-         optimizer:\n  zero_stage: {zero}\n  accumulate_grad_in_fp32: {}\n",
+         optimizer:\n  zero_stage: {zero}\n  accumulate_grad_in_fp32: {}\n\
+         model:\n  dtype: {dtype}\n",
         parallel.dp,
         parallel.pp,
         parallel.tp,

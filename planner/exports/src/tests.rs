@@ -19,6 +19,7 @@ fn job(change: impl FnOnce(&mut ParallelConfig)) -> Job {
         precision: "bf16".into(),
         optimizer: "adamw".into(),
         stages: (0..stages).map(stage).collect(),
+        sets_stages: false,
         experts: 0,
         kv_heads: 8,
         per_node: 8,
@@ -254,11 +255,11 @@ fn files_of_nanotron_are_read_back() {
     let job = job(|parallel| {
         (parallel.dp, parallel.tp, parallel.pp, parallel.sp, parallel.zero) = (8, 4, 2, true, 1);
     });
-    let model = "model:\n  dtype: float32\n  model_config:\n    is_llama_config: true\n    hidden_size: 64\n    rms_norm_eps: 1.0e-05\n";
+    let model = "  model_config:\n    is_llama_config: true\n    hidden_size: 64\n    rms_norm_eps: 1.0e-05\n";
     let written = export(&job, Target::Nanotron).text;
     let read = nanotron_file::read(&(written.clone() + model)).unwrap();
     assert_eq!(read.parallel, "dp=8,tp=4,pp=2,sp=true,schedule=1f1b,tp_overlap=true,ep=1,zero=1,mbs=1");
-    assert_eq!((read.seq, read.global_batch, read.precision.as_str()), (Some(8192), Some(128), "f32"));
+    assert_eq!((read.seq, read.global_batch, read.precision.as_str()), (Some(8192), Some(128), "bf16"));
     assert_eq!(read.model.as_deref(), Some(r#"{"hidden_size":64,"model_type":"llama","rms_norm_eps":0.00001}"#));
     let wrong = |from: &str, to: &str| nanotron_file::read(&written.replace(from, to)).unwrap_err();
     assert_eq!(wrong("tp: 4", "tp: four"), "parallelism.tp is `four`: it takes a whole number");

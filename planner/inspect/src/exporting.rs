@@ -103,6 +103,7 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
         precision: inputs.precision.clone(),
         optimizer: inputs.optimizer.clone(),
         stages: stages(&model, &parallel.stages),
+        sets_stages: !report.parallel.stages.is_empty(),
         experts: size(DimRole::Experts),
         kv_heads: size(DimRole::KvHeads),
         per_node: cluster.host.as_ref().map_or(cluster.links[0].joins, |host| host.devices),

@@ -120,7 +120,7 @@ def microbatches(plan):
 def nanotron(plan, answer, read):
     parallel, inputs = plan["parallel"], plan["inputs"]
     lost = {note["key"] for note in answer["notes"]}
-    expected = {"dp": parallel["dp"], "pp": parallel["pp"], "tp": parallel["tp"], "ep": parallel["ep"], "sp": parallel["sp"], "seq": inputs["seq"],
+    expected = {"dtype": "float32" if inputs["precision"] == "f32" else "bfloat16", "dp": parallel["dp"], "pp": parallel["pp"], "tp": parallel["tp"], "ep": parallel["ep"], "sp": parallel["sp"], "seq": inputs["seq"],
                 "mbs": parallel["mbs"], "microbatches": microbatches(plan), "wide": inputs["precision"] != "f32" and gradient_bytes(inputs, answer["stack"]) >= 4}
     if "zero" not in lost:
         expected["zero"] = parallel["zero"]

@@ -25,6 +25,7 @@ for module in [module for module in sys.modules if module.startswith("nanotron.c
     del sys.modules[module]
 
 import yaml
+from nanotron.config.utils_config import cast_str_to_pipeline_engine, cast_str_to_torch_dtype
 from nanotron.config import OptimizerArgs, ParallelismArgs, TokensArgs
 
 OPTIMIZER = {
@@ -36,7 +37,6 @@ OPTIMIZER = {
 def made(kind, values):
     """A section by nanotron's own reader of dictionaries, which refuses unknown keys."""
     import dacite
-    from nanotron.config.utils_config import cast_str_to_pipeline_engine, cast_str_to_torch_dtype
     from nanotron.parallel.pipeline_parallel.engine import PipelineEngine
     from nanotron.parallel.tensor_parallel.nn import TensorParallelLinearMode
     import torch
@@ -50,13 +50,13 @@ def accepted(job):
 
     Raises what nanotron raises."""
     stated = yaml.safe_load(job["text"])
-    if unknown := [name for name in stated if name not in ("parallelism", "tokens", "optimizer")]:
+    if unknown := [name for name in stated if name not in ("parallelism", "tokens", "optimizer", "model")]:
         raise ValueError(f"nanotron has no section {unknown}")
     parallelism = made(ParallelismArgs, stated["parallelism"])
     tokens = made(TokensArgs, {"train_steps": 2, "val_check_interval": -1, **stated["tokens"]})
     optimizer = made(OptimizerArgs, {**OPTIMIZER, **stated["optimizer"]})
     return {
-        "dp": parallelism.dp, "pp": parallelism.pp, "tp": parallelism.tp, "ep": parallelism.expert_parallel_size, "sp": parallelism.tp_mode.name == "REDUCE_SCATTER",
+        "dtype": str(cast_str_to_torch_dtype(stated["model"]["dtype"])).removeprefix("torch."), "dp": parallelism.dp, "pp": parallelism.pp, "tp": parallelism.tp, "ep": parallelism.expert_parallel_size, "sp": parallelism.tp_mode.name == "REDUCE_SCATTER",
         "engine": type(parallelism.pp_engine).__name__, "seq": tokens.sequence_length, "mbs": tokens.micro_batch_size, "microbatches": tokens.batch_accumulation_per_replica,
         "zero": optimizer.zero_stage, "wide": optimizer.accumulate_grad_in_fp32, "tp_overlap": parallelism.tp_linear_async_communication,
     }
