@@ -35,7 +35,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
         ("sp", parallel.sp && parallel.tp > 1, "true".into(), "AutoTP has no sequence parallelism"),
         (
             "recompute",
-            parallel.recompute != Recompute::None,
+            !matches!(parallel.recompute, Recompute::None | Recompute::Full(None)),
             parallel.recompute.to_string(),
             "the code of the model calls its checkpoints",
         ),
@@ -46,6 +46,11 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
             "the code of the model calls its checkpoints, `cpu_checkpointing`",
         ),
     ]);
+    if parallel.recompute == Recompute::Full(None) {
+        file["activation_checkpointing"] = json!({"partition_activations": false, "cpu_checkpointing": false});
+        let text = "the code of the model calls deepspeed.checkpointing.checkpoint for each layer";
+        notes.near("recompute", "full", text);
+    }
     if job.optimizer != "adamw" {
         notes.lost("optimizer", &job.optimizer, "set the section optimizer");
     }

@@ -46,6 +46,12 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
             "nanotron divides layers by their cost itself",
         ),
     ]);
+    if parallel.dp > 1 && !job.hides(Hidden::Dp) {
+        notes.near("dp_overlap", false, "nanotron overlaps the reduction of gradients with the backward");
+    }
+    if parallel.rank_order.join(",") != "pp,dp,cp,tp" {
+        notes.lost("rank_order", parallel.rank_order.join(","), "nanotron has pp,dp,tp");
+    }
     if !matches!(job.precision.as_str(), "bf16" | "f32") {
         notes.lost("precision", &job.precision, "nanotron has bfloat16 and float32");
     }

@@ -1,7 +1,7 @@
 """Drawn cases: requests of `plan`, and pinned configurations of `estimate`."""
 
 STACKS = {"megatron": ["megatron-core-2025", "megatron-core-2026", "megatron-core-2025-alltoall", "megatron-core-2025-drop"],
-          "torchtitan": ["fsdp-compile-2026", "fsdp-compile", "fsdp-eager"], "nanotron": ["nanotron-2024"], "deepspeed": ["deepspeed-2021", "meshwright"]}
+          "torchtitan": ["fsdp-compile-2026", "fsdp-compile", "fsdp-eager"], "nanotron": ["nanotron-2024"], "deepspeed": ["deepspeed-2021"]}
 SCHEDULES = {"megatron": ["1f1b", "interleaved-1f1b"], "torchtitan": ["gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "interleaved-zb", "zb-v", "dualpipe-v"],
              "nanotron": ["1f1b", "gpipe"], "deepspeed": ["1f1b"]}
 # Models with the devices that hold them.
@@ -40,6 +40,8 @@ def keys(engine, rng, gpus):
     drawn = {key: rng.choice(values) for key, values in {
         "tp": [1, 1, 2, 4, 8], "pp": [1, 1, 1, 2, 3, 4, 8], "cp": [1, 1, 1, 2, 4], "ep": [1, 1, 2, 4, 8], "zero": [0, 1, 1, 2, 3], "mbs": [1, 1, 2, 4],
     }.items()}
+    if engine == "deepspeed":
+        drawn |= {"tp": 1, "pp": 1, "cp": 1, "ep": 1}
     drawn["sp"] = "true" if drawn["tp"] > 1 and rng.random() < 0.8 else "false"
     if drawn["cp"] > 1:
         drawn["cp_kind"] = rng.choice(["ring", "allgather", "ulysses"])
@@ -51,7 +53,7 @@ def keys(engine, rng, gpus):
             drawn["vp"] = rng.choice([2, 2, 3, 4, 5])
             if rng.random() < 0.3:
                 drawn["group"] = drawn["pp"] * rng.choice([1, 2]) + rng.choice([0, 1])
-    drawn["recompute"] = rng.choice(RECOMPUTE if engine == "megatron" else ["none", "full", "selective:op"])
+    drawn["recompute"] = rng.choice({"megatron": RECOMPUTE, "torchtitan": ["none", "full", "selective:op"]}.get(engine, ["none"]))
     if drawn["zero"] and rng.random() < 0.2:
         drawn["shard"] = 8
     for key, value, chance in [("offload_optimizer", "true", 0.1), ("offload", "all:4", 0.05), ("tp_overlap", "false", 0.1), ("dp_overlap", "false", 0.1), ("rank_order", "dp,pp,cp,tp", 0.1)]:
