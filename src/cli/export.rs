@@ -39,7 +39,7 @@ pub(super) struct Export {
     /// Framework
     #[arg(long, value_name = "FRAMEWORK", value_parser = framework())]
     to: Target,
-    /// Who starts the processes, for a framework whose export is a script: `torchrun` once on each node, `slurm` by sbatch, or the
+    /// Launcher of the processes, for a framework whose export is a script: `torchrun` once on each node, `slurm` by sbatch, or the
     /// script itself once on each node, `bare`
     #[arg(long, value_name = "LAUNCHER", default_value = "torchrun", value_parser = launcher())]
     launch: Launch,
@@ -66,9 +66,7 @@ fn framework() -> impl TypedValueParser<Value = Target> {
 
 /// Reads the name of a launcher.
 fn launcher() -> impl TypedValueParser<Value = Launch> {
-    let named = |name: String| Launch::ALL.into_iter().find(|(known, _)| *known == name);
-    let launch = move |name: String| named(name).map(|(_, launch)| launch).ok_or("there is no such launcher");
-    PossibleValuesParser::new(Launch::ALL.map(|(name, _)| name)).try_map(launch)
+    PossibleValuesParser::new(Launch::ALL.map(|(name, _)| name)).try_map(|name| Launch::named(&name))
 }
 
 impl Export {

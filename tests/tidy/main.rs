@@ -47,7 +47,7 @@ const LAYERS: &[Layer] = &[
         folder: "planner/estimator",
         imports: &["support", "ir", "transforms", "cost", "planner", "scheduler", "compiler", "view"],
     },
-    Layer { name: "exports", folder: "planner/exports", imports: &["support", "ir"] },
+    Layer { name: "exports", folder: "planner/exports", imports: &["support", "ir", "cost"] },
     Layer {
         name: "autotune",
         folder: "planner/autotune",

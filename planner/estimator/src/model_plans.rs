@@ -10,7 +10,7 @@ use compiler::model_source::ModelSource;
 use compiler::plan_blocks::plan_blocks;
 use cost::{Routing, RuleName, RuleNumbers};
 use ir::dim_role::DimRole;
-use ir::graph::{Model, Param};
+use ir::graph::Model;
 use ir::heads::Heads;
 use ir::options::ParallelConfig;
 use ir::types::DType;
@@ -54,8 +54,7 @@ impl ModelTraits {
 
 /// True if matrices of experts have biases: parameters of experts and one further dim.
 fn has_expert_bias(model: &Model) -> bool {
-    let is_bias = |param: &Param| param.ty.dims.len() == 2 && param.ty.has_role(DimRole::Experts, &model.dims);
-    model.params.values().any(is_bias)
+    model.params.values().any(|param| param.ty.dims.len() == 2 && param.ty.has_role(DimRole::Experts, &model.dims))
 }
 
 /// A model with the plans of its blocks.

@@ -1,4 +1,4 @@
-//! What a prediction assumes of a framework, with what an export writes so that it holds.
+//! Assumptions of a prediction about a framework, with the lines of an export that make them true.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ pub struct Assumption {
     pub flags: Vec<String>,
     /// Variables of the environment that make it true.
     pub environment: Vec<Variable>,
-    /// What the framework does without them.
+    /// Behaviour of the framework without them.
     pub without: &'static str,
 }
 
@@ -22,6 +22,16 @@ pub struct Variable {
     pub name: &'static str,
     /// Its value; `None`: it must not be set.
     pub value: Option<String>,
+}
+
+impl Variable {
+    /// The line of bash that sets it.
+    pub(crate) fn bash(&self) -> String {
+        match &self.value {
+            Some(value) => format!("export {}={value}\n", self.name),
+            None => format!("unset {}\n", self.name),
+        }
+    }
 }
 
 impl Assumption {

@@ -76,12 +76,16 @@ fn gradients(job: &Job, file: &mut Value, notes: &mut Notes) {
         return;
     }
     let parameters = if job.precision == "fp16" { "fp16" } else { "bf16" };
-    let of = |bytes: f64| if bytes < 4.0 { parameters } else { "fp32" };
     let is_open = job.parallel.zero == 0 || job.parallel.zero == 1 && parameters == "bf16";
-    file["communication_data_type"] = json!(of(job.recipe.comm_gradient));
+    file["communication_data_type"] = json!(gradient_type(job.recipe.comm_gradient, parameters));
     if is_open {
-        file["data_types"] = json!({"grad_accum_dtype": of(job.recipe.gradient)});
+        file["data_types"] = json!({"grad_accum_dtype": gradient_type(job.recipe.gradient, parameters)});
     } else if job.recipe.gradient >= 4.0 {
         notes.near("grad_dtype", "f32", "ZeRO accumulates gradients in the type of the parameters: 2 bytes less");
     }
+}
+
+/// Name of the type of gradients of so many bytes, where parameters have a 16-bit type.
+fn gradient_type(bytes: f64, parameters: &'static str) -> &'static str {
+    if bytes < 4.0 { parameters } else { "fp32" }
 }

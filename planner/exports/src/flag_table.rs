@@ -1,11 +1,12 @@
 //! Flags of a framework by its own parser, with what each does to a prediction.
 
+use crate::flag_error::FlagError;
 use ir::diag::nearest;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
-/// What a flag that is neither written nor read does to a prediction.
+/// Effect on a prediction of a flag that is neither written nor read.
 pub(crate) enum Judgement<'t> {
     /// Nothing.
     Harmless,
@@ -101,12 +102,11 @@ impl FlagTable {
         self.by_name.get(flag).map(|&at| &self.rows[at])
     }
 
-    /// What a flag does; by its first spelling or its group.
+    /// Effect of a flag, by its first spelling or its group.
     pub(crate) fn judgement(&self, flag: &str) -> Judgement<'_> {
         let Some(row) = self.row(flag) else { return Judgement::Unsaid };
         let Judged { groups, harmless, unmodelled, .. } = &self.judged;
-        let named = |name: &String| unmodelled.get(name);
-        match row.flags.iter().find_map(named) {
+        match row.flags.iter().find_map(|name| unmodelled.get(name)) {
             Some(unmodelled) => Judgement::Unmodelled(unmodelled),
             None if row.flags.iter().any(|flag| harmless.contains_key(flag)) => Judgement::Harmless,
             None if groups.contains_key(row.group.trim()) => Judgement::Harmless,
@@ -124,22 +124,25 @@ impl FlagTable {
     ///
     /// # Errors
     /// It has no such flag, or another number of values, or none of the values that it lists.
-    pub(crate) fn check(&self, flag: &str, values: &[String]) -> Result<(), String> {
+    pub(crate) fn check(&self, flag: &str, values: &[String]) -> Result<(), FlagError> {
         if let Some(instead) = self.judged.former.get(flag) {
-            return Err(format!("--{flag} is of former versions of Megatron-LM: {instead}"));
+            return Err(FlagError::Unknown(format!("--{flag} is of former versions of Megatron-LM: {instead}")));
         }
         let Some(row) = self.row(flag) else {
             let near = nearest(flag, self.by_name.keys().map(String::as_str));
             let near = near.map_or_else(String::new, |near| format!(" (did you mean `--{near}`?)"));
-            return Err(format!("Megatron-LM has no flag --{flag}{near}"));
+            return Err(FlagError::Unknown(format!("Megatron-LM has no flag --{flag}{near}")));
         };
         if row.takes != Takes::Nothing && values.is_empty() {
-            return Err(format!("--{flag} has no value"));
+            return Err(FlagError::Value(format!("--{flag} has no value")));
         }
         let choices = &row.choices;
-        let is_stated = |value: &&String| !value.contains("${");
-        match values.iter().filter(is_stated).find(|value| !choices.is_empty() && !choices.contains(value)) {
-            Some(value) => Err(format!("--{flag} {value}: Megatron-LM takes one of {}", choices.join(", "))),
+        let mut stated = values.iter().filter(|value| !value.contains("${"));
+        match stated.find(|value| !choices.is_empty() && !choices.contains(value)) {
+            Some(value) => {
+                let choices = choices.join(", ");
+                Err(FlagError::Value(format!("--{flag} {value}: Megatron-LM takes one of {choices}")))
+            }
             None => Ok(()),
         }
     }
@@ -147,9 +150,10 @@ impl FlagTable {
     /// Flags without a judgement, by their first spelling.
     #[cfg(test)]
     pub(crate) fn unsaid(&self) -> impl Iterator<Item = &str> {
-        let is_unsaid =
-            |row: &&Row| !row.flags.is_empty() && matches!(self.judgement(&row.flags[0]), Judgement::Unsaid);
-        self.rows.iter().filter(is_unsaid).map(|row| row.flags[0].as_str())
+        self.rows
+            .iter()
+            .filter(|row| !row.flags.is_empty() && matches!(self.judgement(&row.flags[0]), Judgement::Unsaid))
+            .map(|row| row.flags[0].as_str())
     }
 
     /// Judgements of flags and groups that the framework does not have.

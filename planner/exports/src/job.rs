@@ -46,7 +46,7 @@ pub struct Job {
     pub recipe: Recipe,
     /// Major number of the devices' compute capability, if they have one.
     pub capability: Option<u64>,
-    /// Who starts the processes.
+    /// Launcher of the processes.
     pub launch: Launch,
     /// The prediction, as a sentence.
     pub predicted: String,

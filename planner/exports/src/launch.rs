@@ -3,7 +3,7 @@
 use crate::job::Job;
 use serde::Serialize;
 
-/// Who starts the processes of a job.
+/// Launcher of the processes of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Launch {
@@ -20,6 +20,15 @@ impl Launch {
     /// All, by name.
     pub const ALL: [(&str, Launch); 3] =
         [("torchrun", Launch::Torchrun), ("slurm", Launch::Slurm), ("bare", Launch::Bare)];
+
+    /// The launcher of a name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn named(name: &str) -> Result<Launch, &'static str> {
+        let found = Launch::ALL.into_iter().find(|(known, _)| *known == name);
+        found.map(|(_, launch)| launch).ok_or("there is no such launcher")
+    }
 }
 
 /// The nodes of a job, and the processes of each.

@@ -9,6 +9,7 @@
 
 mod assumption;
 mod deepspeed;
+mod flag_error;
 mod flag_table;
 mod job;
 mod launch;
@@ -20,6 +21,7 @@ mod notes;
 mod present;
 mod python_config;
 mod shell;
+mod stated_model;
 #[cfg(test)]
 mod tests;
 mod torch_pipelining;
@@ -28,10 +30,13 @@ pub mod torchtitan_file;
 mod yaml;
 
 pub use assumption::{Assumption, Variable};
+pub use flag_error::FlagError;
 pub use job::{Job, Stage, TorchOrder, stages};
 pub use launch::Launch;
 pub use notes::{Export, Grade, Note};
 pub use present::Present;
+
+pub use stated_model::StatedModel;
 
 use serde::Serialize;
 use support::one_line::one_line;

@@ -14,7 +14,7 @@ pub struct Export {
     pub text: String,
     /// The keys that it does not state exactly.
     pub notes: Vec<Note>,
-    /// What the prediction assumes, with what is written so that it holds.
+    /// Assumptions of the prediction, with the lines that make them true.
     pub assumed: Vec<Assumption>,
 }
 

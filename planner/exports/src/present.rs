@@ -1,6 +1,6 @@
 //! The configuration that a job has now, as the files of other frameworks state it.
 
-use crate::megatron::{Sizes, Special};
+use crate::stated_model::StatedModel;
 use ir::diag::nearest;
 
 /// Layout and batch of a job.
@@ -24,12 +24,10 @@ pub struct Present {
     pub master: Option<String>,
     /// The optimizer.
     pub optimizer: String,
-    /// What the file states that a prediction does not know, with the part of it that it touches.
+    /// Warnings about settings that a prediction does not know, with the part of it that they touch.
     pub warnings: Vec<String>,
-    /// Sizes of the model that the file states.
-    pub sizes: Sizes,
-    /// Parts of the model that the file states, by their flags.
-    pub special: Vec<(&'static str, Special)>,
+    /// The model as the file states it.
+    pub stated: StatedModel,
 }
 
 /// The most characters by which a misspelt key is longer or shorter.

@@ -57,7 +57,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>, Vec<Assumption>) {
     (python_file(job, &fields.0, policy), notes.0, assumed)
 }
 
-/// What the prediction of a stack assumes: compiled blocks, overlapped collectives, launches one by one. Places are those of 0.3.
+/// Assumptions of a stack's prediction: compiled blocks, overlapped collectives, launches one by one. Places are those of 0.3.
 fn assumptions(job: &Job, fields: &mut Fields, notes: &mut Notes) -> Vec<Assumption> {
     let parallel = &job.parallel;
     // Eager PyTorch has no kernel of a gate with its product.

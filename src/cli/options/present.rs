@@ -34,7 +34,7 @@ impl PresentFlags {
             // Flags begin with two hyphens; a name without them is a file's.
             let path = Some(Path::new(given)).filter(|path| path.is_file() || !given.contains("--"));
             let text = path.map_or_else(|| Ok(given.clone()), read_text)?;
-            (path.map(|path| path.display().to_string()), megatron::read(&text, gpus))
+            (path.map(|path| path.display().to_string()), megatron::read(&text, gpus).map_err(|why| why.to_string()))
         } else if let Some(given) = &self.from_torchtitan {
             let (file, form) = form_of(given);
             (Some(file.to_string()), torchtitan_file::read(&read_text(Path::new(file))?, form, gpus))
@@ -68,14 +68,14 @@ fn form_of(given: &str) -> (&str, Form<'_>) {
 pub(in crate::cli) fn told(present: &Present, model: Option<&str>) -> Result<Vec<String>, Error> {
     let mut lines = vec![format!("configuration: {}", present.parallel)];
     lines.extend(present.warnings.iter().cloned());
-    let Some(model) = model.filter(|_| !present.sizes.is_empty()) else { return Ok(lines) };
+    let Some(model) = model.filter(|_| !present.stated.is_empty()) else { return Ok(lines) };
     let source = ModelSource::open(model)?;
     let ModelSource::Config { config, .. } = source.base() else { return Ok(lines) };
-    let wrong = megatron::contradictions(&present.sizes, config);
+    let wrong = present.stated.contradictions(config);
     if !wrong.is_empty() {
         let error = Error::input(Code::FlagsUnreadable, format!("the flags contradict MODEL: {}", wrong.join("; ")));
         return Err(error.help("leave MODEL out to take the model from the flags, or correct them"));
     }
-    lines.extend(megatron::unstated(&present.special, config));
+    lines.extend(present.stated.missing_in(config));
     Ok(lines)
 }

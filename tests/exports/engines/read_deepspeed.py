@@ -39,7 +39,7 @@ def known():
         for name in files:
             if name in ("constants.py", "config.py", "config_utils.py"):
                 with open(os.path.join(place, name)) as source:
-                    names |= set(re.findall(r'= "(\w+)"|get\("(\w+)"|\["(\w+)"\]', source.read()))
+                    names |= set(re.findall(r'= ["\'](\w+)["\']|get\("(\w+)"|\["(\w+)"\]', source.read()))
     return {name for found in names for name in found if name}
 
 

@@ -142,11 +142,11 @@ pub(crate) fn simplest(
         let found = found.filter_map(|pins| search(&pins, Some(&plan.parallel)));
         let less = unset(&plan.parallel).into_iter().filter_map(|parallel| explorer.predict(&parallel));
         let known = less.chain(others.iter().cloned());
-        let is_supported = |other: &EstimateReport| other.beyond_stack.is_empty() || !nominal.beyond_stack.is_empty();
-        let is_close = |other: &EstimateReport| {
-            other.predicted.keeps_headroom && other.predicted.step_time_s <= most && is_supported(other)
-        };
-        let close = known.filter(is_close);
+        let close = known.filter(|other| {
+            other.predicted.keeps_headroom
+                && other.predicted.step_time_s <= most
+                && (other.beyond_stack.is_empty() || !nominal.beyond_stack.is_empty())
+        });
         let simplest = found.chain(close).min_by(|a, b| {
             let time = |report: &EstimateReport| report.predicted.step_time_s;
             order(a).cmp(&order(b)).then(time(a).total_cmp(&time(b)))

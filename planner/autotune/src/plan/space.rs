@@ -180,24 +180,25 @@ struct MicrobatchGroup(Option<u32>);
 
 /// The smallest group of micro-batches that a stack's rules allow, the schedule's own first; `None` if they allow no group.
 fn allowed_group(kind: &ScheduleKind, pipeline: &Pipeline, supports: &Supports) -> Option<MicrobatchGroup> {
-    let Pipeline { ranks, chunks, microbatches, .. } = *pipeline;
-    let is_allowed = |group: u32| {
-        let numbers = RuleNumbers::of(|name| match name {
-            RuleName::Pp => Some(u64::from(ranks)),
-            RuleName::Vp => Some(u64::from(chunks)),
-            RuleName::Microbatches => Some(u64::from(microbatches)),
-            RuleName::Group => Some(u64::from(group)),
-            _ => None,
-        });
-        supports.forbidden_by(&numbers).next().is_none()
-    };
     // The stages of one rank are one stage to a rule.
-    if ranks == 1 || is_allowed(ranks) {
+    if pipeline.ranks == 1 || allows_group(pipeline, pipeline.ranks, supports) {
         return Some(MicrobatchGroup(None));
     }
-    let mut groups = ranks + 1..=microbatches;
-    let of = |group: &u32| is_allowed(*group) && kind.choose(*pipeline, Some(*group), None).is_ok();
-    groups.find(of).map(|group| MicrobatchGroup(Some(group)))
+    let mut groups =
+        (pipeline.ranks + 1..=pipeline.microbatches).filter(|&group| allows_group(pipeline, group, supports));
+    groups.find(|&group| kind.choose(*pipeline, Some(group), None).is_ok()).map(|group| MicrobatchGroup(Some(group)))
+}
+
+/// Returns whether a stack's rules allow a group of micro-batches.
+fn allows_group(pipeline: &Pipeline, group: u32, supports: &Supports) -> bool {
+    let numbers = RuleNumbers::of(|name| match name {
+        RuleName::Pp => Some(u64::from(pipeline.ranks)),
+        RuleName::Vp => Some(u64::from(pipeline.chunks)),
+        RuleName::Microbatches => Some(u64::from(pipeline.microbatches)),
+        RuleName::Group => Some(u64::from(group)),
+        _ => None,
+    });
+    supports.forbidden_by(&numbers).next().is_none()
 }
 
 /// Largest number of slices that a schedule uses by default, if the model supports slices.

@@ -1,4 +1,4 @@
-//! What the prediction of a stack assumes of Megatron-LM, as flags and variables. Places are those of megatron-core 0.19.2.
+//! Assumptions of predictions of Megatron-LM, as flags and variables. Places are those of megatron-core 0.19.2.
 
 use crate::assumption::{Assumption, Variable};
 use crate::job::Job;
@@ -12,6 +12,14 @@ struct Row {
     without: &'static str,
     /// Puts flags and variables of a job, if the assumption concerns it.
     write: fn(&Job, &mut Assumption),
+}
+
+impl Row {
+    fn of(&self, job: &Job) -> Assumption {
+        let mut written = Assumption { name: self.name, without: self.without, ..Assumption::default() };
+        (self.write)(job, &mut written);
+        written
+    }
 }
 
 /// The table.
@@ -134,12 +142,7 @@ pub(super) const FUSED_IF_STATED: [(FusedKernel, &str, bool); 3] = [
 
 /// The assumptions of a job that need to be written.
 pub(super) fn assumptions(job: &Job) -> Vec<Assumption> {
-    let of = |row: &Row| {
-        let mut written = Assumption { name: row.name, without: row.without, ..Assumption::default() };
-        (row.write)(job, &mut written);
-        written
-    };
-    ROWS.iter().map(of).filter(|written| !written.is_void()).collect()
+    ROWS.iter().map(|row| row.of(job)).filter(|written| !written.is_void()).collect()
 }
 
 fn gradients(job: &Job, written: &mut Assumption) {
@@ -163,14 +166,14 @@ fn gradients(job: &Job, written: &mut Assumption) {
 
 /// Groups of ops that are fused by default have a flag against it; the others have one for it.
 fn fused(job: &Job, written: &mut Assumption) {
-    let has = |group| job.traits.kernels.fused.contains(group);
-    FUSED_BY_DEFAULT.into_iter().for_each(|(group, against)| written.set_if(!has(group), against));
+    let fused = job.traits.kernels.fused;
+    FUSED_BY_DEFAULT.into_iter().for_each(|(group, against)| written.set_if(!fused.contains(group), against));
     // The fused rotation of latent attention is that of YaRN (`transformer_config.py`, apply_rope_fusion).
-    written.set_if(has(FusedKernel::Rope) && job.turns_latent_plainly(), "no-rope-fusion");
+    written.set_if(fused.contains(FusedKernel::Rope) && job.turns_latent_plainly(), "no-rope-fusion");
     for (group, flag, is_of_experts) in FUSED_IF_STATED {
-        written.set_if(has(group) && (job.experts > 0 || !is_of_experts), flag);
+        written.set_if(fused.contains(group) && (job.experts > 0 || !is_of_experts), flag);
     }
-    if has(FusedKernel::Loss) {
+    if fused.contains(FusedKernel::Loss) {
         written.put("cross-entropy-fusion-impl", "native");
     }
 }

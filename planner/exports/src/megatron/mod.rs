@@ -11,7 +11,6 @@ mod stage_split;
 #[cfg(test)]
 pub(crate) use reader::asked;
 pub use reader::read;
-pub use sizes::{Sizes, Special, contradictions, unstated};
 
 use crate::assumption::Assumption;
 use crate::job::Job;

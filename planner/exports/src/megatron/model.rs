@@ -288,12 +288,12 @@ fn mscale(gain: f64, factor: f64) -> f64 {
 
 /// A list of Python with a word for each layer of a set, and another one for the others: `'[0]*3+[1]*58'`.
 fn pattern(layers: u32, set: LayerSet, within: &str, others: &str) -> String {
-    let word = |layer| if set.contains(layer) { within } else { others };
     let mut runs: Vec<(&str, u32)> = Vec::new();
     for layer in 0..layers {
+        let word = if set.contains(layer) { within } else { others };
         match runs.last_mut() {
-            Some((last, count)) if *last == word(layer) => *count += 1,
-            _ => runs.push((word(layer), 1)),
+            Some((last, count)) if *last == word => *count += 1,
+            _ => runs.push((word, 1)),
         }
     }
     let runs: Vec<String> = runs.into_iter().map(|(word, count)| format!("[{word}]*{count}")).collect();

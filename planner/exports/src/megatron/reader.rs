@@ -2,12 +2,13 @@
 
 use super::assumptions::{FUSED_BY_DEFAULT, FUSED_IF_STATED};
 use super::layout::MODULES;
-use super::sizes::{self, Stated};
+use super::sizes::{self, ModelOfFlags};
 use super::stage_split::{Split, starts};
+use crate::flag_error::FlagError;
 use crate::flag_table::{Judgement, MEGATRON};
 use crate::present::{Keys, Present};
 use crate::shell::words;
-use cost::{FusedKernel, Stack};
+use cost::{EnumSet, FusedKernel, Stack};
 use std::collections::BTreeMap;
 
 /// The stack of jobs that name none.
@@ -47,10 +48,10 @@ const LAUNCHERS: [&str; 24] = [
 /// # Errors
 /// There are no flags, Megatron-LM does not have one, flags exclude each other, or one lacks its value or has one that Megatron-LM
 /// refuses.
-pub fn read(text: &str, gpus: Option<u64>) -> Result<Present, String> {
+pub fn read(text: &str, gpus: Option<u64>) -> Result<Present, FlagError> {
     let flags = flags(text)?;
     if flags.is_empty() {
-        return Err("there are no flags in it, such as --tensor-model-parallel-size 4".into());
+        return Err(FlagError::Text("there are no flags in it, such as --tensor-model-parallel-size 4".into()));
     }
     // A script may run other programs too, whose flags resemble none.
     let is_script = !text.trim_start().starts_with("--");
@@ -71,15 +72,11 @@ pub(crate) fn asked() -> Vec<&'static str> {
 }
 
 /// Values by the names of their flags; a flag that is given twice has its last ones, as in Python's argparse.
-fn flags(text: &str) -> Result<BTreeMap<String, Vec<String>>, String> {
+fn flags(text: &str) -> Result<BTreeMap<String, Vec<String>>, FlagError> {
     let mut flags: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut last: Option<String> = None;
-    // Arrays may have a flag and its value as one word, which a shell splits where the array stands without quotes.
-    let split = |word: String| match word.starts_with("--") && word.contains(' ') {
-        true => word.split_whitespace().map(|part| part.trim_matches('\'').to_string()).collect(),
-        false => vec![word],
-    };
-    for word in words(text)?.into_iter().flat_map(split) {
+    // Arrays may have a flag and its value as one word.
+    for word in words(text).map_err(FlagError::Text)?.into_iter().flat_map(split_word) {
         match word.strip_prefix("--") {
             Some("") => last = None,
             Some(flag) => {
@@ -101,6 +98,14 @@ fn flags(text: &str) -> Result<BTreeMap<String, Vec<String>>, String> {
     Ok(flags)
 }
 
+/// The words of a word that a shell splits where its array stands without quotes.
+fn split_word(word: String) -> Vec<String> {
+    if word.starts_with("--") && word.contains(' ') {
+        return word.split_whitespace().map(|part| part.trim_matches('\'').to_string()).collect();
+    }
+    vec![word]
+}
+
 /// Given flags, and what was read of them so far.
 pub(super) struct Reader<'a> {
     flags: &'a BTreeMap<String, Vec<String>>,
@@ -115,7 +120,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// All that the flags of a text state.
-    fn all(&mut self, text: &str) -> Result<Present, String> {
+    fn all(&mut self, text: &str) -> Result<Present, FlagError> {
         self.degrees()?;
         self.pipeline()?;
         self.replicas()?;
@@ -131,7 +136,7 @@ impl<'a> Reader<'a> {
         let grad_dtype = self.gradients(&precision)?;
         let master = (self.value("main-params-dtype")? == Some("fp16")).then(|| "fp16".to_string());
         let stack = self.stack(text)?;
-        let Stated { sizes, special, model } = sizes::read(self)?;
+        let ModelOfFlags { stated, config: model } = sizes::read(self)?;
         self.kernels(stack.as_deref());
         let warnings = self.told();
         let parallel = self.keys.text();
@@ -146,8 +151,7 @@ impl<'a> Reader<'a> {
             master,
             optimizer,
             warnings,
-            sizes,
-            special,
+            stated,
         })
     }
 
@@ -176,23 +180,26 @@ impl<'a> Reader<'a> {
         self.values(flag).is_some()
     }
 
-    pub(super) fn value(&mut self, flag: &'static str) -> Result<Option<&'a str>, String> {
+    pub(super) fn value(&mut self, flag: &'static str) -> Result<Option<&'a str>, FlagError> {
         match self.values(flag) {
             None => Ok(None),
-            Some(values) => values.first().map(|value| Some(value.as_str())).ok_or(format!("--{flag} has no value")),
+            Some(values) => values
+                .first()
+                .map(|value| Some(value.as_str()))
+                .ok_or_else(|| FlagError::Value(format!("--{flag} has no value"))),
         }
     }
 
-    pub(super) fn number(&mut self, flag: &'static str) -> Result<Option<u64>, String> {
+    pub(super) fn number(&mut self, flag: &'static str) -> Result<Option<u64>, FlagError> {
         let Some(text) = self.value(flag)? else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| format!("--{flag} {text}: it takes a whole number"))
+        text.parse().map(Some).map_err(|_| FlagError::Value(format!("--{flag} {text}: it takes a whole number")))
     }
 
     fn put(&mut self, key: &str, value: impl std::fmt::Display) {
         self.keys.put(key, value);
     }
 
-    fn degrees(&mut self) -> Result<(), String> {
+    fn degrees(&mut self) -> Result<(), FlagError> {
         let degrees = [
             ("tensor-model-parallel-size", "tp"),
             ("pipeline-model-parallel-size", "pp"),
@@ -221,7 +228,9 @@ impl<'a> Reader<'a> {
                 "all_gather" | "allgather" => "allgather",
                 "a2a" => "ulysses",
                 other => {
-                    return Err(format!("--cp-comm-type {other}: a configuration has one of p2p, all_gather, a2a"));
+                    return Err(FlagError::Value(format!(
+                        "--cp-comm-type {other}: a configuration has one of p2p, all_gather, a2a"
+                    )));
                 }
             };
             self.put("cp_kind", kind);
@@ -235,16 +244,17 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn pipeline(&mut self) -> Result<(), String> {
+    fn pipeline(&mut self) -> Result<(), FlagError> {
         let pp = self.number("pipeline-model-parallel-size")?.unwrap_or(1);
         let mut stages = self.number("num-virtual-stages-per-pipeline-rank")?;
         if let Some(layers) = self.number("num-layers-per-virtual-pipeline-stage")? {
-            let all =
-                self.number("num-layers")?.ok_or("--num-layers-per-virtual-pipeline-stage needs --num-layers too")?;
+            let all = self.number("num-layers")?.ok_or_else(|| {
+                FlagError::Combination("--num-layers-per-virtual-pipeline-stage needs --num-layers too".into())
+            })?;
             if layers == 0 || all % (layers * pp) != 0 {
-                return Err(format!(
+                return Err(FlagError::Value(format!(
                     "--num-layers-per-virtual-pipeline-stage {layers}: {all} layers on {pp} ranks are no whole number of stages"
-                ));
+                )));
             }
             stages = Some(all / (layers * pp));
         }
@@ -267,7 +277,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The layers of the stages, if they are not even: fewer on the first or the last rank, or ends that count as layers.
-    fn split(&mut self, pp: u64, chunks: u64) -> Result<Option<Split>, String> {
+    fn split(&mut self, pp: u64, chunks: u64) -> Result<Option<Split>, FlagError> {
         let first = self.number("decoder-first-pipeline-num-layers")?;
         let last = self.number("decoder-last-pipeline-num-layers")?;
         let embedding = self.has("account-for-embedding-in-pipeline-split");
@@ -275,7 +285,9 @@ impl<'a> Reader<'a> {
         if pp == 1 || (first.is_none() && last.is_none() && !embedding && !loss) {
             return Ok(None);
         }
-        let layers = self.number("num-layers")?.ok_or("layers of the first or last stage need --num-layers too")?;
+        let layers = self
+            .number("num-layers")?
+            .ok_or_else(|| FlagError::Combination("layers of the first or last stage need --num-layers too".into()))?;
         Ok(Some(Split { layers, pp, chunks, first, last, embedding, loss }))
     }
 
@@ -283,7 +295,7 @@ impl<'a> Reader<'a> {
         self.put("stages", starts.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
     }
 
-    fn replicas(&mut self) -> Result<(), String> {
+    fn replicas(&mut self) -> Result<(), FlagError> {
         let is_fsdp = self.has("use-megatron-fsdp") || self.has("use-torch-fsdp2");
         let strategy = self.value("data-parallel-sharding-strategy")?;
         let zero = match (is_fsdp, strategy.unwrap_or("optim_grads_params")) {
@@ -293,7 +305,9 @@ impl<'a> Reader<'a> {
             (true, "optim_grads") => 2,
             (true, "optim_grads_params") => 3,
             (true, other) => {
-                return Err(format!("--data-parallel-sharding-strategy {other}: it is none of Megatron-LM's"));
+                return Err(FlagError::Value(format!(
+                    "--data-parallel-sharding-strategy {other}: it is none of Megatron-LM's"
+                )));
             }
         };
         self.has("use-distributed-optimizer");
@@ -303,9 +317,11 @@ impl<'a> Reader<'a> {
         }
         if let Some(instances) = self.number("num-distributed-optimizer-instances")?.filter(|&instances| instances > 1)
         {
-            let gpus = self
-                .gpus
-                .ok_or("--num-distributed-optimizer-instances: the number of devices is needed too: --gpus N")?;
+            let gpus = self.gpus.ok_or_else(|| {
+                FlagError::Combination(
+                    "--num-distributed-optimizer-instances: the number of devices is needed too: --gpus N".into(),
+                )
+            })?;
             let mut ranks = gpus;
             for degree in ["tensor-model-parallel-size", "pipeline-model-parallel-size"] {
                 ranks /= self.number(degree)?.unwrap_or(1).max(1);
@@ -320,12 +336,12 @@ impl<'a> Reader<'a> {
         if self.has("sequence-parallel") {
             self.put("tp_overlap", overlaps);
         } else if overlaps {
-            return Err("--tp-comm-overlap takes --sequence-parallel".into());
+            return Err(FlagError::Combination("--tp-comm-overlap takes --sequence-parallel".into()));
         }
         Ok(())
     }
 
-    fn memory(&mut self) -> Result<(), String> {
+    fn memory(&mut self) -> Result<(), FlagError> {
         let granularity = match self.has("recompute-activations") {
             true => Some("selective"),
             false => self.value("recompute-granularity")?,
@@ -344,11 +360,16 @@ impl<'a> Reader<'a> {
             Some("selective") if modules.is_empty() => self.put("recompute", "selective:core_attn"),
             Some("selective") => {
                 if let Some(other) = modules.iter().find(|module| !MODULES.contains(&module.as_str())) {
-                    return Err(format!("--recompute-modules {other}: it is none of {}", MODULES.join(", ")));
+                    return Err(FlagError::Value(format!(
+                        "--recompute-modules {other}: it is none of {}",
+                        MODULES.join(", ")
+                    )));
                 }
                 self.put("recompute", format!("selective:{}", modules.join("+")));
             }
-            Some(other) => return Err(format!("--recompute-granularity {other}: it is full or selective")),
+            Some(other) => {
+                return Err(FlagError::Value(format!("--recompute-granularity {other}: it is full or selective")));
+            }
         }
         if let Some(layers) = self.number("cpu-offloading-num-layers")?.filter(|&layers| layers > 0) {
             self.put("offload", format!("all:{layers}"));
@@ -359,9 +380,11 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn precision(&mut self) -> Result<String, String> {
+    fn precision(&mut self) -> Result<String, FlagError> {
         let wide = match (self.has("bf16"), self.has("fp16")) {
-            (true, true) => return Err("--bf16 and --fp16: Megatron-LM takes one of them".into()),
+            (true, true) => {
+                return Err(FlagError::Combination("--bf16 and --fp16: Megatron-LM takes one of them".into()));
+            }
             (true, false) => "bf16",
             (false, true) => "fp16",
             (false, false) => "f32",
@@ -377,13 +400,15 @@ impl<'a> Reader<'a> {
             "blockwise" => "fp8-block",
             "mxfp8" => "mxfp8",
             other => {
-                return Err(format!("--fp8-recipe {other}: a recipe has one of tensorwise, delayed, blockwise, mxfp8"));
+                return Err(FlagError::Value(format!(
+                    "--fp8-recipe {other}: a recipe has one of tensorwise, delayed, blockwise, mxfp8"
+                )));
             }
         };
         Ok(recipe.to_string())
     }
 
-    fn optimizer(&mut self) -> Result<String, String> {
+    fn optimizer(&mut self) -> Result<String, FlagError> {
         let moments = [self.value("exp-avg-dtype")?, self.value("exp-avg-sq-dtype")?];
         self.has("use-precision-aware-optimizer");
         let is_narrow = moments == [Some("bf16"); 2];
@@ -398,20 +423,19 @@ impl<'a> Reader<'a> {
             "adam" => "adamw",
             "sgd" if momentum => "momentum",
             "sgd" => "sgd",
-            other => return Err(format!("--optimizer {other}: predictions know adam and sgd")),
+            other => return Err(FlagError::Value(format!("--optimizer {other}: predictions know adam and sgd"))),
         };
         Ok(optimizer.to_string())
     }
 
     /// The type of accumulated gradients: f32, unless flags say otherwise; that of the parameters under Megatron-FSDP.
-    fn gradients(&mut self, precision: &str) -> Result<Option<String>, String> {
+    fn gradients(&mut self, precision: &str) -> Result<Option<String>, FlagError> {
         let (is_narrow, is_wide) = (self.has("grad-reduce-in-bf16"), self.has("accumulate-allreduce-grads-in-fp32"));
         let of_fsdp = self.value("megatron-fsdp-main-grads-dtype")?;
         self.value("megatron-fsdp-grad-comm-dtype")?;
         if is_narrow && is_wide {
-            return Err(
-                "--grad-reduce-in-bf16 and --accumulate-allreduce-grads-in-fp32: Megatron-LM takes one of them".into(),
-            );
+            let why = "--grad-reduce-in-bf16 and --accumulate-allreduce-grads-in-fp32: Megatron-LM takes one of them";
+            return Err(FlagError::Combination(why.into()));
         }
         let is_fsdp = self.has("use-megatron-fsdp");
         let parameters = if precision == "fp16" { "fp16" } else { "bf16" };
@@ -427,7 +451,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The stack that predicts the job: the one that an export of this program names, or by how experts exchange their tokens.
-    fn stack(&mut self, text: &str) -> Result<Option<String>, String> {
+    fn stack(&mut self, text: &str) -> Result<Option<String>, FlagError> {
         let has_experts = self.number("num-experts")?.is_some_and(|experts| experts > 0);
         let dispatcher = self.value("moe-token-dispatcher-type")?.unwrap_or("allgather");
         let pads = self.has("moe-pad-expert-input-to-capacity");
@@ -474,18 +498,18 @@ impl<'a> Reader<'a> {
             self.warnings
                 .push("not modelled: --attention-backend unfused touches attention: scores are in memory".into());
         }
-        let stack = Stack::find(stack.unwrap_or(USUAL));
-        let fuses = |group| stack.as_ref().is_ok_and(|stack| stack.fuses(group));
+        let fused =
+            Stack::find(stack.unwrap_or(USUAL)).map_or_else(|_| EnumSet::default(), |stack| stack.traits.kernels.fused);
         // Megatron-LM itself turns the fused rotation off there.
         let is_latent = self.flags.contains_key("multi-latent-attention");
         for (group, flag) in FUSED_BY_DEFAULT {
-            if self.has(flag) && fuses(group) && !(is_latent && group == FusedKernel::Rope) {
+            if self.has(flag) && fused.contains(group) && !(is_latent && group == FusedKernel::Rope) {
                 self.warnings.push(format!("not modelled: --{flag} touches kernels: each op is one of its own"));
             }
         }
         let has_experts = self.flags.contains_key("num-experts");
         for (group, flag, is_of_experts) in FUSED_IF_STATED {
-            if !self.has(flag) && fuses(group) && (has_experts || !is_of_experts) {
+            if !self.has(flag) && fused.contains(group) && (has_experts || !is_of_experts) {
                 self.warnings.push(format!("not modelled: without --{flag} each op is a kernel of its own"));
             }
         }

@@ -1,6 +1,6 @@
 //! The text of a script: variables of the environment, arrays of flags, and the command that starts the processes.
 
-use crate::assumption::Assumption;
+use crate::assumption::{Assumption, Variable};
 use crate::job::Job;
 use crate::launch;
 
@@ -30,12 +30,7 @@ pub(super) fn text(job: &Job, layout: &[String], assumed: &[Assumption], model: 
 }
 
 fn environment(assumed: &[Assumption]) -> String {
-    let variables = assumed.iter().flat_map(|written| &written.environment);
-    let line = |variable: &crate::assumption::Variable| match &variable.value {
-        Some(value) => format!("export {}={value}\n", variable.name),
-        None => format!("unset {}\n", variable.name),
-    };
-    variables.map(line).collect()
+    assumed.iter().flat_map(|written| &written.environment).map(Variable::bash).collect()
 }
 
 fn array(name: &str, lines: &[String]) -> String {

@@ -1,12 +1,9 @@
 //! Sizes of a model in flags of Megatron-LM.
 
 use super::reader::Reader;
-use ir::models::{Activation, LlamaConfig, ModelConfig};
+use crate::flag_error::FlagError;
+use crate::stated_model::{Special, SpecialFlag, StatedModel};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-
-/// Flags of sizes with their values.
-pub type Sizes = BTreeMap<&'static str, u64>;
 
 /// Flags of sizes that a model states too.
 const SIZES: [&str; 16] = [
@@ -28,57 +25,30 @@ const SIZES: [&str; 16] = [
     "mtp-num-layers",
 ];
 
-/// A part of a model that a flag states, and that no configuration made from flags has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Special {
-    /// A window of attention.
-    Window,
-    /// A gate whose operands are bounded.
-    Clamp,
-    /// An activation that is the square of a rectified number.
-    SquaredRelu,
-    /// A sink of each head.
-    Sinks,
-}
-
-/// Flags of such parts.
-const SPECIAL: [(&str, Special); 7] = [
-    ("window-size", Special::Window),
-    ("window-attn-skip-freq", Special::Window),
-    ("quick-geglu", Special::Clamp),
-    ("glu-linear-offset", Special::Clamp),
-    ("activation-func-clamp-value", Special::Clamp),
-    ("squared-relu", Special::SquaredRelu),
-    ("softmax-type", Special::Sinks),
+/// Flags of parts that no configuration made from flags has.
+const SPECIAL: [SpecialFlag; 7] = [
+    SpecialFlag { flag: "window-size", part: Special::Window },
+    SpecialFlag { flag: "window-attn-skip-freq", part: Special::Window },
+    SpecialFlag { flag: "quick-geglu", part: Special::Clamp },
+    SpecialFlag { flag: "glu-linear-offset", part: Special::Clamp },
+    SpecialFlag { flag: "activation-func-clamp-value", part: Special::Clamp },
+    SpecialFlag { flag: "squared-relu", part: Special::SquaredRelu },
+    SpecialFlag { flag: "softmax-type", part: Special::Sinks },
 ];
 
-impl Special {
-    /// True if a model has the part.
-    fn is_in(self, model: &ModelConfig) -> bool {
-        let ModelConfig::Llama(config) = model else { return false };
-        match self {
-            Special::Window => config.window.is_some(),
-            Special::Clamp => config.experts.as_ref().is_some_and(|experts| experts.clamp.is_some()),
-            Special::SquaredRelu => config.activation == Activation::ReluSquared,
-            Special::Sinks => config.sinks,
-        }
-    }
-}
-
-/// What flags state of a model.
-pub(super) struct Stated {
-    pub(super) sizes: Sizes,
-    pub(super) special: Vec<(&'static str, Special)>,
+/// Model of some flags.
+pub(super) struct ModelOfFlags {
+    pub(super) stated: StatedModel,
     /// The model as the text of a `config.json`, if a family has all of it.
-    pub(super) model: Option<String>,
+    pub(super) config: Option<String>,
 }
 
-/// Reads what flags state of a model.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Stated, String> {
-    let mut sizes = Sizes::new();
+/// Reads the model of some flags.
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<ModelOfFlags, FlagError> {
+    let mut stated = StatedModel::default();
     for flag in SIZES {
         if let Some(size) = reader.number(flag)? {
-            sizes.insert(flag, size);
+            stated.put(flag, size);
         }
     }
     let vocabulary = match reader.number("padded-vocab-size")? {
@@ -95,18 +65,18 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Stated, String> {
         reader.value(flag)?;
     }
     let traits = Traits::read(reader)?;
-    let mut special = Vec::new();
-    for (flag, part) in SPECIAL {
-        let is_default = matches!(reader.values(flag), Some([value]) if value == "vanilla" || value == "0.0");
-        if reader.has(flag) && !is_default {
-            special.push((flag, part));
+    for special in SPECIAL {
+        let is_default = matches!(reader.values(special.flag), Some([value]) if value == "vanilla" || value == "0.0");
+        if reader.has(special.flag) && !is_default {
+            stated.state(special);
         }
     }
-    let model = vocabulary.filter(|_| special.is_empty()).and_then(|vocabulary| traits.config(&sizes, vocabulary));
-    Ok(Stated { sizes, special, model: model.map(|model| model.to_string()) })
+    let vocabulary = vocabulary.filter(|_| !stated.is_special());
+    let config = vocabulary.and_then(|vocabulary| traits.config(&stated, vocabulary));
+    Ok(ModelOfFlags { stated, config: config.map(|config| config.to_string()) })
 }
 
-/// What flags state of a model besides its sizes.
+/// Properties of a model besides its sizes.
 struct Traits {
     is_latent: bool,
     is_gated: bool,
@@ -134,14 +104,14 @@ struct Scores {
 }
 
 impl Traits {
-    fn read(reader: &mut Reader<'_>) -> Result<Traits, String> {
+    fn read(reader: &mut Reader<'_>) -> Result<Traits, FlagError> {
         let kind = reader.value("position-embedding-type")?;
         let has_rotation =
             kind.is_some_and(|kind| matches!(kind, "rope" | "yarn")) | reader.has("use-rotary-position-embeddings");
         reader.has("no-position-embedding");
         reader.value("rotary-percent")?;
         let theta = reader.value("rotary-base")?.unwrap_or("10000");
-        let theta = theta.parse().map_err(|_| format!("--rotary-base {theta}: it takes a number"))?;
+        let theta = theta.parse().map_err(|_| FlagError::Value(format!("--rotary-base {theta}: it takes a number")))?;
         let scale = reader.value("moe-router-topk-scaling-factor")?.unwrap_or("1");
         let scores = Scores {
             is_sigmoid: reader.value("moe-router-score-function")? == Some("sigmoid"),
@@ -149,7 +119,9 @@ impl Traits {
             has_bias: reader.has("moe-router-enable-expert-bias"),
             groups: reader.number("moe-router-num-groups")?,
             open_groups: reader.number("moe-router-group-topk")?,
-            scale: scale.parse().map_err(|_| format!("--moe-router-topk-scaling-factor {scale}: it takes a number"))?,
+            scale: scale.parse().map_err(|_| {
+                FlagError::Value(format!("--moe-router-topk-scaling-factor {scale}: it takes a number"))
+            })?,
         };
         reader.has("moe-shared-expert-gate");
         reader.has("moe-apply-probs-on-input");
@@ -172,19 +144,19 @@ impl Traits {
     }
 
     /// The configuration of a family that has these traits, if there is one.
-    fn config(&self, sizes: &Sizes, vocabulary: u64) -> Option<Value> {
-        let size = |flag| sizes.get(flag).copied();
-        let (layers, hidden, heads) = (size("num-layers")?, size("hidden-size")?, size("num-attention-heads")?);
+    fn config(&self, stated: &StatedModel, vocabulary: u64) -> Option<Value> {
+        let (layers, hidden, heads) =
+            (stated.of("num-layers")?, stated.of("hidden-size")?, stated.of("num-attention-heads")?);
         let default = if self.is_gated { hidden * 8 / 3 / 64 * 64 } else { 4 * hidden };
         let mut config = json!({
             "vocab_size": vocabulary, "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
-            "intermediate_size": size("ffn-hidden-size").unwrap_or(default), "tie_word_embeddings": self.is_tied,
+            "intermediate_size": stated.of("ffn-hidden-size").unwrap_or(default), "tie_word_embeddings": self.is_tied,
         });
         if !self.is_gated
             && self.has_bias
             && !self.has_rms_norm
             && !self.has_rotation
-            && !sizes.contains_key("num-experts")
+            && stated.of("num-experts").is_none()
         {
             return Some(json!({
                 "model_type": "gpt2", "vocab_size": vocabulary, "n_embd": hidden, "n_layer": layers, "n_head": heads,
@@ -195,12 +167,12 @@ impl Traits {
             return None;
         }
         config["rope_theta"] = json!(self.theta);
-        config["num_key_value_heads"] = json!(if self.shares_keys { size("num-query-groups")? } else { heads });
-        if let Some(head) = size("kv-channels") {
+        config["num_key_value_heads"] = json!(if self.shares_keys { stated.of("num-query-groups")? } else { heads });
+        if let Some(head) = stated.of("kv-channels") {
             config["head_dim"] = json!(head);
         }
-        let family = match size("num-experts") {
-            Some(experts) => self.experts(&mut config, sizes, experts)?,
+        let family = match stated.of("num-experts") {
+            Some(experts) => self.experts(&mut config, stated, experts)?,
             None if self.is_latent => return None,
             None if self.has_qk_norm => "qwen3",
             None if self.has_qkv_bias => "qwen2",
@@ -211,26 +183,26 @@ impl Traits {
     }
 
     /// Puts the keys of experts, and returns the family that has them.
-    fn experts(&self, config: &mut Value, sizes: &Sizes, experts: u64) -> Option<&'static str> {
-        let size = |flag| sizes.get(flag).copied();
-        let of_expert = size("moe-ffn-hidden-size").map_or(config["intermediate_size"].clone(), |size| json!(size));
-        config["num_experts_per_tok"] = json!(size("moe-router-topk").unwrap_or(2));
-        let shared = size("moe-shared-expert-intermediate-size");
+    fn experts(&self, config: &mut Value, stated: &StatedModel, experts: u64) -> Option<&'static str> {
+        let of_expert =
+            stated.of("moe-ffn-hidden-size").map_or(config["intermediate_size"].clone(), |size| json!(size));
+        config["num_experts_per_tok"] = json!(stated.of("moe-router-topk").unwrap_or(2));
+        let shared = stated.of("moe-shared-expert-intermediate-size");
         if self.is_latent {
             config["moe_intermediate_size"] = of_expert.clone();
             config["n_routed_experts"] = json!(experts);
             config["n_shared_experts"] = json!(shared.unwrap_or(0) / of_expert.as_u64()?.max(1));
             config["first_k_dense_replace"] = json!(self.dense?);
-            config["q_lora_rank"] = json!(size("q-lora-rank"));
-            config["kv_lora_rank"] = json!(size("kv-lora-rank").unwrap_or(32));
-            config["qk_nope_head_dim"] = json!(size("qk-head-dim").unwrap_or(128));
-            config["qk_rope_head_dim"] = json!(size("qk-pos-emb-head-dim").unwrap_or(64));
-            config["v_head_dim"] = json!(size("v-head-dim").unwrap_or(128));
+            config["q_lora_rank"] = json!(stated.of("q-lora-rank"));
+            config["kv_lora_rank"] = json!(stated.of("kv-lora-rank").unwrap_or(32));
+            config["qk_nope_head_dim"] = json!(stated.of("qk-head-dim").unwrap_or(128));
+            config["qk_rope_head_dim"] = json!(stated.of("qk-pos-emb-head-dim").unwrap_or(64));
+            config["v_head_dim"] = json!(stated.of("v-head-dim").unwrap_or(128));
             config["routed_scaling_factor"] = json!(self.scores.scale);
             config["num_key_value_heads"] = config["num_attention_heads"].clone();
             config["n_group"] = json!(self.scores.groups.unwrap_or(1));
             config["topk_group"] = json!(self.scores.open_groups.unwrap_or(1));
-            config["num_nextn_predict_layers"] = json!(size("mtp-num-layers").unwrap_or(0));
+            config["num_nextn_predict_layers"] = json!(stated.of("mtp-num-layers").unwrap_or(0));
             config.as_object_mut()?.remove("head_dim");
             return (self.scores.is_sigmoid && self.scores.has_bias).then_some("deepseek_v3");
         }
@@ -259,55 +231,4 @@ fn first_dense(pattern: &str) -> Option<u64> {
     let count = dense.strip_prefix("[0]")?;
     let count = if count.is_empty() { Some(1) } else { count.strip_prefix('*')?.parse().ok() };
     others.strip_prefix("[1]*").and(count)
-}
-
-/// Sizes of flags that contradict a model, as sentences.
-pub fn contradictions(sizes: &Sizes, model: &ModelConfig) -> Vec<String> {
-    let wrong = sizes.iter().filter_map(|(flag, &stated)| {
-        let own = of_model(model, flag)?;
-        (own != stated).then(|| format!("--{flag} {stated}: MODEL has {own}"))
-    });
-    wrong.collect()
-}
-
-/// Parts that flags state and a model does not have, as warnings.
-pub fn unstated(special: &[(&'static str, Special)], model: &ModelConfig) -> Vec<String> {
-    let missing = special.iter().filter(|(_, part)| !part.is_in(model));
-    missing.map(|(flag, _)| format!("not modelled: --{flag} states what MODEL does not have")).collect()
-}
-
-/// A size of a model by its flag; `None` if the model has no such size.
-fn of_model(model: &ModelConfig, flag: &str) -> Option<u64> {
-    match model {
-        ModelConfig::Llama(config) => of_llama(config, flag),
-        ModelConfig::Gpt2(config) => match flag {
-            "num-layers" => Some(u64::from(config.layers)),
-            "hidden-size" => Some(config.hidden),
-            "ffn-hidden-size" => Some(config.feed_forward),
-            "num-attention-heads" => Some(config.heads),
-            _ => None,
-        },
-    }
-}
-
-fn of_llama(config: &LlamaConfig, flag: &str) -> Option<u64> {
-    let (experts, latent) = (config.experts.as_ref(), config.latent.as_ref());
-    match flag {
-        "num-layers" => Some(u64::from(config.layers)),
-        "hidden-size" => Some(config.hidden),
-        "num-attention-heads" => Some(config.heads),
-        "num-query-groups" if latent.is_none() => Some(config.kv_heads),
-        "kv-channels" if latent.is_none() => Some(config.head),
-        "ffn-hidden-size" if experts.is_none() => Some(config.feed_forward),
-        "num-experts" => Some(experts.map_or(0, |experts| experts.experts)),
-        "moe-router-topk" => experts.map(|experts| experts.chosen),
-        "moe-ffn-hidden-size" => experts.map(|experts| experts.feed_forward),
-        "moe-shared-expert-intermediate-size" => experts.map(|experts| experts.shared),
-        "q-lora-rank" => latent.and_then(|latent| latent.query_rank),
-        "kv-lora-rank" => latent.map(|latent| latent.key_rank),
-        "qk-head-dim" => latent.map(|latent| latent.plain),
-        "qk-pos-emb-head-dim" => latent.map(|latent| latent.turned),
-        "v-head-dim" => latent.map(|latent| latent.value),
-        _ => None,
-    }
 }

@@ -1,5 +1,7 @@
 //! Stages of uneven layers, as Megatron-LM's flags state them.
 
+use crate::flag_error::FlagError;
+
 /// Layers that are divided among ranks, some of which are stated.
 pub(super) struct Split {
     pub(super) layers: u64,
@@ -22,7 +24,7 @@ impl Split {
     /// # Errors
     /// Layers do not divide as Megatron-LM demands (`transformer_config.py`, num_layers_in_first_pipeline_stage and
     /// account_for_embedding_in_pipeline_split).
-    pub(super) fn starts(&self) -> Result<Vec<u64>, String> {
+    pub(super) fn starts(&self) -> Result<Vec<u64>, FlagError> {
         let layers = self.layers_of_stages()?;
         let ends = layers.iter().scan(1, |end, layers| {
             *end += layers;
@@ -32,58 +34,68 @@ impl Split {
     }
 
     /// Layers of each stage, in the order of the model.
-    fn layers_of_stages(&self) -> Result<Vec<u64>, String> {
+    fn layers_of_stages(&self) -> Result<Vec<u64>, FlagError> {
         let Split { layers, pp, chunks, first, last, embedding, loss } = *self;
         if (first.is_some() || last.is_some()) && (embedding || loss) {
-            return Err("layers of the first or last stage are stated, or ends count as layers, not both".into());
+            return Err(FlagError::Combination(
+                "layers of the first or last stage are stated, or ends count as layers, not both".into(),
+            ));
         }
         let stages = pp * chunks;
         if embedding || loss {
             let places = layers + u64::from(embedding) + u64::from(loss);
             let each = divided(places, stages, "layers and ends")?;
-            let less = |nth| u64::from(embedding && nth == 0) + u64::from(loss && nth + 1 == stages);
-            return Ok((0..stages).map(|nth| each.saturating_sub(less(nth))).collect());
+            return Ok((0..stages).map(|nth| each.saturating_sub(self.ends_of(nth, stages))).collect());
         }
         let stated = first.unwrap_or(0) + last.unwrap_or(0);
         let others = pp - u64::from(first.is_some()) - u64::from(last.is_some());
-        let middle = layers
-            .checked_sub(stated)
-            .ok_or(format!("{stated} layers of the first and last stage are more than {layers}"))?;
+        let middle = layers.checked_sub(stated).ok_or_else(|| {
+            FlagError::Value(format!("{stated} layers of the first and last stage are more than {layers}"))
+        })?;
         let middle = if others == 0 { 0 } else { divided(middle, others, "layers of the stages between")? };
-        let of_rank = |rank| match rank {
-            0 => first.unwrap_or(middle),
-            rank if rank + 1 == pp => last.unwrap_or(middle),
-            _ => middle,
+        (0..stages).map(|stage| divided(self.of_rank(stage % pp, middle), chunks, "layers of a rank")).collect()
+    }
+
+    /// Layers of a rank, of which those between have `middle`.
+    fn of_rank(&self, rank: u64, middle: u64) -> u64 {
+        let stated = match rank {
+            0 => self.first,
+            rank if rank + 1 == self.pp => self.last,
+            _ => None,
         };
-        let of_chunk = |rank| divided(of_rank(rank), chunks, "layers of a rank");
-        (0..stages).map(|stage| of_chunk(stage % pp)).collect()
+        stated.unwrap_or(middle)
+    }
+
+    /// Ends in a stage that count as layers.
+    fn ends_of(&self, stage: u64, stages: u64) -> u64 {
+        u64::from(self.embedding && stage == 0) + u64::from(self.loss && stage + 1 == stages)
     }
 }
 
-fn divided(whole: u64, parts: u64, what: &str) -> Result<u64, String> {
+fn divided(whole: u64, parts: u64, what: &str) -> Result<u64, FlagError> {
     match whole.checked_rem(parts) {
         Some(0) => Ok(whole / parts),
-        _ => Err(format!("{whole} {what} do not divide by {parts}")),
+        _ => Err(FlagError::Value(format!("{whole} {what} do not divide by {parts}"))),
     }
 }
 
 /// The first block of each stage but the first, of a layout such as `Et*3|(tt|)*2t,L`.
-pub(super) fn starts(layout: &str) -> Result<Vec<u64>, String> {
+pub(super) fn starts(layout: &str) -> Result<Vec<u64>, FlagError> {
     let (mut starts, mut blocks) = (Vec::new(), 0);
     for character in unrolled(layout)?.chars() {
         match character {
             '|' => starts.push(blocks),
             'E' | 't' | 'L' => blocks += 1,
             ',' => {}
-            'm' => return Err("--pipeline-model-parallel-layout has layers of multi-token prediction, `m`, which a configuration cannot place".into()),
-            other => return Err(format!("--pipeline-model-parallel-layout has `{other}`, which is none of E, t, m, L, |")),
+            'm' => return Err(FlagError::Combination("--pipeline-model-parallel-layout has layers of multi-token prediction, `m`, which a configuration cannot place".into())),
+            other => return Err(FlagError::Value(format!("--pipeline-model-parallel-layout has `{other}`, which is none of E, t, m, L, |"))),
         }
     }
     Ok(starts)
 }
 
 /// A layout with its repetitions written out.
-fn unrolled(layout: &str) -> Result<String, String> {
+fn unrolled(layout: &str) -> Result<String, FlagError> {
     let layout: Vec<char> = layout.chars().filter(|character| *character != ',').collect();
     let (mut out, mut open, mut at) = (String::new(), None, 0);
     // Where the last character or group begins: what `*n` repeats.
@@ -112,6 +124,6 @@ fn unrolled(layout: &str) -> Result<String, String> {
     if open.is_some() { Err(bad_layout("a parenthesis has no end")) } else { Ok(out) }
 }
 
-fn bad_layout(what: &str) -> String {
-    format!("--pipeline-model-parallel-layout: {what}")
+fn bad_layout(what: &str) -> FlagError {
+    FlagError::Value(format!("--pipeline-model-parallel-layout: {what}"))
 }
