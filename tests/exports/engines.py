@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from engines import compare, draw, scripts
@@ -121,7 +122,7 @@ class Tally:
 
     def told(self, name):
         counts = self.counts
-        lines = [f"{name}: {counts['exported']} exports ({counts['plan']} of plans), {counts['noted']} of plans with a note, {counts['left']} drawn cases are no configurations"]
+        lines = [f"{name}: {counts['exported']} exports ({counts['plan']} of plans), {counts['mutants']} assumptions left out, {counts['noted']} of plans with a note, {counts['left']} drawn cases are no configurations"]
         lines += [f"  note {count}: {note}" for note, count in self.notes.most_common(20)]
         lines += [f"  no configuration {count}: {why}" for why, count in self.none.most_common(8)]
         return "\n".join(lines + [f"  {len(self.wrong)} faults"])
@@ -216,6 +217,7 @@ def main():
     parser.add_argument("--flags", action="store_true", help="write the flags that each engine has, and end")
     parser.add_argument("--engine", nargs="+", default=list(PACKAGES), choices=list(PACKAGES))
     parser.add_argument("--count", type=int, default=40, help="exports of an engine")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end an engine after this time, with fewer exports")
     parser.add_argument("--seed", type=int, default=int(datetime.date.today().strftime("%Y%m%d")), help="of the drawn cases; the date by default")
     parser.add_argument("--mutate", action="store_true", help="leave out assumptions one by one, too")
     parser.add_argument("--environments", type=pathlib.Path, default=pathlib.Path("target/engines"))
@@ -229,7 +231,8 @@ def main():
     for name in options.engine:
         engine, tally = Engine(name, options.environments.resolve()), Tally()
         drawn = draw.cases(name, random.Random(f"{options.seed} {name}"))
-        while tally.counts["exported"] < options.count:
+        ends = time.monotonic() + options.seconds
+        while tally.counts["exported"] < options.count and time.monotonic() < ends:
             run(options.binary, engine, [next(drawn)], tally, options.mutate)
         print(tally.told(name), flush=True)
         failed |= bool(tally.wrong)

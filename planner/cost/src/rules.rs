@@ -80,13 +80,15 @@ pub enum RuleName {
     DelayedScaling,
     /// 1 if optimizer states are of 16 bits.
     NarrowStates,
+    /// 1 if the optimizer is Adam.
+    Adam,
     /// Greatest common divisor of the lengths of packed documents; 0 if a sequence is one document.
     Documents,
 }
 
 impl RuleName {
     /// All names, as rules write them.
-    pub const ALL: [(&str, RuleName); 36] = [
+    pub const ALL: [(&str, RuleName); 37] = [
         ("dp", RuleName::Dp),
         ("tp", RuleName::Tp),
         ("pp", RuleName::Pp),
@@ -122,6 +124,7 @@ impl RuleName {
         ("expert_bias", RuleName::ExpertBias),
         ("delayed_scaling", RuleName::DelayedScaling),
         ("narrow_states", RuleName::NarrowStates),
+        ("adam", RuleName::Adam),
         ("documents", RuleName::Documents),
     ];
 
@@ -162,6 +165,7 @@ impl RuleName {
             | RuleName::ExpertBias
             | RuleName::DelayedScaling
             | RuleName::NarrowStates
+            | RuleName::Adam
             | RuleName::Documents => &[],
         }
     }

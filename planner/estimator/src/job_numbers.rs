@@ -74,6 +74,7 @@ impl JobNumbers {
             | RuleName::ExpertBias
             | RuleName::DelayedScaling
             | RuleName::NarrowStates
+            | RuleName::Adam
             | RuleName::Documents => self.fixed.get(name),
         }
     }

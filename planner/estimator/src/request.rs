@@ -85,6 +85,7 @@ impl EstimateRequest {
     pub(super) fn job_numbers(&self, traits: ModelTraits) -> JobNumbers {
         let fixed = RuleNumbers::of(|name| match name {
             RuleName::DelayedScaling => Some(u64::from(self.precision == DELAYED)),
+            RuleName::Adam => Some(u64::from(self.optimizer.starts_with("adam"))),
             RuleName::NarrowStates => Some(u64::from(self.optimizer == NARROW)),
             RuleName::Documents => {
                 Some(self.lengths.iter().fold(0, |divisor, &length| common_divisor(divisor, length)))

@@ -13,6 +13,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 const KEYS: &[Key] = &[
+    Key::read(&["router_aux_loss_coef"], "0.01", "its factor"),
     Key::read(&["vocab_size"], "100352", VOCABULARY),
     Key::read(&["hidden_size"], "4096", HIDDEN),
     Key::read(&["intermediate_size"], "11008", EXPERT_SIZE),

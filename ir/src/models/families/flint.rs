@@ -12,6 +12,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 const KEYS: &[Key] = &[
+    Key::read(&["router_aux_loss_coef"], "0.0005", "its factor"),
     Key::read(&["vocab_size"], "150144", VOCABULARY),
     Key::read(&["hidden_size"], "2048", HIDDEN),
     Key::read(&["intermediate_size"], "6144", FEED_FORWARD),

@@ -12,6 +12,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 const KEYS: &[Key] = &[
+    Key::read(&["router_aux_loss_coef"], "0.01", "its factor"),
     Key::read(&["vocab_size"], "50304", VOCABULARY),
     Key::read(&["hidden_size"], "2048", HIDDEN),
     Key::read(&["intermediate_size"], "2048", EXPERT_SIZE),
