@@ -395,3 +395,17 @@ EXPERTS = [
     "tp=4,ep=2,sp=true,recompute=full",
     "dp=2,pp=2,ep=2,schedule=zb-h1,offload=all",
 ]
+
+# Families that share all parts with others: their cases are compared with `--whole` alone.
+ALIKE = {
+    "afmoe", "apertus", "apertus1p5_text", "aria_text", "biogpt", "bitnet", "cohere", "cohere2", "cwm", "dots1", "ernie4_5",
+    "ernie4_5_moe", "exaone", "exaone4", "exaone_moe", "falcon", "flex_olmo", "flint", "gemma", "glm", "glm4", "glm4_moe_lite",
+    "gpt_bigcode", "gpt_neo", "gptj", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe", "hy_v3", "hyperclovax", "internlm3", "iquestcoder",
+    "jais2", "kolibri1", "mellum", "minicpm3", "minimax_m2", "ministral", "ministral3", "nanochat", "nemotron", "olmo", "olmoe", "opt",
+    "persimmon", "phi", "seed_oss", "solar_open", "stablelm", "starcoder2", "vaultgemma", "youtu",
+}
+
+
+def chosen(whole):
+    """The cases of a run."""
+    return [case for case in CASES if whole or case[1] not in ALIKE]

@@ -97,14 +97,14 @@ def configs(name, config):
         yield "-older", older
 
 
-def fixed(binary, only, keep):
+def fixed(binary, only, keep, whole):
     """What is wrong with the cases of the list, and with the table of keys."""
     wrong = table.check(binary, cases.CASES)
     for line in wrong:
         print(f"table: {line}")
     with tempfile.TemporaryDirectory() as scratch:
         folder = keep or scratch
-        for name, family, given in cases.CASES:
+        for name, family, given in cases.chosen(whole or only):
             if only in name:
                 write(folder, name, family, given)
         print(f"{len(os.listdir(folder))} cases written", flush=True)
@@ -116,6 +116,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--binary", default=os.path.join(rust.ROOT, "target", "debug", "meshwright"))
     arguments.add_argument("--only", default="", help="cases whose name has this in it")
+    arguments.add_argument("--whole", action="store_true", help="all cases, those of families that share all parts with others too")
     arguments.add_argument("--keep", help="write the cases into this folder, and leave them there")
     arguments.add_argument("--random", action="store_true", help="compare random configurations instead of the list")
     arguments.add_argument("--first", type=int, default=1, help="the seed of the first random configuration")
@@ -127,7 +128,7 @@ def main():
     if options.random:
         count = options.count or (None if options.seconds else FOLLOWING)
         sys.exit(1 if drawn.check(options.first, count, options.seconds, options.keep) else 0)
-    wrong = fixed(options.binary, options.only, options.keep)
+    wrong = fixed(options.binary, options.only, options.keep, options.whole)
     if not options.only:
         wrong += defaults.check(options.binary)
         wrong += drawn.check(1, FOLLOWING, None, None)
