@@ -13,13 +13,13 @@ use serde::Serialize;
 /// The tokens over which a loss evens out routing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum BalanceScope {
-    /// Those of each sequence (DeepSeek-V3, equations 17 to 20).
+    /// Tokens of each sequence (DeepSeek-V3, equations 17 to 20).
     Sequence,
-    /// Those of a micro-batch, of all ranks (Switch).
+    /// Tokens of a micro-batch, of all ranks (Switch).
     MicroBatch,
-    /// Those of the step before, whose counts stand for those of this one.
+    /// Tokens of the step before, whose counts stand for those of this one.
     GlobalBatch,
-    /// Those of a micro-batch in all layers together: `load_balancing_loss_func` of Hugging Face's `transformers`, which is the factor times
+    /// Tokens of a micro-batch in all layers together: `load_balancing_loss_func` of Hugging Face's `transformers`, which is the factor times
     /// the experts of a token where routing is even.
     Layers,
 }
@@ -211,7 +211,7 @@ impl Router<'_> {
         b.scale("balance_loss", factor * self.experts.experts as f64 / self.tokens, "uneven_sum")
     }
 
-    /// The same of the counts and mean scores of each sequence: their mean. Counts are those of the scores alone, without bias and groups.
+    /// `%balance_loss`, the mean over sequences of the same sum of their counts and mean scores. Counts are those of the scores alone, without bias and groups.
     fn by_sequence(&self, b: &mut Body<'_>, share: &str, factor: f64) -> Result<(), DraftError> {
         let experts = self.experts;
         let mut index = "chosen";

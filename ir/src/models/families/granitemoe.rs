@@ -12,7 +12,7 @@ pub(super) const FAMILY: Family = Family {
     read,
 };
 
-const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     Key::read(&["vocab_size"], "32000", VOCABULARY),
     Key::read(&["hidden_size"], "4096", HIDDEN),
     Key::read(&["intermediate_size"], "11008", EXPERT_SIZE),

@@ -6,34 +6,17 @@ use super::{granite, granitemoe};
 pub(super) const FAMILY: Family = Family {
     model_type: "granitemoeshared",
     class: "GraniteMoeSharedForCausalLM",
-    keys: Keys { class: "GraniteMoeSharedConfig", lists: &[KEYS, ONE_TYPE, ROUTED, ROUTER_LOSS, ROTARY, EVERY] },
+    keys: Keys {
+        class: "GraniteMoeSharedConfig",
+        lists: &[SHARED, granitemoe::KEYS, ONE_TYPE, ROUTED, ROUTER_LOSS, ROTARY, EVERY],
+    },
     wholes: &[],
     weights: Weights { inner: &[NORMS, QKV, ATTENTION, granitemoe::EXPERTS_OF_GRANITE], ..USUAL },
     read,
 };
 
-const KEYS: &[Key] = &[
-    Key::read(&["vocab_size"], "32000", VOCABULARY),
-    Key::read(&["hidden_size"], "4096", HIDDEN),
-    Key::read(&["intermediate_size"], "11008", EXPERT_SIZE),
-    Key::read(&["num_hidden_layers"], "32", LAYERS),
-    Key::read(&["num_attention_heads"], "32", HEADS),
-    Key::read(&["num_key_value_heads"], "null", KV_HEADS),
-    Key::read(&["hidden_act"], "\"silu\"", ACTIVATION),
-    Key::read(&["max_position_embeddings"], "2048", CONTEXT),
-    Key::read(&["rms_norm_eps"], "1e-06", NORM_EPS),
-    Key::read(&["attention_bias"], "false", BIAS),
-    Key::read(&["embedding_multiplier"], "1.0", "factor of embeddings"),
-    Key::read(&["logits_scaling"], "1.0", "divisor of logits"),
-    Key::read(&["residual_multiplier"], "1.0", "factor of what branches add"),
-    Key::read(&["attention_multiplier"], "1.0", "factor of scores"),
-    Key::read(&["num_local_experts"], "8", EXPERTS),
-    Key::read(&["num_experts_per_tok"], "2", CHOSEN),
-    Key::read(&["shared_intermediate_size"], "0", "size of the expert that all tokens take; 0: none"),
-    Key::read(&["head_dim"], "", HEAD),
-    Key::read(&["rope_theta"], "10000.0", THETA),
-    WHOLE_HEADS,
-];
+pub(super) const SHARED: &[Key] =
+    &[Key::read(&["shared_intermediate_size"], "0", "size of the expert that all tokens take; 0: none")];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     windows::one_type(fields)?;

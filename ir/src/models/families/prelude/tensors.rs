@@ -26,7 +26,7 @@ pub(in crate::models::families) const NORMS: &[HubTensor] = &[
     HubTensor::vector("post_attention_layernorm.weight", &["norm2"]),
 ];
 
-/// The same with biases.
+/// Norms of what branches read, with biases.
 pub(in crate::models::families) const LAYER_NORMS: &[HubTensor] = &[
     HubTensor::vector("input_layernorm.weight", &["norm1"]),
     HubTensor::vector("input_layernorm.bias", &["norm1_bias"]),
