@@ -13,7 +13,6 @@ import collections
 import datetime
 import functools
 import json
-import os
 import pathlib
 import random
 import shutil

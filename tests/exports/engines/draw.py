@@ -70,6 +70,6 @@ def cases(engine, rng):
         # The nanotron of PyPI has no key for recomputation.
         without = ["--pin", "recompute=none"] if engine == "nanotron" else []
         if rng.random() < 0.25:
-            yield {"command": "plan", "job": words, "words": [*words, *without], "gpus": gpus, "launch": launch}
+            yield {"command": "plan", "words": [*words, *without], "gpus": gpus, "launch": launch}
         else:
-            yield {"command": "estimate", "job": words, "words": [*words, "--parallel", keys(engine, rng, gpus)], "gpus": gpus, "launch": launch}
+            yield {"command": "estimate", "words": [*words, "--parallel", keys(engine, rng, gpus)], "gpus": gpus, "launch": launch}

@@ -35,13 +35,11 @@ torch.cuda.get_device_properties = lambda *_: types.SimpleNamespace(major=CAPABI
 
 import megatron.training.arguments as arguments
 from megatron.core import parallel_state, utils
-from megatron.core.distributed import distributed_data_parallel_config as ddp
 from megatron.core.models.common.embeddings import rope_utils
 from megatron.core.num_microbatches_calculator import get_num_microbatches, init_num_microbatches_calculator, unset_num_microbatches_calculator
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.transformer_block import get_num_layers_to_build
-from megatron.core.transformer.transformer_layer import get_transformer_layer_offset
 from megatron.training.argument_utils import core_transformer_config_from_args
 from megatron.training.training import get_megatron_ddp_config, get_megatron_optimizer_config
 from packaging.version import Version
