@@ -37,11 +37,11 @@ pub(super) struct Export {
     #[command(flatten)]
     sizes: ModelSizes,
     /// Framework
-    #[arg(long, value_name = "FRAMEWORK", value_parser = framework())]
+    #[arg(long, value_name = "FRAMEWORK", value_parser = one_of(Target::ALL))]
     to: Target,
     /// Launcher of the processes, for a framework whose export is a script: `torchrun` once on each node, `slurm` by sbatch, or the
     /// script itself once on each node, `bare`
-    #[arg(long, value_name = "LAUNCHER", default_value = "torchrun", value_parser = launcher())]
+    #[arg(long, value_name = "LAUNCHER", default_value = "torchrun", value_parser = one_of(Launch::ALL))]
     launch: Launch,
     /// Refuse keys that the framework states nearly too
     #[arg(long)]
@@ -57,16 +57,13 @@ pub(super) struct Export {
     output: Option<PathBuf>,
 }
 
-/// Reads the name of a framework.
-fn framework() -> impl TypedValueParser<Value = Target> {
-    let named = |name: String| Target::ALL.into_iter().find(|(known, _)| *known == name);
-    let target = move |name: String| named(name).map(|(_, target)| target).ok_or("there is no such framework");
-    PossibleValuesParser::new(Target::ALL.map(|(name, _)| name)).try_map(target)
-}
-
-/// Reads the name of a launcher.
-fn launcher() -> impl TypedValueParser<Value = Launch> {
-    PossibleValuesParser::new(Launch::ALL.map(|(name, _)| name)).try_map(|name| Launch::named(&name))
+/// Reads one of some names.
+fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [(&'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(|(name, _)| name)).try_map(move |name: String| {
+        all.into_iter().find(|(known, _)| *known == name).map(|(_, value)| value).ok_or("there is no such name")
+    })
 }
 
 impl Export {

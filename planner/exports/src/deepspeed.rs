@@ -1,12 +1,12 @@
 //! DeepSpeed's JSON file.
 
 use crate::job::Job;
-use crate::notes::{Note, Notes};
+use crate::notes::{Notes, Written};
 use cost::Hidden;
 use ir::options::{Offload, Recompute};
 use serde_json::{Value, json};
 
-pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
+pub(crate) fn write(job: &Job) -> Written {
     let (parallel, mut notes) = (&job.parallel, Notes::default());
     let mut zero = json!({"stage": parallel.zero, "overlap_comm": job.hides(Hidden::Dp)});
     if parallel.zero > 0 && job.groups() > 1 {
@@ -54,7 +54,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
     if job.optimizer != "adamw" {
         notes.lost("optimizer", &job.optimizer, "set the section optimizer");
     }
-    (format!("{file:#}\n"), notes.0)
+    Written::plain(format!("{file:#}\n"), notes)
 }
 
 fn precision(job: &Job, file: &mut Value, notes: &mut Notes) {
@@ -85,7 +85,7 @@ fn gradients(job: &Job, file: &mut Value, notes: &mut Notes) {
     }
 }
 
-/// Name of the type of gradients of so many bytes, where parameters have a 16-bit type.
+/// Name of the type of gradients of a size in bytes, where parameters have a 16-bit type.
 fn gradient_type(bytes: f64, parameters: &'static str) -> &'static str {
     if bytes < 4.0 { parameters } else { "fp32" }
 }

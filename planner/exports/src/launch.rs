@@ -20,15 +20,6 @@ impl Launch {
     /// All, by name.
     pub const ALL: [(&str, Launch); 3] =
         [("torchrun", Launch::Torchrun), ("slurm", Launch::Slurm), ("bare", Launch::Bare)];
-
-    /// The launcher of a name.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn named(name: &str) -> Result<Launch, &'static str> {
-        let found = Launch::ALL.into_iter().find(|(known, _)| *known == name);
-        found.map(|(_, launch)| launch).ok_or("there is no such launcher")
-    }
 }
 
 /// The nodes of a job, and the processes of each.

@@ -38,6 +38,7 @@ pub use present::Present;
 
 pub use stated_model::StatedModel;
 
+use notes::Written;
 use serde::Serialize;
 use support::one_line::one_line;
 
@@ -120,18 +121,9 @@ impl Target {
 
 /// Writes a job for a framework.
 pub fn export(job: &Job, target: Target) -> Export {
-    let mut assumed = Vec::new();
-    let (body, mut notes) = match target {
-        Target::Megatron => {
-            let (body, notes, written) = megatron::write(job);
-            assumed = written;
-            (body, notes)
-        }
-        Target::Torchtitan => {
-            let (body, notes, written) = torchtitan::write(job);
-            assumed = written;
-            (body, notes)
-        }
+    let Written { body, mut notes, assumed } = match target {
+        Target::Megatron => megatron::write(job),
+        Target::Torchtitan => torchtitan::write(job),
         Target::Nanotron => nanotron::write(job),
         Target::Deepspeed => deepspeed::write(job),
         Target::Maxtext => maxtext::write(job),

@@ -1,11 +1,11 @@
 //! A YAML file for MaxText, on top of its `base.yml`.
 
 use crate::job::Job;
-use crate::notes::{Note, Notes};
+use crate::notes::{Notes, Written};
 use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 use std::fmt::Write;
 
-pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
+pub(crate) fn write(job: &Job) -> Written {
     let (mut text, mut notes) = (String::new(), Notes::default());
     let parallel = &job.parallel;
     for (axis, within, across) in axes(job) {
@@ -46,7 +46,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
         ),
         ("rank_order", parallel.rank_order.join(",") != "pp,dp,cp,tp", parallel.rank_order.join(","), "set mesh_axes"),
     ]);
-    (text, notes.0)
+    Written::plain(text, notes)
 }
 
 /// Per axis, its degree within a node and across nodes. The innermost axes fill a node.

@@ -1,11 +1,11 @@
 //! Sections of nanotron's YAML file.
 
 use crate::job::Job;
-use crate::notes::{Note, Notes};
+use crate::notes::{Notes, Written};
 use cost::Hidden;
 use ir::options::{Offload, Recompute};
 
-pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
+pub(crate) fn write(job: &Job) -> Written {
     let (parallel, mut notes) = (&job.parallel, Notes::default());
     let engine = match parallel.schedule.as_str() {
         "gpipe" => "afab",
@@ -73,5 +73,5 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
         job.microbatches(),
         job.precision != "f32" && job.recipe.gradient >= 4.0,
     );
-    (text, notes.0)
+    Written::plain(text, notes)
 }

@@ -18,6 +18,20 @@ pub struct Export {
     pub assumed: Vec<Assumption>,
 }
 
+/// The body of an export, without its heading.
+pub(crate) struct Written {
+    pub(crate) body: String,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) assumed: Vec<Assumption>,
+}
+
+impl Written {
+    /// A body that states no assumptions.
+    pub(crate) fn plain(body: String, notes: Notes) -> Written {
+        Written { body, notes: notes.0, assumed: Vec::new() }
+    }
+}
+
 /// How a key of the configuration is stated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]

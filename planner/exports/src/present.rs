@@ -30,6 +30,13 @@ pub struct Present {
     pub stated: StatedModel,
 }
 
+/// The preset stack that an export of this program names in its line `STACK=name`, of bash or of Python.
+pub(crate) fn stated_stack(text: &str) -> Option<&str> {
+    let value = text.lines().find_map(|line| line.strip_prefix("STACK")?.trim_start().strip_prefix('='))?;
+    let name = value.trim_start_matches([' ', '"']).split([' ', '"']).next()?;
+    cost::STACKS.iter().any(|preset| preset.name == name).then_some(name)
+}
+
 /// The most characters by which a misspelt key is longer or shorter.
 const MISSPELT: usize = 2;
 

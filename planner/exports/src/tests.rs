@@ -374,6 +374,18 @@ fn layers_of_ends_are_divided_as_megatron_does() {
         Some("7,21,35")
     );
     assert_eq!(stages("--decoder-first-pipeline-num-layers 4").as_deref(), Some("5,17,29"));
+    for wrong in [
+        "--pipeline-model-parallel-size 0",
+        "--pipeline-model-parallel-size 1048577",
+        "--decoder-first-pipeline-num-layers 41",
+        "--decoder-first-pipeline-num-layers 6 --num-virtual-stages-per-pipeline-rank 0",
+        "--decoder-first-pipeline-num-layers 6 --pipeline-model-parallel-size 65536 --num-virtual-stages-per-pipeline-rank 65536",
+        "--decoder-first-pipeline-num-layers 6 --decoder-last-pipeline-num-layers 6 --pipeline-model-parallel-size 2",
+        "--decoder-first-pipeline-num-layers 18446744073709551615 --decoder-last-pipeline-num-layers 1",
+        "--num-layers-per-virtual-pipeline-stage 0",
+    ] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
     let both = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split";
     assert!(read(both).unwrap_err().to_string().contains("42 layers and ends do not divide by 4"));
     let read = megatron::read(&format!("--num-layers 38 --pipeline-model-parallel-size 4 {both}"), None).unwrap();

@@ -1,11 +1,11 @@
 //! A Python file for `torch.distributed.pipelining`: the stages, the order of their actions, and a function that runs it.
 
 use crate::job::{Job, Stage, TorchOrder};
-use crate::notes::{Note, Notes};
+use crate::notes::{Notes, Written};
 use ir::options::{Offload, Recompute};
 use std::fmt::Write;
 
-pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
+pub(crate) fn write(job: &Job) -> Written {
     let mut notes = Notes::default();
     let parallel = &job.parallel;
     let order = job.order.clone().unwrap_or_default();
@@ -21,7 +21,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>) {
     if parallel.offload != Offload::None {
         notes.near("offload", parallel.offload, "the module of a stage calls save_on_cpu itself");
     }
-    (python_file(job, &order), notes.0)
+    Written::plain(python_file(job, &order), notes)
 }
 
 /// Notes what the module of a stage has from elsewhere, before it becomes a stage.

@@ -2,7 +2,7 @@
 
 use crate::assumption::Assumption;
 use crate::job::{Job, Stage};
-use crate::notes::{Note, Notes};
+use crate::notes::{Notes, Written};
 use cost::{FusedKernel, Graphs, Hidden};
 use ir::options::{CpKind, Gather, Offload, Recompute};
 use std::fmt::Write;
@@ -18,7 +18,7 @@ pub(crate) const SCHEDULES: [(&str, &str); 7] = [
     ("dualpipe-v", "DualPipeV"),
 ];
 
-pub(crate) fn write(job: &Job) -> (String, Vec<Note>, Vec<Assumption>) {
+pub(crate) fn write(job: &Job) -> Written {
     let (mut fields, mut notes) = (Fields::default(), Notes::default());
     let parallel = &job.parallel;
     replicas(job, &mut fields, &mut notes);
@@ -54,7 +54,7 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>, Vec<Assumption>) {
     precision(job, &mut fields, &mut notes);
     let assumed = assumptions(job, &mut fields, &mut notes);
     let policy = recompute(job, &mut notes);
-    (python_file(job, &fields.0, policy), notes.0, assumed)
+    Written { body: python_file(job, &fields.0, policy), notes: notes.0, assumed }
 }
 
 /// Assumptions of a stack's prediction: compiled blocks, overlapped collectives, launches one by one. Places are those of 0.3.

@@ -1,6 +1,6 @@
 //! Reading the configuration of torchtitan: a Python file of its registry, or a TOML file of versions up to 0.2.
 
-use crate::present::{Keys, Present, unread};
+use crate::present::{Keys, Present, stated_stack, unread};
 use crate::python_config::{COMPUTED, values};
 use crate::torchtitan::SCHEDULES;
 use serde_json::Value;
@@ -349,9 +349,4 @@ impl<'a> Reader<'a> {
             other => Err(format!("optimizer.name is `{other}`: predictions know Adam and AdamW")),
         }
     }
-}
-
-/// The stack of an export's file: its line `STACK = "name"`.
-fn stated_stack(text: &str) -> Option<&str> {
-    text.lines().find_map(|line| line.strip_prefix("STACK = \"")?.split('"').next())
 }

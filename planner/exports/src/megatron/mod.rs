@@ -6,19 +6,19 @@ mod model;
 mod reader;
 mod script;
 mod sizes;
+mod software;
 mod stage_split;
 
 #[cfg(test)]
 pub(crate) use reader::asked;
 pub use reader::read;
 
-use crate::assumption::Assumption;
 use crate::job::Job;
-use crate::notes::Note;
+use crate::notes::Written;
 use cost::Hidden;
 
 /// A script with the flags of a job, what it does not state exactly, and what it writes of the prediction's assumptions.
-pub(crate) fn write(job: &Job) -> (String, Vec<Note>, Vec<Assumption>) {
+pub(crate) fn write(job: &Job) -> Written {
     let mut layout = layout::flags(job);
     let assumed = assumptions::assumptions(job);
     let model = job.config.as_ref().map(|config| model::flags(config, job.seq));
@@ -38,5 +38,5 @@ pub(crate) fn write(job: &Job) -> (String, Vec<Note>, Vec<Assumption>) {
         layout.notes.lost("tp_overlap", true, "Megatron-LM overlaps under sequence parallelism: sp=true is nearest");
     }
     let model = model.map(|model| model.flags).unwrap_or_default();
-    (script::text(job, &layout.lines, &assumed, &model), layout.notes.0, assumed)
+    Written { body: script::text(job, &layout.lines, &assumed, &model), notes: layout.notes.0, assumed }
 }

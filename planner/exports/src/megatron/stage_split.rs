@@ -2,6 +2,9 @@
 
 use crate::flag_error::FlagError;
 
+/// The most layers, and the most stages.
+const MOST_STAGES: u64 = 1 << 16;
+
 /// Layers that are divided among ranks, some of which are stated.
 pub(super) struct Split {
     pub(super) layers: u64,
@@ -41,18 +44,24 @@ impl Split {
                 "layers of the first or last stage are stated, or ends count as layers, not both".into(),
             ));
         }
-        let stages = pp * chunks;
+        let stages = pp.saturating_mul(chunks);
+        if !(1..=MOST_STAGES).contains(&stages) || layers > MOST_STAGES {
+            return Err(FlagError::Value(format!(
+                "{layers} layers on {pp} ranks of {chunks} stages: none or too many"
+            )));
+        }
         if embedding || loss {
             let places = layers + u64::from(embedding) + u64::from(loss);
             let each = divided(places, stages, "layers and ends")?;
             return Ok((0..stages).map(|nth| each.saturating_sub(self.ends_of(nth, stages))).collect());
         }
-        let stated = first.unwrap_or(0) + last.unwrap_or(0);
-        let others = pp - u64::from(first.is_some()) - u64::from(last.is_some());
+        let stated = first.unwrap_or(0).saturating_add(last.unwrap_or(0));
+        let others = pp.saturating_sub(u64::from(first.is_some()) + u64::from(last.is_some()));
         let middle = layers.checked_sub(stated).ok_or_else(|| {
             FlagError::Value(format!("{stated} layers of the first and last stage are more than {layers}"))
         })?;
-        let middle = if others == 0 { 0 } else { divided(middle, others, "layers of the stages between")? };
+        let middle =
+            if others == 0 && middle == 0 { 0 } else { divided(middle, others, "layers of the stages between")? };
         (0..stages).map(|stage| divided(self.of_rank(stage % pp, middle), chunks, "layers of a rank")).collect()
     }
 
