@@ -60,8 +60,8 @@ impl Estimate {
     pub(super) fn run(mut self) -> Result<Answer, Error> {
         self.flags.job.in_numbers(&self.sizes)?;
         let mut notes = Vec::new();
-        if let Some(present) = self.present.read(self.flags.gpus)? {
-            notes = told(&present, self.flags.job.model.as_deref())?;
+        if let Some(mut present) = self.present.read(self.flags.gpus)? {
+            notes = told(&mut present, self.flags.job.model.as_deref())?;
             self.flags.job.fill(&present);
             self.flags.parallel = Some(present.parallel);
         }

@@ -13,6 +13,7 @@ import collections
 import datetime
 import functools
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from engines import compare, draw, scripts
@@ -28,8 +30,10 @@ PACKAGES = {
     "megatron": ["megatron-core==0.19.2", "einops"],
     "nanotron": ["nanotron==0.4", "dacite", "pyyaml", "numpy", "tqdm", "datasets==3.6.0", "transformers", "torch"],
     "deepspeed": ["--no-binary", "deepspeed", "deepspeed==0.19.8"],
-    "torchtitan": ["torchtitan==0.3.0", "datasets<4.8", "spmd_types==0.2.3", "torchao"],
+    "torchtitan": ["torchtitan==0.3.0", "datasets<4.8", "spmd_types==0.2.3", "torchao", "tiktoken"],
 }
+# Configuration classes of an engine by its versions, newest first. Those of other engines are in their readers.
+CLASSES = {"torchtitan": {"0.3.0": "torchtitan.trainer:Trainer.Config", "0.2.2": "torchtitan.config.job_config:JobConfig", "0.1.0": "torchtitan.config_manager:JobConfig"}}
 READERS = pathlib.Path(__file__).parent / "engines"
 
 
@@ -199,15 +203,31 @@ def mutants(engine, case, plan, answer, folder, tally, label):
     return len(answer["assumed"])
 
 
+def former(package, folder):
+    """The unpacked wheel of a version that is not the installed one."""
+    place = folder / package.replace("==", "-")
+    if not place.exists():
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--python-version", "3.12", "--only-binary", ":all:", "-d", place, package], check=True)
+        (wheel,) = place.iterdir()
+        zipfile.ZipFile(wheel).extractall(place)
+    return place
+
+
 def write_flags(name, folder):
-    """Writes the flags of an engine's own parser, for the importer."""
+    """Writes the flags of an engine's own parser, or the keys of its configuration classes, for the importer."""
     python = environment(name, folder)
-    done = subprocess.run([python, READERS / f"read_{name}.py", "--flags"], capture_output=True, text=True)
-    rows = json.loads(done.stdout)
-    version = PACKAGES[name][0].split("==")[1]
-    place = pathlib.Path(f"planner/exports/engines/{name}/{version}.json")
-    place.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
-    print(f"{place}: {len(rows)} rows")
+    sources = CLASSES.get(name) or {PACKAGES[name][0].split("==")[1]: None}
+    for version, path in sources.items():
+        command = [python, READERS / "rows.py", path] if path else [python, READERS / f"read_{name}.py", "--flags"]
+        package = f"{name}=={version}"
+        searched = {} if package in PACKAGES[name] else {"PYTHONPATH": str(former(package, folder))}
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **searched})
+        if done.returncode:
+            sys.exit(f"{package}: {done.stderr}")
+        rows = json.loads(done.stdout.splitlines()[-1])
+        place = pathlib.Path(f"planner/exports/engines/{name}/{version}.json")
+        place.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+        print(f"{place}: {len(rows)} rows")
 
 
 def main():

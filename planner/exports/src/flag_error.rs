@@ -15,6 +15,19 @@ pub enum FlagError {
     Combination(String),
 }
 
+impl From<String> for FlagError {
+    /// The fault of a value.
+    fn from(text: String) -> FlagError {
+        FlagError::Value(text)
+    }
+}
+
+impl From<&str> for FlagError {
+    fn from(text: &str) -> FlagError {
+        text.to_string().into()
+    }
+}
+
 impl fmt::Display for FlagError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (FlagError::Text(text) | FlagError::Unknown(text) | FlagError::Value(text) | FlagError::Combination(text)) =

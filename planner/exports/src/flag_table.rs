@@ -42,6 +42,19 @@ impl Unmodelled {
     }
 }
 
+/// A value that a file states as none.
+const NOTHING: &str = "null";
+
+/// The beginning of a value that is known only where a job runs.
+pub(crate) const ANYTHING: &str = "${";
+
+/// A key with its value.
+pub(crate) struct Setting {
+    pub(crate) name: String,
+    /// Its value as text; none of a list or a section.
+    pub(crate) value: Option<String>,
+}
+
 /// A row of the parser.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,14 +83,33 @@ enum Takes {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Judged {
+    #[serde(default)]
     groups: BTreeMap<String, String>,
+    #[serde(default)]
     harmless: BTreeMap<String, String>,
+    #[serde(default)]
     unmodelled: BTreeMap<String, Unmodelled>,
+    /// Names that the versions of the table no longer have, with what took their place.
+    #[serde(default)]
     former: BTreeMap<String, String>,
+    /// Names, and sections of names, that sources newer than the last release have, with the group of each.
+    #[serde(default)]
+    later: BTreeMap<String, String>,
 }
 
-/// Flags of a framework.
+/// Notation of the names of a framework.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Notation {
+    /// Flags of a command line.
+    Flags,
+    /// Keys of a file, by the path of their sections.
+    Keys,
+}
+
+/// Flags or keys of a framework, of one version or several.
 pub(crate) struct FlagTable {
+    framework: &'static str,
+    notation: Notation,
     rows: Vec<Row>,
     by_name: HashMap<String, usize>,
     judged: Judged,
@@ -85,33 +117,89 @@ pub(crate) struct FlagTable {
 
 /// Flags of Megatron-LM.
 pub(crate) static MEGATRON: LazyLock<FlagTable> = LazyLock::new(|| {
-    FlagTable::read(include_str!("../engines/megatron/0.19.2.json"), include_str!("../engines/megatron.toml"))
+    let rows = [include_str!("../engines/megatron/0.19.2.json")];
+    FlagTable::read("Megatron-LM", Notation::Flags, &rows, include_str!("../engines/megatron.toml"))
+});
+
+/// Fields of the Python configuration of torchtitan.
+pub(crate) static TORCHTITAN: LazyLock<FlagTable> = LazyLock::new(|| {
+    let rows = [include_str!("../engines/torchtitan/0.3.0.json")];
+    FlagTable::read("torchtitan 0.3", Notation::Keys, &rows, include_str!("../engines/torchtitan.toml"))
+});
+
+/// Keys of the TOML files of torchtitan.
+pub(crate) static TORCHTITAN_TOML: LazyLock<FlagTable> = LazyLock::new(|| {
+    let rows = [include_str!("../engines/torchtitan/0.2.2.json"), include_str!("../engines/torchtitan/0.1.0.json")];
+    FlagTable::read("torchtitan up to 0.2", Notation::Keys, &rows, include_str!("../engines/torchtitan.toml"))
+});
+
+/// Keys of nanotron.
+pub(crate) static NANOTRON: LazyLock<FlagTable> = LazyLock::new(|| {
+    let rows = [include_str!("../engines/nanotron/0.4.json")];
+    FlagTable::read("nanotron", Notation::Keys, &rows, include_str!("../engines/nanotron.toml"))
 });
 
 impl FlagTable {
-    /// Reads embedded files, which a test reads too.
-    fn read(rows: &str, judged: &str) -> FlagTable {
-        let rows: Vec<Row> = serde_json::from_str(rows).expect("rows of a parser");
+    /// Reads embedded files, which a test reads too. Names that several versions have are of the first.
+    fn read(framework: &'static str, notation: Notation, versions: &[&str], judged: &str) -> FlagTable {
+        let versions = versions.iter().map(|rows| serde_json::from_str::<Vec<Row>>(rows).expect("rows of a parser"));
+        let rows: Vec<Row> = versions.flatten().collect();
         let judged = toml::from_str(judged).expect("judgement of flags");
-        let names = rows.iter().enumerate().flat_map(|(at, row)| row.flags.iter().map(move |flag| (flag.clone(), at)));
-        let by_name = names.collect();
-        FlagTable { rows, by_name, judged }
+        let mut by_name = HashMap::new();
+        for (at, row) in rows.iter().enumerate() {
+            for flag in &row.flags {
+                by_name.entry(flag.clone()).or_insert(at);
+            }
+        }
+        FlagTable { framework, notation, rows, by_name, judged }
     }
 
+    /// The row of a name; of a key within one that takes any keys, the row of that.
     fn row(&self, flag: &str) -> Option<&Row> {
-        self.by_name.get(flag).map(|&at| &self.rows[at])
+        self.sections(flag).find_map(|name| self.by_name.get(name)).map(|&at| &self.rows[at])
     }
 
-    /// Effect of a flag, by its first spelling or its group.
+    /// The group of a name that only newer sources have.
+    fn later(&self, flag: &str) -> Option<&str> {
+        self.sections(flag).find_map(|name| self.judged.later.get(name)).map(String::as_str)
+    }
+
+    /// A name, and the sections that it is in, from the inside.
+    fn sections<'n>(&self, flag: &'n str) -> impl Iterator<Item = &'n str> + use<'n> {
+        let is_path = self.notation == Notation::Keys;
+        std::iter::successors(Some(flag), move |name| {
+            name.rsplit_once('.').map(|(section, _)| section).filter(|_| is_path)
+        })
+    }
+
+    /// A name as a user writes it.
+    fn shown(&self, name: &str) -> String {
+        match self.notation {
+            Notation::Flags => format!("--{name}"),
+            Notation::Keys => name.to_string(),
+        }
+    }
+
+    /// Effect of a flag, by one of its spellings or its group.
     pub(crate) fn judgement(&self, flag: &str) -> Judgement<'_> {
-        let Some(row) = self.row(flag) else { return Judgement::Unsaid };
         let Judged { groups, harmless, unmodelled, .. } = &self.judged;
-        match row.flags.iter().find_map(|name| unmodelled.get(name)) {
+        let row = self.row(flag);
+        let Some(group) = row.map(|row| row.group.trim()).or_else(|| self.later(flag)) else {
+            return Judgement::Unsaid;
+        };
+        let flags = row.into_iter().flat_map(|row| row.flags.iter().map(String::as_str));
+        let spellings: Vec<&str> = flags.chain(self.sections(flag)).collect();
+        match spellings.iter().find_map(|name| unmodelled.get(*name)) {
             Some(unmodelled) => Judgement::Unmodelled(unmodelled),
-            None if row.flags.iter().any(|flag| harmless.contains_key(flag)) => Judgement::Harmless,
-            None if groups.contains_key(row.group.trim()) => Judgement::Harmless,
+            None if spellings.iter().any(|name| harmless.contains_key(*name)) => Judgement::Harmless,
+            None if groups.contains_key(group) => Judgement::Harmless,
             None => Judgement::Unsaid,
         }
+    }
+
+    /// True if the framework has a flag.
+    pub(crate) fn has(&self, flag: &str) -> bool {
+        self.row(flag).is_some()
     }
 
     /// True if the framework has, or had, a flag, or one that is spelt much like it.
@@ -120,49 +208,104 @@ impl FlagTable {
         nearest(flag, names).is_some()
     }
 
+    /// The row of a name; `None` if only newer sources have it.
+    ///
+    /// # Errors
+    /// There is no such name.
+    fn known(&self, flag: &str) -> Result<Option<&Row>, FlagError> {
+        if let Some(instead) = self.judged.former.get(flag) {
+            let (shown, framework) = (self.shown(flag), self.framework);
+            return Err(FlagError::Unknown(format!("{shown} is of former versions of {framework}: {instead}")));
+        }
+        match self.row(flag) {
+            None if self.later(flag).is_none() => Err(self.unknown(flag)),
+            row => Ok(row),
+        }
+    }
+
     /// Checks that the framework has a flag, and takes its values.
     ///
     /// # Errors
     /// It has no such flag, or another number of values, or none of the values that it lists.
     pub(crate) fn check(&self, flag: &str, values: &[String]) -> Result<(), FlagError> {
-        if let Some(instead) = self.judged.former.get(flag) {
-            return Err(FlagError::Unknown(format!("--{flag} is of former versions of Megatron-LM: {instead}")));
-        }
-        let Some(row) = self.row(flag) else {
-            let near = nearest(flag, self.by_name.keys().map(String::as_str));
-            let near = near.map_or_else(String::new, |near| format!(" (did you mean `--{near}`?)"));
-            return Err(FlagError::Unknown(format!("Megatron-LM has no flag --{flag}{near}")));
-        };
+        let Some(row) = self.known(flag)? else { return Ok(()) };
+        let (framework, shown) = (self.framework, self.shown(flag));
         if row.takes != Takes::Nothing && values.is_empty() {
-            return Err(FlagError::Value(format!("--{flag} has no value")));
+            return Err(FlagError::Value(format!("{shown} has no value")));
         }
         let choices = &row.choices;
-        let mut stated = values.iter().filter(|value| !value.contains("${"));
+        let mut stated = values.iter().filter(|value| !value.contains(ANYTHING) && *value != NOTHING);
         match stated.find(|value| !choices.is_empty() && !choices.contains(value)) {
             Some(value) => {
                 let choices = choices.join(", ");
-                Err(FlagError::Value(format!("--{flag} {value}: Megatron-LM takes one of {choices}")))
+                Err(FlagError::Value(format!("{shown} {value}: {framework} takes one of {choices}")))
             }
             None => Ok(()),
         }
     }
 
+    /// Warnings about settings that a prediction does not know, with the part of it that they touch.
+    ///
+    /// # Errors
+    /// The framework has no key of a name, or one does not take its value.
+    pub(crate) fn warnings<'s>(&self, settings: impl Iterator<Item = &'s Setting>) -> Result<Vec<String>, FlagError> {
+        let mut warnings = Vec::new();
+        for Setting { name, value } in settings {
+            match value {
+                Some(value) => self.check(name, std::slice::from_ref(value))?,
+                None => self.known(name).map(drop)?,
+            }
+            if let Judgement::Unmodelled(unmodelled) = self.judgement(name)
+                && !unmodelled.is_neutral(value.as_deref())
+            {
+                let value = value.as_ref().map_or_else(String::new, |value| format!("={value}"));
+                warnings.push(format!("not modelled: {name}{value} touches {}", unmodelled.told()));
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// The fault of a name that no version has, with the nearest that there is. Keys are compared by their last part.
+    fn unknown(&self, flag: &str) -> FlagError {
+        let names = self.by_name.keys().chain(self.judged.later.keys()).map(String::as_str);
+        let near = match (self.notation, flag.rsplit_once('.')) {
+            (Notation::Keys, Some((section, last))) => {
+                let parts = names.filter_map(|name| name.rsplit_once('.'));
+                let in_section: Vec<&str> =
+                    parts.clone().filter(|(own, _)| *own == section).map(|(_, last)| last).collect();
+                nearest(last, in_section).map(|near| format!("{section}.{near}"))
+            }
+            _ => nearest(flag, names).map(|near| self.shown(near)),
+        };
+        let near = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+        let kind = match self.notation {
+            Notation::Flags => "flag",
+            Notation::Keys => "key",
+        };
+        FlagError::Unknown(format!("{} has no {kind} {}{near}", self.framework, self.shown(flag)))
+    }
+
     /// Flags without a judgement, by their first spelling.
     #[cfg(test)]
     pub(crate) fn unsaid(&self) -> impl Iterator<Item = &str> {
-        self.rows
-            .iter()
-            .filter(|row| !row.flags.is_empty() && matches!(self.judgement(&row.flags[0]), Judgement::Unsaid))
-            .map(|row| row.flags[0].as_str())
+        let first = self.rows.iter().filter_map(|row| row.flags.first()).chain(self.judged.later.keys());
+        first.map(String::as_str).filter(|name| matches!(self.judgement(name), Judgement::Unsaid))
     }
 
-    /// Judgements of flags and groups that the framework does not have.
+    /// Judgements of flags and groups that none of some tables has, which share their judgements.
     #[cfg(test)]
-    pub(crate) fn of_nothing(&self) -> Vec<&str> {
-        let Judged { groups, harmless, unmodelled, former } = &self.judged;
-        let flags = harmless.keys().chain(unmodelled.keys()).filter(|flag| self.row(flag).is_none());
-        let known = former.keys().filter(|flag| self.row(flag).is_some());
-        let groups = groups.keys().filter(|group| !self.rows.iter().any(|row| row.group.trim() == *group));
+    pub(crate) fn of_nothing<'t>(tables: &[&'t FlagTable]) -> Vec<&'t str> {
+        let Judged { groups, harmless, unmodelled, former, later } = &tables[0].judged;
+        let judged = harmless.keys().chain(unmodelled.keys());
+        let flags =
+            judged.filter(|flag| !tables.iter().any(|table| table.row(flag).is_some() || later.contains_key(*flag)));
+        let known = former
+            .keys()
+            .chain(later.keys())
+            .filter(|flag| tables.iter().any(|table| table.by_name.contains_key(*flag)));
+        let used: Vec<&str> = tables.iter().flat_map(|table| table.rows.iter().map(|row| row.group.trim())).collect();
+        let groups =
+            groups.keys().filter(|group| !used.contains(&group.as_str()) && !later.values().any(|of| of == *group));
         flags.chain(known).chain(groups).map(String::as_str).collect()
     }
 }

@@ -21,12 +21,14 @@ mod notes;
 mod present;
 mod python_config;
 mod shell;
+mod stage_weights;
 mod stated_model;
 #[cfg(test)]
 mod tests;
 mod torch_pipelining;
 mod torchtitan;
 pub mod torchtitan_file;
+mod torchtitan_model;
 mod yaml;
 
 pub use assumption::{Assumption, Variable};
@@ -35,6 +37,7 @@ pub use job::{Job, Stage, TorchOrder, stages};
 pub use launch::Launch;
 pub use notes::{Export, Grade, Note};
 pub use present::Present;
+pub use stage_weights::StageWeights;
 
 pub use stated_model::StatedModel;
 

@@ -1,12 +1,14 @@
 //! Reading the YAML file of nanotron: the configuration that a job has now.
 
-use crate::present::{Keys, Present, unread};
+use crate::flag_error::FlagError;
+use crate::flag_table::{NANOTRON, Setting};
+use crate::present::{Keys, Present};
 use crate::yaml;
 use serde_json::{Map, Value, json};
 use yaml_rust2::Yaml;
 
-/// Keys that are read, with those of the section `parallelism` that change no prediction.
-const READ: [&str; 17] = [
+/// Keys that are read.
+pub(crate) const READ: [&str; 30] = [
     "parallelism.dp",
     "parallelism.pp",
     "parallelism.tp",
@@ -16,21 +18,34 @@ const READ: [&str; 17] = [
     "parallelism.expert_parallel_size",
     "parallelism.context_parallel_size",
     "parallelism.recompute_layer",
-    "parallelism.tp_recompute_allgather",
     "tokens.micro_batch_size",
     "tokens.batch_accumulation_per_replica",
     "tokens.sequence_length",
     "optimizer.zero_stage",
     "optimizer.optimizer_factory",
+    "optimizer.accumulate_grad_in_fp32",
     "model.dtype",
     "model.model_config",
+    "model.model_config.attention_bias",
+    "model.model_config.hidden_size",
+    "model.model_config.intermediate_size",
+    "model.model_config.is_llama_config",
+    "model.model_config.is_qwen2_config",
+    "model.model_config.max_position_embeddings",
+    "model.model_config.num_attention_heads",
+    "model.model_config.num_hidden_layers",
+    "model.model_config.num_key_value_heads",
+    "model.model_config.rms_norm_eps",
+    "model.model_config.rope_theta",
+    "model.model_config.tie_word_embeddings",
+    "model.model_config.vocab_size",
 ];
 
 /// Reads the text of a file.
 ///
 /// # Errors
 /// The text is no YAML, or a key has a value that nanotron refuses.
-pub fn read(text: &str) -> Result<Present, String> {
+pub fn read(text: &str) -> Result<Present, FlagError> {
     let file = &yaml::load(text)?;
     let parallelism = &file["parallelism"];
     if parallelism.as_hash().is_none() {
@@ -58,28 +73,52 @@ pub fn read(text: &str) -> Result<Present, String> {
         global_batch: mbs.zip(rounds).and_then(|(mbs, rounds)| mbs.checked_mul(rounds)?.checked_mul(dp)),
         precision: precision(&file["model"]["dtype"])?,
         optimizer: optimizer(&file["optimizer"]["optimizer_factory"]["name"])?,
-        warnings: unread_keys(file).iter().map(|key| format!("not modelled: {key}")).collect(),
+        grad_dtype: gradients(file),
+        warnings: unmodelled(file)?,
         ..Present::default()
     })
 }
 
-/// Keys that are not read: those of `parallelism`, and others that resemble a key that is read.
-fn unread_keys(file: &Yaml) -> Vec<String> {
-    let sections = file.as_hash().into_iter().flatten();
-    let keys = sections.flat_map(|(section, keys)| {
-        let section = section.as_str().unwrap_or_default();
-        keys.as_hash().into_iter().flatten().filter_map(move |(key, _)| Some(format!("{section}.{}", key.as_str()?)))
-    });
-    let others = keys.filter(|key| !READ.contains(&key.as_str()));
-    others.filter_map(|key| unread(&key, READ, key.starts_with("parallelism."))).collect()
+/// Warnings about keys that a prediction does not know.
+///
+/// # Errors
+/// nanotron has no key of the name, or the key does not take its value.
+fn unmodelled(file: &Yaml) -> Result<Vec<String>, FlagError> {
+    let mut settings = Vec::new();
+    leaves(file, String::new(), &mut settings);
+    NANOTRON.warnings(settings.iter().filter(|setting| !READ.contains(&setting.name.as_str())))
+}
+
+/// The keys within a section, by their paths, with their values.
+fn leaves(value: &Yaml, path: String, found: &mut Vec<Setting>) {
+    match value.as_hash().filter(|keys| !keys.is_empty()) {
+        Some(keys) => {
+            for (key, value) in keys {
+                let key = key.as_str().map_or_else(|| shown(key), str::to_string);
+                leaves(value, if path.is_empty() { key } else { format!("{path}.{key}") }, found);
+            }
+        }
+        None => found.push(Setting { name: path, value: text_of(value) }),
+    }
+}
+
+/// A value as a table of keys has it; none of a list or a section.
+fn text_of(value: &Yaml) -> Option<String> {
+    match value {
+        Yaml::String(text) | Yaml::Real(text) => Some(text.clone()),
+        Yaml::Integer(number) => Some(number.to_string()),
+        Yaml::Boolean(is) => Some(is.to_string()),
+        Yaml::Null => Some("null".to_string()),
+        _ => None,
+    }
 }
 
 /// A whole number, if the key is there.
-fn number(value: &Yaml, key: &str) -> Result<Option<u64>, String> {
+fn number(value: &Yaml, key: &str) -> Result<Option<u64>, FlagError> {
     match value {
         Yaml::BadValue | Yaml::Null => Ok(None),
         Yaml::Integer(number) if *number >= 0 => Ok(Some(*number as u64)),
-        other => Err(format!("{key} is {}: it takes a whole number", shown(other))),
+        other => Err(format!("{key} is {}: it takes a whole number", shown(other)).into()),
     }
 }
 
@@ -93,22 +132,24 @@ fn shown(value: &Yaml) -> String {
 }
 
 /// Whole number of a key in a section, if it is there.
-fn whole(file: &Yaml, section: &str, key: &str) -> Result<Option<u64>, String> {
+fn whole(file: &Yaml, section: &str, key: &str) -> Result<Option<u64>, FlagError> {
     number(&file[section][key], &format!("{section}.{key}"))
 }
 
-fn layout(parallelism: &Yaml, keys: &mut Keys) -> Result<(), String> {
+fn layout(parallelism: &Yaml, keys: &mut Keys) -> Result<(), FlagError> {
     let tp = number(&parallelism["tp"], "parallelism.tp")?.unwrap_or(1);
     let [tp_mode, engine] = ["tp_mode", "pp_engine"].map(|key| parallelism[key].as_str().map(str::to_ascii_lowercase));
     match tp_mode.as_deref() {
         None | Some("all_reduce") => {}
         Some("reduce_scatter") => keys.put("sp", tp > 1),
-        Some(other) => return Err(format!("parallelism.tp_mode is `{other}`: it is ALL_REDUCE or REDUCE_SCATTER")),
+        Some(other) => {
+            return Err(format!("parallelism.tp_mode is `{other}`: it is ALL_REDUCE or REDUCE_SCATTER").into());
+        }
     }
     match engine.as_deref() {
         Some("1f1b") => keys.put("schedule", "1f1b"),
         None | Some("afab") => keys.put("schedule", "gpipe"),
-        Some(other) => return Err(format!("parallelism.pp_engine is `{other}`: it is 1f1b or afab")),
+        Some(other) => return Err(format!("parallelism.pp_engine is `{other}`: it is 1f1b or afab").into()),
     }
     if parallelism["tp_linear_async_communication"].as_bool() == Some(true) {
         keys.put("tp_overlap", true);
@@ -128,30 +169,37 @@ fn layout(parallelism: &Yaml, keys: &mut Keys) -> Result<(), String> {
     Ok(())
 }
 
-fn precision(dtype: &Yaml) -> Result<String, String> {
+/// The type of accumulated gradients, if they are not f32, as the stack has them.
+fn gradients(file: &Yaml) -> Option<String> {
+    let is_narrow = file["optimizer"]["accumulate_grad_in_fp32"].as_bool() == Some(false);
+    is_narrow.then(|| "bf16".to_string())
+}
+
+fn precision(dtype: &Yaml) -> Result<String, FlagError> {
     match dtype.as_str().unwrap_or("bfloat16") {
         "bfloat16" => Ok("bf16".into()),
         "float32" => Ok("f32".into()),
-        other => Err(format!("model.dtype is `{other}`: predictions know bfloat16 and float32")),
+        other => Err(format!("model.dtype is `{other}`: predictions know bfloat16 and float32").into()),
     }
 }
 
-fn optimizer(name: &Yaml) -> Result<String, String> {
+fn optimizer(name: &Yaml) -> Result<String, FlagError> {
     match name.as_str().unwrap_or("adamW").to_ascii_lowercase().as_str() {
         "adamw" => Ok("adamw".into()),
         "sgd" => Ok("sgd".into()),
-        other => Err(format!("optimizer.optimizer_factory.name is `{other}`: predictions know adamW and sgd")),
+        other => Err(format!("optimizer.optimizer_factory.name is `{other}`: predictions know adamW and sgd").into()),
     }
 }
 
 /// The keys of a `config.json` for the model of a file: those of a Llama, or of a Qwen2 if it is one.
 fn model(config: &Yaml) -> Option<String> {
-    let family = if config["is_qwen2_config"].as_bool() == Some(true) {
-        "qwen2"
-    } else if config["is_llama_config"].as_bool() == Some(true) {
-        "llama"
-    } else {
-        return None;
+    let [is_qwen2, is_llama, has_bias] =
+        ["is_qwen2_config", "is_llama_config", "attention_bias"].map(|key| config[key].as_bool() == Some(true));
+    // Without biases Qwen2 is a Llama.
+    let family = match (is_qwen2, is_llama) {
+        (true, _) if has_bias => "qwen2",
+        (true, _) | (_, true) => "llama",
+        _ => return None,
     };
     let mut keys = Map::from_iter([("model_type".to_string(), json!(family))]);
     let sizes = [
@@ -169,6 +217,9 @@ fn model(config: &Yaml) -> Option<String> {
     for key in ["rope_theta", "rms_norm_eps"] {
         let number = config[key].as_f64().or_else(|| config[key].as_i64().map(|whole| whole as f64));
         keys.extend(number.map(|number| (key.to_string(), Value::from(number))));
+    }
+    if family == "llama" && has_bias {
+        keys.insert("attention_bias".to_string(), true.into());
     }
     keys.extend(config["tie_word_embeddings"].as_bool().map(|tied| ("tie_word_embeddings".to_string(), tied.into())));
     Some(Value::Object(keys).to_string())

@@ -1,7 +1,7 @@
 //! The configuration that a job has now, as the files of other frameworks state it.
 
+use crate::stage_weights::StageWeights;
 use crate::stated_model::StatedModel;
-use ir::diag::nearest;
 
 /// Layout and batch of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -28,6 +28,8 @@ pub struct Present {
     pub warnings: Vec<String>,
     /// The model as the file states it.
     pub stated: StatedModel,
+    /// Division of the layers among the stages, where it depends on how many the model has.
+    pub split: Option<StageWeights>,
 }
 
 /// The preset stack that an export of this program names in its line `STACK=name`, of bash or of Python.
@@ -35,24 +37,6 @@ pub(crate) fn stated_stack(text: &str) -> Option<&str> {
     let value = text.lines().find_map(|line| line.strip_prefix("STACK")?.trim_start().strip_prefix('='))?;
     let name = value.trim_start_matches([' ', '"']).split([' ', '"']).next()?;
     cost::STACKS.iter().any(|preset| preset.name == name).then_some(name)
-}
-
-/// The most characters by which a misspelt key is longer or shorter.
-const MISSPELT: usize = 2;
-
-/// A key that is not read, with the key of the same section that it may stand for. Keys of other subjects are left out: those that resemble
-/// no key that is read, unless they concern the layout.
-pub(crate) fn unread<'n>(key: &str, read: impl IntoIterator<Item = &'n str>, concerns: bool) -> Option<String> {
-    let (section, name) = key.rsplit_once('.').map_or(("", key), |(section, name)| (section, name));
-    let names = read.into_iter().filter_map(|other| {
-        let (own, name) = other.rsplit_once('.').unwrap_or(("", other));
-        (own == section).then_some(name)
-    });
-    let names = names.filter(|other| other.len().abs_diff(name.len()) <= MISSPELT);
-    match nearest(name, names) {
-        Some(near) => Some(format!("{key} (did you mean `{near}`?)")),
-        None => concerns.then(|| key.to_string()),
-    }
 }
 
 /// The keys of a configuration, in the order in which they are found.

@@ -1,16 +1,24 @@
 //! The values that a Python file of torchtitan gives to sections of a configuration: keyword arguments such as
 //! `TrainingConfig(seq_len=8192)` and assignments such as `config.training.seq_len = 8192`. Nothing is executed.
 
+use crate::flag_error::FlagError;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Classes of sections, and the sections.
-const SECTIONS: [(&str, &str); 5] = [
+const SECTIONS: [(&str, &str); 12] = [
     ("ParallelismConfig", "parallelism"),
     ("TrainingConfig", "training"),
     ("CompileConfig", "compile"),
-    ("ActivationCheckpointConfig", "activation_checkpoint"),
-    ("OptimizerConfig", "optimizer"),
+    ("FullAC", "activation_checkpoint"),
+    ("SelectiveAC", "activation_checkpoint"),
+    ("MemoryBudgetAC", "activation_checkpoint"),
+    ("OptimizersContainer", "optimizer"),
+    ("CommConfig", "comm"),
+    ("DebugConfig", "debug"),
+    ("OverrideConfig", "override"),
+    ("model_registry", "model_spec"),
+    ("Float8LinearConverter", "float8"),
 ];
 
 /// Calls of functions within functions that are followed.
@@ -31,13 +39,13 @@ enum Token {
 ///
 /// # Errors
 /// The file has no such function, or several that set values.
-pub(crate) fn values(text: &str, function: Option<&str>) -> Result<BTreeMap<String, Value>, String> {
+pub(crate) fn values(text: &str, function: Option<&str>) -> Result<BTreeMap<String, Value>, FlagError> {
     let functions = functions(text);
     if let Some(name) = function {
         let known = functions.iter().any(|(known, _)| known == name);
         return match known {
             true => Ok(values_of(&functions, name)),
-            false => Err(format!("it has no function `{name}`{}", named(&functions))),
+            false => Err(format!("it has no function `{name}`{}", named(&functions)).into()),
         };
     }
     let setting = functions.iter().map(|(name, _)| values_of(&functions, name));
@@ -46,7 +54,7 @@ pub(crate) fn values(text: &str, function: Option<&str>) -> Result<BTreeMap<Stri
         (Some(values), None) => Ok(values),
         (None, _) => Err("it sets no field of parallelism or training".into()),
         (Some(_), Some(_)) => {
-            Err(format!("several functions make a configuration: name one as FILE.py:NAME{}", named(&functions)))
+            Err(format!("several functions make a configuration: name one as FILE.py:NAME{}", named(&functions)).into())
         }
     }
 }

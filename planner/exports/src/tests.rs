@@ -1,5 +1,6 @@
 //! Exports of configurations, and flags that are read back.
 
+use super::flag_table::{FlagTable, MEGATRON, NANOTRON, TORCHTITAN, TORCHTITAN_TOML};
 use super::torchtitan_file::Form;
 use super::*;
 use cost::{Recipe, Stack};
@@ -221,6 +222,37 @@ fn functions_of_a_registry_build_on_each_other() {
     );
 }
 
+/// Converters of a model state its precision, in Python and in TOML.
+#[test]
+fn converters_of_torchtitan_are_precisions() {
+    let python = |converter: &str| {
+        let call = format!("model_registry(\"8B\", converters=[{converter}], moe_comm_backend=\"deepep\")");
+        let text = format!(
+            "def one():\n    c = Trainer.Config(training=TrainingConfig(steps=9))\n    c.model_spec = {call}\n"
+        );
+        torchtitan_file::read(&text, Form::Python(None), None).unwrap()
+    };
+    let by_row = python("Float8LinearConverter.Config(filter_fqns=[\"lm_head\"], recipe_name=\"rowwise\")");
+    let touched =
+        "not modelled: model_spec.moe_comm_backend=deepep touches exchanges of tokens: a token goes to each node once";
+    assert_eq!((by_row.precision.as_str(), by_row.warnings), ("fp8-row", vec![touched.to_string()]));
+    assert_eq!(python("MXFP8LinearConverter.Config()").precision, "mxfp8");
+    assert_eq!(python("NVFP4LinearConverter.Config(fqns=fqns)").precision, "nvfp4");
+    assert_eq!(python("").precision, "bf16");
+    let toml = |text: &str| {
+        torchtitan_file::read(
+            &format!("[model]\nname = \"llama3\"\nflavor = \"8B\"\n{text}\n[training]\n"),
+            Form::Toml,
+            None,
+        )
+        .unwrap()
+    };
+    let tensor = toml("converters = [\"float8\"]");
+    assert_eq!((tensor.precision.as_str(), tensor.model.as_deref()), ("fp8-tensor", Some("llama3-8b")));
+    assert_eq!(toml("converters = [\"float8\"]\n[float8]\nrecipe_name = \"rowwise\"").precision, "fp8-row");
+    assert_eq!(toml("converters = [\"mx\"]").precision, "mxfp8");
+}
+
 #[test]
 fn toml_of_torchtitan_is_read() {
     let text = r#"
@@ -232,7 +264,10 @@ fn toml_of_torchtitan_is_read() {
         data_parallel_shard_degree = 8
         context_parallel_degree = 2
         enable_async_tensor_parallel = true
+        pipeline_parallel_degree = 2
         pipeline_parallel_split_points = ["layers.4"]
+        [optimizer]
+        implementation = "foreach"
         [activation_checkpoint]
         mode = "selective"
         selective_ac_option = "op"
@@ -242,11 +277,17 @@ fn toml_of_torchtitan_is_read() {
     let read = torchtitan_file::read(text, Form::Toml, None).unwrap();
     assert_eq!(
         read.parallel,
-        "dp=16,tp=1,pp=1,cp=2,ep=1,zero=3,shard=16,sp=false,tp_overlap=true,cp_kind=allgather,mbs=1,recompute=selective:op"
+        "dp=16,tp=1,pp=2,cp=2,ep=1,zero=3,shard=16,gather=step,sp=false,tp_overlap=true,cp_kind=allgather,mbs=1,schedule=1f1b,\
+         stages=5,recompute=selective:op"
     );
     assert_eq!((read.global_batch, read.stack.as_deref()), (Some(16), Some("fsdp-compile-2025")));
-    assert_eq!(read.warnings, ["not modelled: parallelism.pipeline_parallel_split_points"]);
-    let wrong = |text: &str| torchtitan_file::read(text, Form::Toml, None).unwrap_err();
+    assert_eq!(
+        read.warnings,
+        [
+            "not modelled: optimizer.implementation=foreach touches the update: a kernel for each parameter, not one for all"
+        ]
+    );
+    let wrong = |text: &str| torchtitan_file::read(text, Form::Toml, None).unwrap_err().to_string();
     assert!(wrong("[parallelism]\ntensor_parallel_degree = 0").contains("a whole number above 0"));
     assert!(
         wrong("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = \"2F2B\"").contains("2F2B")
@@ -266,7 +307,7 @@ fn files_of_nanotron_are_read_back() {
     assert_eq!(read.parallel, "dp=8,tp=4,pp=2,sp=true,schedule=1f1b,tp_overlap=true,ep=1,zero=1,mbs=1");
     assert_eq!((read.seq, read.global_batch, read.precision.as_str()), (Some(8192), Some(128), "bf16"));
     assert_eq!(read.model.as_deref(), Some(r#"{"hidden_size":64,"model_type":"llama","rms_norm_eps":0.00001}"#));
-    let wrong = |from: &str, to: &str| nanotron_file::read(&written.replace(from, to)).unwrap_err();
+    let wrong = |from: &str, to: &str| nanotron_file::read(&written.replace(from, to)).unwrap_err().to_string();
     assert_eq!(wrong("tp: 4", "tp: four"), "parallelism.tp is `four`: it takes a whole number");
     assert!(wrong("REDUCE_SCATTER", "SCATTER").contains("ALL_REDUCE or REDUCE_SCATTER"));
     assert!(wrong("parallelism:", "parallel:").contains("no section `parallelism`"));
@@ -308,19 +349,40 @@ fn misspelt_keys_are_not_skipped() {
         wrong.to_string(),
         "Megatron-LM has no flag --tensor-model-paralel-size (did you mean `--tensor-model-parallel-size`?)"
     );
-    let text = "[training]\nseq_lenn = 4\nsteps = 9\n[parallelism]\ntensor_paralel_degree = 2\n[optimizer]\nlr = 1.0\n";
-    let torchtitan = torchtitan_file::read(text, Form::Toml, None).unwrap();
-    let fields = [
-        "not modelled: parallelism.tensor_paralel_degree (did you mean `tensor_parallel_degree`?)",
-        "not modelled: training.seq_lenn (did you mean `seq_len`?)",
-    ];
-    assert_eq!(torchtitan.warnings, fields);
-    let nanotron =
-        nanotron_file::read("parallelism: {dp: 2, other: 1}\ntokens: {micro_batchsize: 2, train_steps: 5}\n").unwrap();
+    let torchtitan = |text: &str| torchtitan_file::read(text, Form::Toml, None).unwrap_err().to_string();
     assert_eq!(
-        nanotron.warnings,
-        ["not modelled: parallelism.other", "not modelled: tokens.micro_batchsize (did you mean `micro_batch_size`?)"]
+        torchtitan("[parallelism]\ntensor_paralel_degree = 2\n"),
+        "torchtitan up to 0.2 has no key parallelism.tensor_paralel_degree (did you mean `parallelism.tensor_parallel_degree`?)"
     );
+    let former = torchtitan("[training]\nbatch_size = 2\n");
+    assert!(former.contains("former versions") && former.contains("training.local_batch_size"), "{former}");
+    assert!(torchtitan("[training]\ndisable_cuda_graphs = true\n").contains("is a key of torchtitan 0.3"));
+    assert!(torchtitan("[training]\nmixed_precision_param = \"f16\"\n").contains("takes one of bfloat16, float32"));
+    let own = "[training]\nmine = 2\n[experimental]\ncustom_args_module = \"mine\"\n";
+    assert!(torchtitan_file::read(own, Form::Toml, None).unwrap().warnings[0].contains("touches the program"));
+    let nanotron = |text: &str| nanotron_file::read(text).unwrap_err().to_string();
+    assert_eq!(nanotron("parallelism: {dp: 2, other: 1}\n"), "nanotron has no key parallelism.other");
+    assert_eq!(
+        nanotron("parallelism: {dp: 2}\ntokens: {micro_batchsize: 2, train_steps: 5}\n"),
+        "nanotron has no key tokens.micro_batchsize (did you mean `tokens.micro_batch_size`?)"
+    );
+}
+
+/// The division of layers is that of torchtitan 0.3 (`generate_llm_fqn_per_model_part`), whose answers these are.
+#[test]
+fn layers_are_divided_as_torchtitan_does() {
+    let keys = |layers_per_stage, is_looped, first, last, layers| {
+        StageWeights { ranks: 4, is_looped, layers_per_stage, first, last }
+            .keys(layers)
+            .map_err(|fault| fault.to_string())
+    };
+    assert_eq!(keys(None, false, 1, 1, 32).unwrap(), ",stages=9,18,26");
+    assert_eq!(keys(None, true, 1, 1, 32).unwrap(), ",vp=2,stages=5,10,14,18,22,26,30");
+    assert_eq!(keys(Some(2), true, 0, 0, 32).unwrap(), ",vp=4,stages=3,5,7,9,11,13,15,17,19,21,23,25,27,29,31");
+    assert!(keys(Some(4), true, 1, 1, 32).unwrap_err().contains("make 9 stages, no multiple of 4 ranks"));
+    assert!(keys(Some(2), false, 0, 0, 32).unwrap_err().contains("one stage on a rank"));
+    assert!(keys(None, false, 9, 1, 8).unwrap_err().contains("counts as more layers"));
+    assert!(keys(None, false, -1, 1, 8).unwrap_err().contains("counts as -1 layers"));
 }
 
 #[test]
@@ -352,12 +414,22 @@ fn a_script_may_run_other_programs() {
 }
 
 /// Every flag of Megatron-LM is written, read, harmless or not modelled.
+/// A flag is read, or the table says that it is harmless or not modelled.
 #[test]
 fn every_flag_is_judged() {
-    assert_eq!(crate::flag_table::MEGATRON.of_nothing(), [""; 0]);
-    let asked = megatron::asked();
-    let unsaid: Vec<&str> = crate::flag_table::MEGATRON.unsaid().filter(|flag| !asked.contains(flag)).collect();
-    assert_eq!(unsaid, [""; 0]);
+    let keys = torchtitan_file::asked();
+    let tables: [(&[&FlagTable], Vec<&str>); 3] = [
+        (&[&MEGATRON], megatron::asked()),
+        (&[&TORCHTITAN, &TORCHTITAN_TOML], keys.iter().map(String::as_str).collect()),
+        (&[&NANOTRON], nanotron_file::READ.to_vec()),
+    ];
+    for (tables, asked) in tables {
+        assert_eq!(FlagTable::of_nothing(tables), [""; 0]);
+        for table in tables {
+            let unsaid: Vec<&str> = table.unsaid().filter(|flag| !asked.contains(flag)).collect();
+            assert_eq!(unsaid, [""; 0]);
+        }
+    }
 }
 
 #[test]

@@ -5,8 +5,9 @@ use clap::Args;
 use compiler::model_source::ModelSource;
 use compiler::text_files::read_text;
 use exports::torchtitan_file::Form;
-use exports::{Present, megatron, nanotron_file, torchtitan_file};
+use exports::{FlagError, Present, megatron, nanotron_file, torchtitan_file};
 use ir::catalogue::Code;
+use ir::models::ModelConfig;
 use std::path::{Path, PathBuf};
 
 /// Files of other frameworks that a configuration is taken from.
@@ -34,7 +35,7 @@ impl PresentFlags {
             // Flags begin with two hyphens; a name without them is a file's.
             let path = Some(Path::new(given)).filter(|path| path.is_file() || !given.contains("--"));
             let text = path.map_or_else(|| Ok(given.clone()), read_text)?;
-            (path.map(|path| path.display().to_string()), megatron::read(&text, gpus).map_err(|why| why.to_string()))
+            (path.map(|path| path.display().to_string()), megatron::read(&text, gpus))
         } else if let Some(given) = &self.from_torchtitan {
             let (file, form) = form_of(given);
             (Some(file.to_string()), torchtitan_file::read(&read_text(Path::new(file))?, form, gpus))
@@ -43,8 +44,8 @@ impl PresentFlags {
         } else {
             return Ok(None);
         };
-        let unreadable = |why| {
-            let error = Error::input(Code::FlagsUnreadable, why);
+        let unreadable = |fault: FlagError| {
+            let error = Error::input(Code::FlagsUnreadable, fault.to_string());
             let error = place.iter().fold(error, |error, place| error.within(place));
             error.help("correct the value, or give the configuration with --parallel")
         };
@@ -64,18 +65,42 @@ fn form_of(given: &str) -> (&str, Form<'_>) {
 /// The configuration that was read, and what the prediction does not know of the rest.
 ///
 /// # Errors
-/// A size that the file states is another one in the model.
-pub(in crate::cli) fn told(present: &Present, model: Option<&str>) -> Result<Vec<String>, Error> {
+/// A size that the file states is another one in the model, or its layers do not divide as the file says.
+pub(in crate::cli) fn told(present: &mut Present, model: Option<&str>) -> Result<Vec<String>, Error> {
+    divide(present, model)?;
     let mut lines = vec![format!("configuration: {}", present.parallel)];
     lines.extend(present.warnings.iter().cloned());
     let Some(model) = model.filter(|_| !present.stated.is_empty()) else { return Ok(lines) };
-    let source = ModelSource::open(model)?;
-    let ModelSource::Config { config, .. } = source.base() else { return Ok(lines) };
-    let wrong = present.stated.contradictions(config);
+    let Some(config) = config_of(model)? else { return Ok(lines) };
+    let wrong = present.stated.contradictions(&config);
     if !wrong.is_empty() {
         let error = Error::input(Code::FlagsUnreadable, format!("the flags contradict MODEL: {}", wrong.join("; ")));
         return Err(error.help("leave MODEL out to take the model from the flags, or correct them"));
     }
-    lines.extend(present.stated.missing_in(config));
+    lines.extend(present.stated.missing_in(&config));
     Ok(lines)
+}
+
+/// States the stages of a file that divides the layers of any model.
+///
+/// # Errors
+/// The layers do not divide as the file says, or the model cannot be read.
+fn divide(present: &mut Present, model: Option<&str>) -> Result<(), Error> {
+    let (Some(split), Some(model)) = (present.split.take(), model.or(present.model.as_deref())) else { return Ok(()) };
+    if let Some(ModelConfig::Llama(config)) = config_of(model)? {
+        let keys = split
+            .keys(u64::from(config.layers))
+            .map_err(|fault| Error::input(Code::FlagsUnreadable, fault.to_string()))?;
+        present.parallel.push_str(&keys);
+    }
+    Ok(())
+}
+
+/// The configuration of a model, if it has one.
+fn config_of(model: &str) -> Result<Option<ModelConfig>, Error> {
+    let source = ModelSource::open(model)?;
+    Ok(match source.base() {
+        ModelSource::Config { config, .. } => Some(config.as_ref().clone()),
+        _ => None,
+    })
 }

@@ -24,9 +24,10 @@ import nanotron.logging  # noqa: F401
 for module in [module for module in sys.modules if module.startswith("nanotron.config")]:
     del sys.modules[module]
 
+import rows
 import yaml
 from nanotron.config.utils_config import cast_str_to_pipeline_engine, cast_str_to_torch_dtype
-from nanotron.config import OptimizerArgs, ParallelismArgs, TokensArgs
+from nanotron.config import Config, OptimizerArgs, ParallelismArgs, TokensArgs
 
 OPTIMIZER = {
     "adam_eps": 1e-8, "adam_beta1": 0.9, "adam_beta2": 0.95, "torch_adam_is_fused": True, "weight_decay": 0.1, "clip_grad": 1.0,
@@ -63,6 +64,9 @@ def accepted(job):
 
 
 def main():
+    if sys.argv[1:] == ["--flags"]:
+        print(json.dumps(rows.unique(rows.of_dataclass(Config))), file=ANSWERS, flush=True)
+        return
     for line in sys.stdin:
         answer, said = {"why": None, "read": None}, io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

@@ -148,6 +148,7 @@ impl<'a> Reader<'a> {
             optimizer,
             warnings,
             stated,
+            split: None,
         })
     }
 
