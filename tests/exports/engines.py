@@ -28,10 +28,14 @@ from engines import compare, draw, scripts
 
 PACKAGES = {
     "megatron": ["megatron-core==0.19.2", "einops"],
+    "megatron-bridge": ["megatron-core==0.19.2", "einops", "omegaconf", "hydra-core", "transformers>=5.8,<=5.12.1", "datasets", "rich", "six", "regex", "tqdm", "pyyaml",
+                        "accelerate", "peft", "diffusers", "matplotlib", "ipython"],
     "nanotron": ["nanotron==0.4", "dacite", "pyyaml", "numpy", "tqdm", "datasets==3.6.0", "transformers", "torch"],
     "deepspeed": ["--no-binary", "deepspeed", "deepspeed==0.19.8"],
     "torchtitan": ["torchtitan==0.3.0", "datasets<4.8", "spmd_types==0.2.3", "torchao", "tiktoken"],
 }
+# Packages that ask for more than their configuration needs.
+ALONE = {"megatron-bridge": ["megatron-bridge==0.6.2"]}
 # Configuration classes of an engine by its versions, newest first. Those of other engines are in their readers.
 CLASSES = {"torchtitan": {"0.3.0": "torchtitan.trainer:Trainer.Config", "0.2.2": "torchtitan.config.job_config:JobConfig", "0.1.0": "torchtitan.config_manager:JobConfig"}}
 READERS = pathlib.Path(__file__).parent / "engines"
@@ -60,6 +64,8 @@ def environment(engine, folder):
         with open(log, "w") as told:
             subprocess.run([*python_312(), "-m", "venv", place], check=True, stdout=told, stderr=told)
             done = subprocess.run([place / "bin/pip", "install", *PACKAGES[engine]], stdout=told, stderr=told)
+            if alone := ALONE.get(engine):
+                subprocess.run([place / "bin/pip", "install", "--no-deps", *alone], check=True, stdout=told, stderr=told)
         if done.returncode:
             sys.exit(f"{engine}: {PACKAGES[engine]} cannot be installed, see {log}")
         (place / "installed").touch()
@@ -73,7 +79,7 @@ class Engine:
         self.name = name
         self.errors = tempfile.TemporaryFile("w+")
         python = environment(name, folder)
-        self.process = subprocess.Popen([python, READERS / f"read_{name}.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.process = subprocess.Popen([python, READERS / f"read_{name.replace('-', '_')}.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
 
     def read(self, job):
         """`{"why", "read"}` of a job."""
@@ -174,7 +180,7 @@ def one(binary, engine, case, tally, mutate, folder):
 
 def read_back(binary, engine, plan, answer, folder):
     """What differs between a plan and the estimate of its own export; `None` if seconds and bytes are equal."""
-    if engine == "deepspeed":
+    if engine in ("deepspeed", "megatron-bridge"):
         return None
     lossless = all(note["key"] == "model" for note in answer["notes"])
     if not lossless or "--mtp-num-layers" in answer["text"]:

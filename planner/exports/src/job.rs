@@ -32,8 +32,10 @@ pub struct Job {
     pub experts: u64,
     /// Groups of query heads that share a key head.
     pub kv_heads: u64,
-    /// Devices of a node.
+    /// Devices of a node: those beside one host.
     pub per_node: u64,
+    /// Devices that the innermost links join, on one node or several.
+    pub domain: u64,
     /// The model's configuration, if it has one.
     pub config: Option<ModelConfig>,
     /// Tokens of an expert over those of even routing, above which tokens are dropped.

@@ -52,10 +52,15 @@ pub(crate) fn directives(job: &Job) -> String {
     let Nodes { count, processes } = Nodes::of(job);
     match job.launch {
         Launch::Torchrun | Launch::Bare => String::new(),
-        Launch::Slurm => format!(
-            "#SBATCH --nodes={count}\n#SBATCH --ntasks-per-node={processes}\n#SBATCH --gpus-per-node={processes}\n\
-             #SBATCH --distribution=block\n#SBATCH --exclusive\n"
-        ),
+        Launch::Slurm => {
+            // Nodes whose devices NVLink joins are one block of the topology.
+            let segment = (job.domain / job.per_node.max(1)).min(count);
+            let segment = if segment > 1 { format!("#SBATCH --segment={segment}\n") } else { String::new() };
+            format!(
+                "#SBATCH --nodes={count}\n#SBATCH --ntasks-per-node={processes}\n#SBATCH --gpus-per-node={processes}\n\
+                 #SBATCH --distribution=block\n{segment}#SBATCH --exclusive\n"
+            )
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod job;
 mod launch;
 mod maxtext;
 pub mod megatron;
+mod megatron_bridge;
 mod nanotron;
 pub mod nanotron_file;
 mod notes;
@@ -51,6 +52,9 @@ use support::one_line::one_line;
 pub enum Target {
     /// Megatron-LM: flags of `pretrain_gpt.py`.
     Megatron,
+    /// Megatron-Bridge: a Python file that makes its configuration.
+    #[serde(rename = "megatron-bridge")]
+    MegatronBridge,
     /// torchtitan: a Python file that changes a configuration, and the same as flags.
     Torchtitan,
     /// nanotron: sections of its YAML file.
@@ -66,8 +70,9 @@ pub enum Target {
 
 impl Target {
     /// All, by name.
-    pub const ALL: [(&str, Target); 6] = [
+    pub const ALL: [(&str, Target); 7] = [
         ("megatron", Target::Megatron),
+        ("megatron-bridge", Target::MegatronBridge),
         ("torchtitan", Target::Torchtitan),
         ("nanotron", Target::Nanotron),
         ("deepspeed", Target::Deepspeed),
@@ -84,6 +89,7 @@ impl Target {
     pub fn version(self) -> &'static str {
         match self {
             Target::Megatron => "Megatron-LM, megatron-core 0.19",
+            Target::MegatronBridge => "Megatron-Bridge 0.6.2",
             Target::Torchtitan => "torchtitan 0.3",
             Target::Nanotron => "nanotron 0.4",
             Target::Deepspeed => "DeepSpeed 0.19",
@@ -95,7 +101,7 @@ impl Target {
     /// The stack that predicts the framework; none if there is none for its version.
     pub fn stack(self) -> Option<&'static str> {
         match self {
-            Target::Megatron => Some("megatron-core-2025"),
+            Target::Megatron | Target::MegatronBridge => Some("megatron-core-2025"),
             Target::Torchtitan => Some("fsdp-compile-2026"),
             Target::Nanotron => Some("nanotron-2024"),
             Target::Maxtext => Some("jax-2024"),
@@ -106,7 +112,7 @@ impl Target {
     /// True if a preset stack is of another framework. Of a file's stack that is not known.
     fn is_foreign(self, stack: &str) -> bool {
         let own: &[&str] = match self {
-            Target::Megatron => &["megatron-core", "megatron-20", "nemo"],
+            Target::Megatron | Target::MegatronBridge => &["megatron-core", "megatron-20", "nemo"],
             Target::Torchtitan => &["fsdp", "automodel"],
             Target::Nanotron => &["nanotron"],
             Target::Maxtext => &["jax"],
@@ -126,6 +132,7 @@ impl Target {
 pub fn export(job: &Job, target: Target) -> Export {
     let Written { body, mut notes, assumed } = match target {
         Target::Megatron => megatron::write(job),
+        Target::MegatronBridge => megatron_bridge::write(job),
         Target::Torchtitan => torchtitan::write(job),
         Target::Nanotron => nanotron::write(job),
         Target::Deepspeed => deepspeed::write(job),

@@ -172,7 +172,8 @@ fn layout(parallelism: &Yaml, keys: &mut Keys) -> Result<(), FlagError> {
 /// The type of accumulated gradients, if they are not f32, as the stack has them.
 fn gradients(file: &Yaml) -> Option<String> {
     let is_narrow = file["optimizer"]["accumulate_grad_in_fp32"].as_bool() == Some(false);
-    is_narrow.then(|| "bf16".to_string())
+    let is_plain = file["model"]["dtype"].as_str() == Some("float32");
+    (is_narrow && !is_plain).then(|| "bf16".to_string())
 }
 
 fn precision(dtype: &Yaml) -> Result<String, FlagError> {

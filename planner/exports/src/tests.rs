@@ -24,6 +24,7 @@ fn job(change: impl FnOnce(&mut ParallelConfig)) -> Job {
         experts: 0,
         kv_heads: 8,
         per_node: 8,
+        domain: 8,
         config: None,
         capacity: None,
         traits: Stack::find("megatron-core-2025").unwrap().traits,
@@ -97,6 +98,50 @@ fn flags_of_a_dense_layout_are_read_back() {
     );
     assert_eq!((read.seq, read.global_batch), (Some(8192), Some(128)));
     assert_eq!((read.precision.as_str(), read.optimizer.as_str(), read.warnings.len()), ("bf16", "adamw", 0));
+}
+
+/// Megatron-Bridge has a field for each flag, in the place that its classes have it.
+#[test]
+fn flags_of_megatron_are_fields_of_its_bridge() {
+    let job = job(|parallel| {
+        (parallel.dp, parallel.tp, parallel.sp, parallel.zero) = (4, 4, true, 2);
+        parallel.recompute = "selective:core_attn+mlp".parse().unwrap();
+        parallel.rank_order = ["dp", "pp", "cp", "tp"].map(str::to_string).to_vec().into();
+    });
+    let written = export(&job, Target::MegatronBridge);
+    for line in [
+        "cfg.model.tensor_model_parallel_size = 4",
+        "cfg.model.recompute_modules = [\"core_attn\", \"mlp\"]",
+        "cfg.dist.use_megatron_fsdp = True",
+        "cfg.ddp.data_parallel_sharding_strategy = \"optim_grads\"",
+        "os.environ.pop(\"CUDA_DEVICE_MAX_CONNECTIONS\", None)",
+        "cfg.model.hidden_dropout = 0.0",
+    ] {
+        assert!(written.text.contains(&format!("    {line}\n")), "{line}: {}", written.text);
+    }
+    assert!(!written.text.contains("use_tp_pp_dp_mapping"), "{}", written.text);
+    assert!(written.notes.iter().any(|note| note.key == "rank_order" && note.grade == Grade::Lost));
+    assert!(written.assumed.iter().all(|assumed| assumed.environment.is_empty() && !assumed.flags.is_empty()));
+}
+
+/// Nodes that NVLink joins have another exchange of tokens, and are one segment.
+#[test]
+fn racks_that_nvlink_joins_are_segments() {
+    let mut rack = job(|parallel| (parallel.dp, parallel.ep, parallel.zero) = (144, 16, 1));
+    (rack.per_node, rack.domain, rack.experts, rack.capability, rack.launch) = (4, 72, 64, Some(10), Launch::Slurm);
+    let text = export(&rack, Target::Megatron).text;
+    for line in [
+        "#SBATCH --nodes=36\n",
+        "#SBATCH --segment=18\n",
+        "--moe-flex-dispatcher-backend hybridep\n",
+        "export NVLINK_DOMAIN_SIZE=72\n",
+        "export NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN=16\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    (rack.per_node, rack.domain) = (8, 8);
+    let text = export(&rack, Target::Megatron).text;
+    assert!(text.contains("backend deepep\n") && !text.contains("segment"), "{text}");
 }
 
 #[test]

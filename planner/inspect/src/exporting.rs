@@ -106,6 +106,7 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
         sets_stages: !report.parallel.stages.is_empty(),
         experts: size(DimRole::Experts),
         kv_heads: size(DimRole::KvHeads),
+        domain: cluster.links[0].joins,
         per_node: cluster.host.as_ref().map_or(cluster.links[0].joins, |host| host.devices),
         capacity: config.as_ref().and_then(ModelConfig::capacity),
         config,

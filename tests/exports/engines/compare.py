@@ -5,10 +5,10 @@ from engines.scripts import devices
 
 def differences(engine, plan, answer, read, job):
     """The fields that differ, as text."""
-    expected = {"megatron": megatron, "torchtitan": torchtitan, "nanotron": nanotron, "deepspeed": deepspeed}[engine](plan, answer, read)
+    expected = {"megatron": megatron, "megatron-bridge": megatron, "torchtitan": torchtitan, "nanotron": nanotron, "deepspeed": deepspeed}[engine](plan, answer, read)
     wrong = [f"{name}: the plan has {value!r}, the engine reads {read.get(name)!r}" for name, value in expected.items() if not same(value, read.get(name))]
-    variable = job["environment"].get(CONNECTIONS)
-    if engine == "megatron" and variable != (wanted := connections(plan, answer, job)):
+    variable = read["connections"] if engine == "megatron-bridge" else job["environment"].get(CONNECTIONS)
+    if engine.startswith("megatron") and variable != (wanted := connections(plan, read, answer, job)):
         wrong.append(f"{CONNECTIONS} is {variable}, not {wanted}")
     if job["world"] != devices(plan):
         wrong.append(f"{job['world']} processes are started, not {devices(plan['parallel'])}")
@@ -18,19 +18,19 @@ def differences(engine, plan, answer, read, job):
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
-def connections(plan, answer, job):
+def connections(plan, read, answer, job):
     """One connection where kernels start in order, before Blackwell; none for FSDP, which refuses that; many where experts overlap."""
     parallel = plan["parallel"]
     if parallel["zero"] >= 2:
         return None
-    if job["capability"][0] >= 10 or overlaps_experts(plan, answer):
+    if job["capability"][0] >= 10 or overlaps_experts(plan, read, answer):
         return "32"
     return "1" if parallel["tp"] * parallel["cp"] > 1 else None
 
 
-def overlaps_experts(plan, answer):
+def overlaps_experts(plan, read, answer):
     is_told = any(note["key"] == "ep" for note in answer["notes"])
-    return "--num-experts" in answer["text"] and "ep" in answer["stack"]["hides"] and plan["parallel"]["ep"] > 1 and not is_told
+    return bool(read["experts"]) and "ep" in answer["stack"]["hides"] and plan["parallel"]["ep"] > 1 and not is_told
 
 
 def same(expected, read):
@@ -44,7 +44,7 @@ def megatron(plan, answer, read):
     lost = {note["key"] for note in answer["notes"]}
     stages = layers_of(plan, read["num_layers"])
     vp = len(stages) // parallel["pp"]
-    has_experts = "--num-experts" in answer["text"]
+    has_experts = bool(read["experts"])
     replicas = parallel["dp"] * parallel["cp"]
     stack = answer["stack"]
     narrow = gradient_bytes(inputs, stack) < 4
@@ -61,19 +61,24 @@ def megatron(plan, answer, read):
     }
     if replicas > 1:
         expected["zero"] = parallel["zero"]
+    if parallel["zero"] >= 2:
+        expected["checkpoint"] = "fsdp_dtensor"
     recompute = parallel["recompute"]
     if "recompute" not in lost:
         kind, _, detail = recompute.partition(":")
         expected["recompute"] = None if kind == "none" else kind
         expected["modules"] = sorted((detail or "core_attn").split("+")) if kind == "selective" else []
-    if "--mtp-num-layers" in answer["text"]:
+    if read["further"]:
         del expected["layers"]
     if parallel["pp"] > 1 and vp > 1:
         expected["group"] = parallel["group"] or parallel["pp"]
     if has_experts:
-        once = stack["experts"]["dispatch"] == "once_per_node" and parallel["ep"] * parallel["etp"] > 1 and "--moe-expert-capacity-factor" not in answer["text"]
-        expected |= {"ep": parallel["ep"], "etp": parallel["etp"], "grouped": True, "dispatcher": "flex" if once else "alltoall", "backend": "deepep" if once else None,
-                     "ep_overlap": overlaps_experts(plan, answer), "permute": "permute" in stack["kernels"]["fused"], "router": "router" in stack["kernels"]["fused"]}
+        backend = "hybridep" if plan["inputs"]["cluster"].startswith("gb") else "deepep"
+        once = stack["experts"]["dispatch"] == "once_per_node" and parallel["ep"] * parallel["etp"] > 1 and read["capacity"] is None
+        expected |= {"ep": parallel["ep"], "etp": parallel["etp"], "grouped": True, "dispatcher": "flex" if once else "alltoall", "backend": backend if once else None,
+                     "ep_overlap": overlaps_experts(plan, read, answer), "permute": "permute" in stack["kernels"]["fused"], "router": "router" in stack["kernels"]["fused"]}
+    if inputs["optimizer"] == "adamw-bf16" or parallel["offload_optimizer"]:
+        expected["precision_aware"] = True
     if inputs["optimizer"].startswith("adamw"):
         moment = "bfloat16" if inputs["optimizer"] == "adamw-bf16" else "float32"
         expected["moments"] = [moment, moment]

@@ -28,10 +28,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 ANSWERS = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 CAPABILITY = (9, 0)
+# Names of devices by the first number of their capability.
+NAMES = {8: "NVIDIA A100", 9: "NVIDIA H100", 10: "NVIDIA B200"}
 torch.cuda.get_device_capability = lambda *_: CAPABILITY
-torch.cuda.Stream = lambda *_, **__: None
+torch.cuda.Stream = type("Stream", (), {"__new__": lambda *_, **__: None})
 torch.cuda.current_stream = lambda *_: None
-torch.cuda.get_device_properties = lambda *_: types.SimpleNamespace(major=CAPABILITY[0], minor=CAPABILITY[1], name="stand-in", multi_processor_count=132)
+torch.cuda.get_device_properties = lambda *_: types.SimpleNamespace(major=CAPABILITY[0], minor=CAPABILITY[1], name=NAMES[CAPABILITY[0]], multi_processor_count=132)
 
 import megatron.training.arguments as arguments
 from megatron.core import parallel_state, utils
@@ -158,7 +160,7 @@ def read(args, config, ddp_config, optimizer):
         "precision_aware": optimizer.use_precision_aware_optimizer,
         "bucket": ddp_config.bucket_size, "capacity": config.moe_expert_capacity_factor, "pads": config.moe_pad_expert_input_to_capacity,
         "num_layers": config.num_layers, "hidden": config.hidden_size, "feed_forward": config.ffn_hidden_size, "heads": config.num_attention_heads, "kv_heads": config.num_query_groups,
-        "head": config.kv_channels, "vocabulary": args.vocab_size, "experts": config.num_moe_experts, "tied": not args.untie_embeddings_and_output_weights,
+        "head": config.kv_channels, "vocabulary": args.vocab_size, "experts": config.num_moe_experts, "further": config.mtp_num_layers or 0, "tied": not args.untie_embeddings_and_output_weights,
         "offloaded": args.cpu_offloading_num_layers, "host_optimizer": optimizer.optimizer_cpu_offload, "checkpoint": args.ckpt_format,
         "first_ranks": {kind: ranks(kind) for kind in ("tp", "cp", "dp", "pp")},
     }
@@ -176,7 +178,7 @@ def accepted(job):
     Raises what Megatron raises."""
     global CAPABILITY
     CAPABILITY = tuple(job["capability"])
-    for variable in [variable for variable in os.environ if variable.startswith(("CUDA_DEVICE_", "NCCL_", "NVTE_", "PYTORCH_", "TORCH_NCCL"))]:
+    for variable in [variable for variable in os.environ if variable.startswith(("CUDA_DEVICE_", "NCCL_", "NVLINK_", "USE_MNNVL", "NUM_OF_", "NVTE_", "PYTORCH_", "TORCH_NCCL"))]:
         del os.environ[variable]
     os.environ.update(job["environment"], WORLD_SIZE=str(job["world"]), RANK="0")
     sys.argv = ["pretrain_gpt.py", *job["argv"]]
@@ -224,4 +226,5 @@ def main():
         print(json.dumps(answer), file=ANSWERS, flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -21,6 +21,10 @@ def job(engine, plan, text, case, folder, original=None):
         # What a registry's entry states anyway is not missed where it is left out.
         model = plan["inputs"]["model"] if original is None else ""
         return {"text": text, "world": devices(plan), "model": model, "environment": {}}
+    if engine == "megatron-bridge":
+        # A variable that the file takes away is there before.
+        variables = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if "os.environ.pop" in (original or text) else {}
+        return {"text": text, "world": devices(plan), "capability": capability(case), "environment": variables}
     if engine != "megatron":
         return {"text": text, "world": devices(plan), "dp": plan["parallel"]["dp"], "environment": {}}
     return started(text, case, folder, original)
@@ -44,9 +48,13 @@ def started(text, case, folder, original=None):
     run = json.loads(told.read_text())
     words = run["words"]
     at = next(nth for nth, word in enumerate(words) if word.endswith(".py"))
-    cluster = case["words"][case["words"].index("--cluster") + 1]
     variables = {name: value for name, value in run["environment"].items() if name.isupper()}
-    return {"argv": words[at + 1 :], "environment": variables, "world": world(run, text, words[:at]), "capability": CAPABILITIES[cluster[0]]}
+    return {"argv": words[at + 1 :], "environment": variables, "world": world(run, text, words[:at]), "capability": capability(case)}
+
+
+def capability(case):
+    """Compute capability of the devices of a case."""
+    return CAPABILITIES[case["words"][case["words"].index("--cluster") + 1][0]]
 
 
 def devices(plan):

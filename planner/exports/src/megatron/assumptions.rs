@@ -178,14 +178,23 @@ fn fused(job: &Job, written: &mut Assumption) {
     }
 }
 
-/// DeepEP routes in f32, and moves tokens between several ranks only (`token_dispatcher.py`).
+/// DeepEP routes in f32, and moves tokens between several ranks only (`token_dispatcher.py`). HybridEP takes its place where NVLink
+/// joins several nodes, with the sizes of the domain in the environment (Megatron-Bridge, recipes for GB200).
 fn dispatch(job: &Job, written: &mut Assumption) {
     if job.experts == 0 {
         return;
     }
     if job.sends_once_per_node() {
         written.put("moe-token-dispatcher-type", "flex");
-        written.put("moe-flex-dispatcher-backend", "deepep");
+        let joins_nodes = job.domain > job.per_node && job.domain <= NVLINK_MOST;
+        written.put("moe-flex-dispatcher-backend", if joins_nodes { "hybridep" } else { "deepep" });
+        if joins_nodes {
+            let ranks = job.parallel.ep * job.parallel.etp;
+            let within = (1..=ranks.min(job.domain)).rev().find(|&share| ranks.is_multiple_of(share)).unwrap_or(1);
+            written.export("NVLINK_DOMAIN_SIZE", job.domain);
+            written.export("USE_MNNVL", 1);
+            written.export("NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN", within);
+        }
         written.put("moe-router-dtype", "fp32");
     } else {
         written.put("moe-token-dispatcher-type", "alltoall");
@@ -220,6 +229,9 @@ fn connections(job: &Job, written: &mut Assumption) {
         written.export(CONNECTIONS, 1);
     }
 }
+
+/// The most devices that NVLink joins, those of an NVL72.
+const NVLINK_MOST: u64 = 72;
 
 /// Compute capability of Blackwell.
 const BLACKWELL: u64 = 10;

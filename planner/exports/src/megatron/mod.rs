@@ -13,30 +13,55 @@ mod stage_split;
 pub(crate) use reader::asked;
 pub use reader::read;
 
+use crate::assumption::Assumption;
 use crate::job::Job;
-use crate::notes::Written;
+use crate::notes::{Notes, Written};
 use cost::Hidden;
+use layout::Flags;
 
-/// A script with the flags of a job, what it does not state exactly, and what it writes of the prediction's assumptions.
+/// Flags of a job, as Megatron-LM takes them.
+pub(crate) struct JobFlags {
+    /// Flags of the layout.
+    pub(crate) layout: Vec<String>,
+    /// Assumptions of the prediction.
+    pub(crate) assumed: Vec<Assumption>,
+    /// Flags of the model; none if it has no configuration.
+    pub(crate) model: Vec<String>,
+    pub(crate) notes: Notes,
+}
+
+impl JobFlags {
+    pub(crate) fn of(job: &Job) -> JobFlags {
+        let Flags { lines: layout, mut notes } = layout::flags(job);
+        let assumed = assumptions::assumptions(job);
+        let model = job.config.as_ref().map(|config| model::flags(config, job.seq));
+        for part in model.iter().flat_map(|model| &model.unstated) {
+            notes.near(
+                "model",
+                &job.model,
+                &format!("Megatron-LM has no flag for {part}: give the model's flags yourself"),
+            );
+        }
+        if job.experts > 0 && job.parallel.ep > 1 && job.hides(Hidden::Ep) && !assumptions::overlaps_experts(job) {
+            let why = "the prediction hides the exchanges of experts, which Megatron-LM does with vp above 1 under pp, \
+                       without full recomputation, without that of moe";
+            notes.near("ep", job.parallel.ep, why);
+        }
+        if job.parallel.tp > 1 && !job.parallel.sp && job.parallel.tp_overlap == Some(true) {
+            notes.lost("tp_overlap", true, "Megatron-LM overlaps under sequence parallelism: sp=true is nearest");
+        }
+        JobFlags { layout, assumed, model: model.map(|model| model.flags).unwrap_or_default(), notes }
+    }
+
+    /// A body with what it does not state exactly.
+    pub(crate) fn written(self, body: String) -> Written {
+        Written { body, notes: self.notes.0, assumed: self.assumed }
+    }
+}
+
+/// A script with the flags of a job.
 pub(crate) fn write(job: &Job) -> Written {
-    let mut layout = layout::flags(job);
-    let assumed = assumptions::assumptions(job);
-    let model = job.config.as_ref().map(|config| model::flags(config, job.seq));
-    for part in model.iter().flat_map(|model| &model.unstated) {
-        layout.notes.near(
-            "model",
-            &job.model,
-            &format!("Megatron-LM has no flag for {part}: give the model's flags yourself"),
-        );
-    }
-    if job.experts > 0 && job.parallel.ep > 1 && job.hides(Hidden::Ep) && !assumptions::overlaps_experts(job) {
-        let why = "the prediction hides the exchanges of experts, which Megatron-LM does with vp above 1 under pp, \
-                   without full recomputation, without that of moe";
-        layout.notes.near("ep", job.parallel.ep, why);
-    }
-    if job.parallel.tp > 1 && !job.parallel.sp && job.parallel.tp_overlap == Some(true) {
-        layout.notes.lost("tp_overlap", true, "Megatron-LM overlaps under sequence parallelism: sp=true is nearest");
-    }
-    let model = model.map(|model| model.flags).unwrap_or_default();
-    Written { body: script::text(job, &layout.lines, &assumed, &model), notes: layout.notes.0, assumed }
+    let flags = JobFlags::of(job);
+    let body = script::text(job, &flags);
+    flags.written(body)
 }

@@ -3,9 +3,11 @@
 use crate::assumption::{Assumption, Variable};
 use crate::job::Job;
 use crate::launch;
+use crate::megatron::JobFlags;
 
 /// The script.
-pub(super) fn text(job: &Job, layout: &[String], assumed: &[Assumption], model: &[String]) -> String {
+pub(super) fn text(job: &Job, flags: &JobFlags) -> String {
+    let JobFlags { layout, assumed, model, .. } = flags;
     let mut text = format!("STACK={} # whose prediction this is\n", job.stack);
     text += &environment(assumed);
     text += &array("FLAGS", layout);

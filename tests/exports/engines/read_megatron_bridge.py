@@ -1,0 +1,100 @@
+"""Megatron-Bridge's own reading of a file: its configuration container, its checks, and those of Megatron Core behind them.
+
+Runs in the environment of megatron-bridge. A line of standard input is a job, `{"text", "world", "capability"}`; the answer is a line,
+`{"why", "read"}`. Megatron-Bridge imports Transformer Engine and a reader of other data in any case: empty classes stand in for them.
+"""
+
+import contextlib
+import importlib.abc
+import importlib.machinery
+import io
+import json
+import os
+import sys
+import types
+
+import read_megatron as core
+import torch
+
+
+class Empty(type):
+    """A class that has any attribute, each of which is such a class."""
+
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Empty(name, (), {"__init__": lambda self, *_, **__: None})
+
+
+class Missing(types.ModuleType):
+    __path__ = []
+
+    def __getattr__(self, name):
+        return getattr(Empty("missing", (), {}), name)
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path=None, target=None):
+        is_missing = name.split(".")[0] in ("transformer_engine", "transformer_engine_torch") or name.startswith("megatron.energon")
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if is_missing else None
+
+    def create_module(self, spec):
+        return Missing(spec.name)
+
+    def exec_module(self, module):
+        pass
+
+
+# Megatron Core is imported by now, by its path without Transformer Engine.
+sys.meta_path.insert(0, Finder())
+from megatron.bridge.training.config import runtime_config_update
+
+core.stand_in()
+
+
+def accepted(job):
+    """What Megatron-Bridge's configuration of a job states, by the names of a plan.
+
+    Raises what it raises."""
+    core.CAPABILITY = tuple(job["capability"])
+    for variable in [variable for variable in os.environ if variable.startswith(("CUDA_DEVICE_", "NCCL_", "NVTE_", "PYTORCH_", "TORCH_NCCL"))]:
+        del os.environ[variable]
+    os.environ.update(job["environment"], WORLD_SIZE=str(job["world"]), RANK="0")
+    if torch.distributed.is_initialized():
+        core.parallel_state.destroy_model_parallel()
+        torch.distributed.destroy_process_group()
+    scope = {"__name__": "planned"}
+    exec(job["text"], scope)
+    cfg = scope["planned"]()
+    runtime_config_update(cfg)
+    model, ddp, train = cfg.model, cfg.ddp, cfg.train
+    core.unset_num_microbatches_calculator()
+    core.init_num_microbatches_calculator(0, None, train.global_batch_size, train.micro_batch_size, cfg.data_parallel_size, False)
+    args = types.SimpleNamespace(
+        world_size=job["world"], data_parallel_size=cfg.data_parallel_size, use_megatron_fsdp=ddp.use_megatron_fsdp, params_dtype=model.params_dtype,
+        data_parallel_sharding_strategy=ddp.data_parallel_sharding_strategy, use_distributed_optimizer=ddp.use_distributed_optimizer,
+        micro_batch_size=train.micro_batch_size, global_batch_size=train.global_batch_size, seq_length=model.seq_length, vocab_size=model.vocab_size,
+        tensor_model_parallel_size=model.tensor_model_parallel_size, pipeline_model_parallel_size=model.pipeline_model_parallel_size,
+        virtual_pipeline_model_parallel_size=model.virtual_pipeline_model_parallel_size, context_parallel_size=model.context_parallel_size,
+        expert_model_parallel_size=model.expert_model_parallel_size, expert_tensor_parallel_size=model.expert_tensor_parallel_size,
+        num_distributed_optimizer_instances=ddp.num_distributed_optimizer_instances, use_tp_pp_dp_mapping=cfg.dist.use_tp_pp_dp_mapping,
+        untie_embeddings_and_output_weights=not model.share_embeddings_and_output_weights, cpu_offloading_num_layers=model.cpu_offloading_num_layers,
+        ckpt_format=cfg.checkpoint.ckpt_format,
+    )
+    core.groups(args)
+    core.scheduled(args, model)
+    return {**core.read(args, model, ddp, cfg.optimizer), "connections": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS")}
+
+
+def main():
+    for line in sys.stdin:
+        answer, said = {"why": None, "read": None}, io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            try:
+                answer["read"] = accepted(json.loads(line))
+            except Exception as why:
+                answer["why"] = f"{type(why).__name__}: {why}"
+        print(json.dumps(answer), file=core.ANSWERS, flush=True)
+
+
+main()
