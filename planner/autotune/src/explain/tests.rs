@@ -244,7 +244,7 @@ fn why_not_compares_with_the_best_that_has_it() {
     assert_eq!(faster.verdict, "faster");
     assert!(faster.message.contains("% faster") && !faster.text(&given, 100).contains("slower"), "{faster:?}");
     // The nominally fastest configuration is less simple than the plan.
-    let request = PlanRequest { seq: 8192, ..request("llama3-8b", 64, 128) };
+    let request = PlanRequest { seq: 8192, ..request("llama3-8b", 64, 64) };
     let Planned::Best(plan) = plan(&estimator, &request, find(&estimator, &request, &|_| {}).unwrap()).unwrap() else {
         panic!("it fits")
     };

@@ -21,17 +21,20 @@ pub(super) struct Complexity {
     /// Techniques whose ranks are on several nodes.
     across_nodes: usize,
     /// Techniques: tp, cp, ep and pp, etp if it is not that of tp, ZeRO-3 where another stage is usual, and recomputation of whole layers.
+    /// Sharded matrices of experts count twice in place of ep, with which published runs begin.
     techniques: usize,
+    /// True if the ZeRO stage is not the usual one: frameworks may have another engine for it, as Megatron-FSDP.
+    unusual_zero: bool,
     /// Kinds of tensors that are offloaded: activations, optimizer states.
     offload: usize,
     /// 0: nothing is recomputed; 1: layers or modules; 2: single values.
     recompute: u8,
     /// Options that most runs leave to the framework: stage boundaries, overlaps, groups of ZeRO, gathers once a step, the order of ranks.
     settings: usize,
+    /// Pipeline ranks: published recipes interleave before they lengthen a pipeline.
+    ranks: u64,
     /// Pipeline stages of a rank.
     chunks: u32,
-    /// True if the ZeRO stage is not the usual one.
-    unusual_zero: bool,
     /// Memory of the fullest device, in steps of [`ROOM`].
     memory: u64,
 }
@@ -51,6 +54,7 @@ impl Complexity {
             (cp > 1, cp * tp),
             (ep > 1, ep * etp),
             (shards_experts_apart(parallel), etp),
+            (shards_experts_apart(parallel) && ep == 1, etp),
             (pp > 1, replicas * tp * pp),
             (shards_parameters, parallel.shard.unwrap_or(replicas) * tp),
             (recomputes_layers, 1),
@@ -59,6 +63,7 @@ impl Complexity {
         Complexity {
             across_nodes: used().filter(|(_, reach)| *reach > node).count(),
             techniques: used().count(),
+            unusual_zero: replicas > 1 && zero != usual_zero,
             offload: usize::from(!offload.is_none()) + usize::from(offload_optimizer),
             recompute: match &parallel.recompute {
                 Recompute::None => 0,
@@ -67,8 +72,8 @@ impl Complexity {
                 Recompute::Selective(_) | Recompute::Auto => 2,
             },
             settings: unset(parallel).len(),
+            ranks: pp,
             chunks: parallel.vp.unwrap_or(1),
-            unusual_zero: replicas > 1 && zero != usual_zero,
             memory: (report.predicted.fullest().device / (ROOM * report.predicted.memory_gib.capacity)) as u64,
         }
     }
@@ -79,6 +84,9 @@ fn simpler(parallel: &ParallelConfig, usual_zero: u8) -> Vec<String> {
     let mut pins = Vec::new();
     for (key, degree) in [("ep", parallel.ep), ("cp", parallel.cp), ("pp", parallel.pp), ("tp", parallel.tp)] {
         pins.extend((degree > 1).then(|| format!("{key}=1")));
+    }
+    if parallel.pp >= 4 {
+        pins.push(format!("pp<={}", parallel.pp / 2));
     }
     if shards_experts_apart(parallel) {
         pins.push(if parallel.tp > 1 { format!("etp=1|{}", parallel.tp) } else { "etp=1".to_string() });
