@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::text_files::read_settings;
-use cost::{BaseFile, Cluster, PresetError, Stack};
+use cost::{BaseFile, Cluster, PresetError, Stack, StackExpression};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,14 +18,18 @@ pub fn cluster(name: &str) -> Result<Cluster, Error> {
 }
 
 /// The stack of a name, or that of a TOML file, which may begin from a preset or from a file whose path counts from its own
-/// folder.
+/// folder; with the properties that the expression changes.
 ///
 /// # Errors
-/// There is none of this name, or a file cannot be read or used.
-pub fn stack(name: &str) -> Result<Stack, Error> {
+/// There is none of this name, a file cannot be read or used, or there is no such property.
+pub fn stack(expression: &str) -> Result<Stack, Error> {
+    let expression = StackExpression::of(expression);
+    let name = expression.base;
     let mut open = opener(BaseFile::stack);
     let file = open(name)?;
-    Stack::read(&file.text, &mut open).map_err(|why: Error| if is_path(name) { why.within(name) } else { why })
+    let stack =
+        Stack::read(&file.text, &mut open).map_err(|why: Error| if is_path(name) { why.within(name) } else { why })?;
+    Ok(expression.applied(stack)?)
 }
 
 /// Opens presets by name, and files by paths that count from the folder of the file before.

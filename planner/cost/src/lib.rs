@@ -57,6 +57,7 @@ mod routing;
 mod rules;
 mod schedule_name;
 mod stack;
+mod stack_expression;
 mod stack_file;
 mod statement;
 mod supports;
@@ -90,6 +91,7 @@ pub use routing::Routing;
 pub use rules::{Rule, RuleName, RuleNumbers};
 pub use schedule_name::ScheduleName;
 pub use stack::{Constant, Fitted, Stack};
+pub use stack_expression::StackExpression;
 pub use statement::Scope;
 pub use supports::{Degree, Supports, Vendor};
 pub use traits::{

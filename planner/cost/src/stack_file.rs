@@ -58,7 +58,16 @@ impl Stack {
             merged(files, flat::nested)?.try_into()
         };
         let stack = stack.map_err(|why| toml_error(Code::BadStack, &why))?;
-        Ok(checked(with_sources(stack, sources))?)
+        Ok(with_sources(stack, sources).checked()?)
+    }
+}
+
+impl Stack {
+    /// The stack, if its figures are within their ranges.
+    pub(crate) fn checked(self) -> Result<Stack, PresetError> {
+        let mut complaints = ranges::complaints(&self);
+        self.supports.check(&mut complaints);
+        none_or(complaints, self, Code::BadStack)
     }
 }
 
@@ -83,13 +92,6 @@ fn comments(text: &str) -> BTreeMap<String, String> {
         comment.clear();
     }
     found
-}
-
-/// A stack whose figures are within their ranges.
-fn checked(stack: Stack) -> Result<Stack, PresetError> {
-    let mut complaints = ranges::complaints(&stack);
-    stack.supports.check(&mut complaints);
-    none_or(complaints, stack, Code::BadStack)
 }
 
 mod flat;

@@ -1,7 +1,7 @@
 //! DeepSpeed's JSON file.
 
 use crate::job::Job;
-use crate::notes::{Notes, Written};
+use crate::notes::{Instead, Notes, Written};
 use cost::Hidden;
 use ir::options::{Offload, Recompute};
 use serde_json::{Value, json};
@@ -81,7 +81,12 @@ fn gradients(job: &Job, file: &mut Value, notes: &mut Notes) {
     if is_open {
         file["data_types"] = json!({"grad_accum_dtype": gradient_type(job.recipe.gradient, parameters)});
     } else if job.recipe.gradient >= 4.0 {
-        notes.near("grad_dtype", "f32", "ZeRO accumulates gradients in the type of the parameters: 2 bytes less");
+        notes.does(
+            Instead::GradDtype("bf16"),
+            "grad_dtype",
+            "f32",
+            "ZeRO accumulates gradients in the type of the parameters: 2 bytes less",
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Target;
 use crate::launch::{Launch, Nodes};
-use cost::{Hidden, Recipe, StackTraits};
+use cost::{EnumSet, Hidden, Recipe, StackTraits};
 use ir::graph::Model;
 use ir::models::ModelConfig;
 use ir::options::{ParallelConfig, Recompute};
@@ -147,6 +147,12 @@ impl Job {
             _ => None,
         };
         pinned.unwrap_or_else(|| self.traits.hides.contains(kind))
+    }
+
+    /// The property of a stack that hides what the job's stack does, but for one kind.
+    pub(crate) fn hides_all_but(&self, kind: Hidden) -> String {
+        let others: EnumSet<Hidden> = self.traits.hides.iter().filter(|other| *other != kind).collect();
+        format!("hides={}", others.names().collect::<Vec<_>>().join("|"))
     }
 
     /// True if all stages have as many layers.

@@ -36,12 +36,13 @@ pub use assumption::{Assumption, Variable};
 pub use flag_error::FlagError;
 pub use job::{Job, Stage, TorchOrder, stages};
 pub use launch::Launch;
-pub use notes::{Export, Grade, Note};
+pub use notes::{Export, Grade, Instead, Note, Size};
 pub use present::Present;
 pub use stage_weights::StageWeights;
 
 pub use stated_model::StatedModel;
 
+use cost::StackExpression;
 use notes::Written;
 use serde::Serialize;
 use support::one_line::one_line;
@@ -118,6 +119,7 @@ impl Target {
             Target::Maxtext => &["jax"],
             Target::Deepspeed | Target::TorchPipelining => return false,
         };
+        let stack = StackExpression::of(stack).base;
         let is_preset = cost::STACKS.iter().any(|preset| preset.name == stack);
         is_preset && !own.iter().any(|beginning| stack.starts_with(beginning))
     }
@@ -128,8 +130,8 @@ impl Target {
     }
 }
 
-/// Writes a job for a framework.
-pub fn export(job: &Job, target: Target) -> Export {
+/// Writes a job for a framework. `size` predicts what the framework does instead of a key, if it can.
+pub fn export(job: &Job, target: Target, size: &dyn Fn(&Instead) -> Option<Size>) -> Export {
     let Written { body, mut notes, assumed } = match target {
         Target::Megatron => megatron::write(job),
         Target::MegatronBridge => megatron_bridge::write(job),
@@ -141,11 +143,21 @@ pub fn export(job: &Job, target: Target) -> Export {
     };
     if let Some(stack) = target.stack().filter(|_| target.is_foreign(&job.stack)) {
         let text = format!("the prediction is of another framework: plan with --stack {stack}");
-        notes.push(Note { key: "stack", value: job.stack.clone(), grade: Grade::Near, text });
+        notes.push(Note {
+            key: "stack",
+            value: job.stack.clone(),
+            grade: Grade::Near,
+            text,
+            instead: None,
+            size: None,
+        });
     }
     if let Some(value) = job.adapters.clone() {
         let text = "the framework's own settings of fine-tuning state adapters".to_string();
-        notes.push(Note { key: "lora", value, grade: Grade::Lost, text });
+        notes.push(Note { key: "lora", value, grade: Grade::Lost, text, instead: None, size: None });
+    }
+    for note in &mut notes {
+        note.size = note.instead.as_ref().and_then(size);
     }
     let heading = target.comment().map(|mark| {
         let lines = job.heading(target).into_iter().chain(notes.iter().map(Note::to_string));

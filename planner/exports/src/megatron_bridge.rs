@@ -32,7 +32,7 @@ const TRUE: Given = Text("True");
 const FALSE: Given = Text("False");
 
 /// Flags whose field is not that of `model` with the same name. A few have no field: the class of the model states them.
-const ROWS: [Row; 47] = [
+const ROWS: [Row; 49] = [
     Row {
         flag: "accumulate-allreduce-grads-in-fp32",
         fields: &[("mixed_precision.grad_reduce_in_fp32", TRUE), ("ddp.grad_reduce_in_fp32", TRUE)],
@@ -43,6 +43,8 @@ const ROWS: [Row; 47] = [
         flag: "cpu-offloading-num-layers",
         fields: &[("model.cpu_offloading", TRUE), ("model.cpu_offloading_num_layers", Value)],
     },
+    Row { flag: "cuda-graph-impl", fields: &[("model.cuda_graph_impl", Value), ("model.use_te_rng_tracker", TRUE)] },
+    Row { flag: "cuda-graph-modules", fields: &[("model.cuda_graph_modules", Words)] },
     Row { flag: "data-parallel-sharding-strategy", fields: &[("ddp.data_parallel_sharding_strategy", Value)] },
     Row { flag: "disable-bias-linear", fields: &[("model.add_bias_linear", FALSE)] },
     Row { flag: "exp-avg-dtype", fields: &[("optimizer.exp_avg_dtype", Dtype)] },

@@ -1,7 +1,7 @@
 //! Sections of nanotron's YAML file.
 
 use crate::job::Job;
-use crate::notes::{Notes, Written};
+use crate::notes::{Instead, Notes, Written};
 use cost::Hidden;
 use ir::options::{Offload, Recompute};
 
@@ -47,7 +47,12 @@ pub(crate) fn write(job: &Job) -> Written {
         ),
     ]);
     if parallel.dp > 1 && !job.hides(Hidden::Dp) {
-        notes.near("dp_overlap", false, "nanotron overlaps the reduction of gradients with the backward");
+        notes.does(
+            Instead::Keys("dp_overlap=true".into()),
+            "dp_overlap",
+            false,
+            "nanotron overlaps the reduction of gradients with the backward",
+        );
     }
     if parallel.rank_order.join(",") != "pp,dp,cp,tp" {
         notes.lost("rank_order", parallel.rank_order.join(","), "nanotron has pp,dp,tp");

@@ -43,7 +43,7 @@ pub enum Grade {
 }
 
 /// A key that the export does not state exactly.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Note {
     /// The key of the configuration.
     pub key: &'static str,
@@ -53,16 +53,49 @@ pub struct Note {
     pub grade: Grade,
     /// The difference, and for a lost key the nearest that can be stated.
     pub text: String,
+    /// What the framework does instead, as this program says it.
+    #[serde(skip)]
+    pub instead: Option<Instead>,
+    /// By how much the framework's way differs from the prediction, if that can be predicted.
+    pub size: Option<Size>,
+}
+
+/// A change of a prediction's inputs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Instead {
+    /// Keys of the configuration with their values.
+    Keys(String),
+    /// Properties of the stack with their values.
+    Traits(String),
+    /// Another type of gradients.
+    GradDtype(&'static str),
+}
+
+/// Difference of two predictions of one job.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Size {
+    /// Seconds of a step; positive if the framework takes longer.
+    pub seconds: f64,
+    /// Bytes on the device with most memory in use; positive if the framework needs more.
+    pub bytes: f64,
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (time, sign) = (support::units::time(self.seconds.abs()), if self.seconds < 0.0 { '-' } else { '+' });
+        write!(f, "{sign}{time} a step, {:+.1} GiB", self.bytes / (1u64 << 30) as f64)
+    }
 }
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Note { key, value, grade, text } = self;
+        let Note { key, value, grade, text, instead: _, size } = self;
         let grade = match grade {
             Grade::Near => "near",
             Grade::Lost => "lost",
         };
-        write!(f, "{grade}: {key}={value}: {text}")
+        write!(f, "{grade}: {key}={value}: {text}")?;
+        size.map_or(Ok(()), |size| write!(f, " ({size})"))
     }
 }
 
@@ -72,15 +105,20 @@ pub(crate) struct Notes(pub(crate) Vec<Note>);
 
 impl Notes {
     pub(crate) fn near(&mut self, key: &'static str, value: impl ToString, text: &str) {
-        self.add(key, value, Grade::Near, text);
+        self.add(key, value, Grade::Near, text, None);
+    }
+
+    /// Notes a key that the framework states nearly, with what it does instead.
+    pub(crate) fn does(&mut self, instead: Instead, key: &'static str, value: impl ToString, text: &str) {
+        self.add(key, value, Grade::Near, text, Some(instead));
     }
 
     pub(crate) fn lost(&mut self, key: &'static str, value: impl ToString, text: &str) {
-        self.add(key, value, Grade::Lost, text);
+        self.add(key, value, Grade::Lost, text, None);
     }
 
-    fn add(&mut self, key: &'static str, value: impl ToString, grade: Grade, text: &str) {
-        self.0.push(Note { key, value: value.to_string(), grade, text: text.to_string() });
+    fn add(&mut self, key: &'static str, value: impl ToString, grade: Grade, text: &str, instead: Option<Instead>) {
+        self.0.push(Note { key, value: value.to_string(), grade, text: text.to_string(), instead, size: None });
     }
 
     /// Notes keys that a framework has no word for, if they are not at their defaults.

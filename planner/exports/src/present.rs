@@ -2,6 +2,7 @@
 
 use crate::stage_weights::StageWeights;
 use crate::stated_model::StatedModel;
+use cost::StackExpression;
 
 /// Layout and batch of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -36,7 +37,8 @@ pub struct Present {
 pub(crate) fn stated_stack(text: &str) -> Option<&str> {
     let value = text.lines().find_map(|line| line.strip_prefix("STACK")?.trim_start().strip_prefix('='))?;
     let name = value.trim_start_matches([' ', '"']).split([' ', '"']).next()?;
-    cost::STACKS.iter().any(|preset| preset.name == name).then_some(name)
+    let base = StackExpression::of(name).base;
+    cost::STACKS.iter().any(|preset| preset.name == base).then_some(name)
 }
 
 /// The keys of a configuration, in the order in which they are found.

@@ -6,6 +6,11 @@ use super::*;
 use cost::{Recipe, Stack};
 use ir::options::ParallelConfig;
 
+/// The export of a job whose notes have no sizes.
+fn exported(job: &Job, target: Target) -> Export {
+    export(job, target, &|_| None)
+}
+
 fn job(change: impl FnOnce(&mut ParallelConfig)) -> Job {
     let mut parallel = ParallelConfig::default();
     change(&mut parallel);
@@ -46,7 +51,7 @@ fn lost(export: &Export) -> Vec<&'static str> {
 fn adapters_are_left_to_the_framework() {
     let adapted = Job { adapters: Some("16,q,v".into()), ..job(|_| ()) };
     for (name, target) in Target::ALL {
-        let export = export(&adapted, target);
+        let export = exported(&adapted, target);
         assert!(lost(&export).contains(&"lora"), "{name}");
         assert_eq!(export.text.contains("lora=16,q,v"), target.comment().is_some(), "{name}");
     }
@@ -66,7 +71,7 @@ const HOSTILE: [&str; 6] = [
 #[test]
 fn a_name_stays_in_its_comment() {
     let body = |job: &Job, target| {
-        let export = export(job, target);
+        let export = exported(job, target);
         let lines = export.text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']);
         lines.filter(|line| !line.starts_with('#')).map(str::to_string).collect::<Vec<_>>()
     };
@@ -87,7 +92,7 @@ fn flags_of_a_dense_layout_are_read_back() {
         (parallel.schedule, parallel.vp) = ("interleaved-1f1b".into(), Some(2));
         parallel.recompute = "selective:core_attn+mlp".parse().unwrap();
     });
-    let written = export(&job, Target::Megatron);
+    let written = exported(&job, Target::Megatron);
     assert_eq!(written.notes, []);
     assert!(written.text.contains("export CUDA_DEVICE_MAX_CONNECTIONS=1\n"), "{}", written.text);
     let read = megatron::read(&written.text, None).unwrap();
@@ -108,7 +113,7 @@ fn flags_of_megatron_are_fields_of_its_bridge() {
         parallel.recompute = "selective:core_attn+mlp".parse().unwrap();
         parallel.rank_order = ["dp", "pp", "cp", "tp"].map(str::to_string).to_vec().into();
     });
-    let written = export(&job, Target::MegatronBridge);
+    let written = exported(&job, Target::MegatronBridge);
     for line in [
         "cfg.model.tensor_model_parallel_size = 4",
         "cfg.model.recompute_modules = [\"core_attn\", \"mlp\"]",
@@ -129,7 +134,7 @@ fn flags_of_megatron_are_fields_of_its_bridge() {
 fn racks_that_nvlink_joins_are_segments() {
     let mut rack = job(|parallel| (parallel.dp, parallel.ep, parallel.zero) = (144, 16, 1));
     (rack.per_node, rack.domain, rack.experts, rack.capability, rack.launch) = (4, 72, 64, Some(10), Launch::Slurm);
-    let text = export(&rack, Target::Megatron).text;
+    let text = exported(&rack, Target::Megatron).text;
     for line in [
         "#SBATCH --nodes=36\n",
         "#SBATCH --segment=18\n",
@@ -140,8 +145,33 @@ fn racks_that_nvlink_joins_are_segments() {
         assert!(text.contains(line), "{line}: {text}");
     }
     (rack.per_node, rack.domain) = (8, 8);
-    let text = export(&rack, Target::Megatron).text;
+    let text = exported(&rack, Target::Megatron).text;
     assert!(text.contains("backend deepep\n") && !text.contains("segment"), "{text}");
+}
+
+/// Graphs of a prediction are written where Megatron-LM takes them. Read back without them, launches take time.
+#[test]
+fn graphs_are_written_and_read() {
+    let mut replayed = job(|parallel| (parallel.dp, parallel.zero) = (8, 1));
+    replayed.stack = "megatron-core-2026".into();
+    replayed.traits = Stack::find("megatron-core-2026").unwrap().traits;
+    let written = exported(&replayed, Target::Megatron);
+    assert!(written.text.contains("--cuda-graph-modules attn mlp\n") && written.notes.is_empty(), "{}", written.text);
+    let stack = |text: &str| megatron::read(text, None).unwrap().stack;
+    assert_eq!(stack(&written.text).as_deref(), Some("megatron-core-2026"));
+    let without = written.text.replace("    --cuda-graph-impl transformer_engine\n", "");
+    assert_eq!(stack(&without).as_deref(), Some("megatron-core-2026+launch.graphs=none"));
+    replayed.parallel.recompute = "full".parse().unwrap();
+    let size = Size { seconds: 0.5, bytes: 0.0 };
+    let refused = export(&replayed, Target::Megatron, &|instead| {
+        assert_eq!(instead, &Instead::Traits("launch.graphs=none".into()));
+        Some(size)
+    });
+    assert!(
+        !refused.text.contains("--cuda-graph") && refused.text.contains("(+500 ms a step, +0.0 GiB)"),
+        "{}",
+        refused.text
+    );
 }
 
 #[test]
@@ -150,7 +180,7 @@ fn uneven_stages_are_a_layout() {
     for (stage, layers) in job.stages.iter_mut().zip([7, 9, 9, 7]) {
         stage.layers = layers;
     }
-    let written = export(&job, Target::Megatron);
+    let written = exported(&job, Target::Megatron);
     assert!(written.text.contains("--pipeline-model-parallel-layout 'Et*7|t*9|t*9|t*7L'"), "{}", written.text);
     let read = megatron::read(&written.text, None).unwrap();
     assert!(read.parallel.contains("stages=8,17,26"), "{}", read.parallel);
@@ -174,13 +204,13 @@ fn a_key_that_a_framework_lacks_is_lost_with_the_nearest() {
         (parallel.pp, parallel.dp, parallel.zero) = (4, 2, 1);
         (parallel.schedule, parallel.vp) = ("zb-v".into(), Some(2));
     });
-    let megatron = export(&job, Target::Megatron);
+    let megatron = exported(&job, Target::Megatron);
     assert_eq!(lost(&megatron), ["schedule"]);
     assert!(megatron.text.contains("# lost: schedule=zb-v: Megatron-LM runs 1f1b and interleaved-1f1b"));
-    let torchtitan = export(&job, Target::Torchtitan);
+    let torchtitan = exported(&job, Target::Torchtitan);
     assert_eq!(lost(&torchtitan), [""; 0]);
     assert!(torchtitan.text.contains("config.parallelism.pipeline_parallel_schedule = \"ZBVZeroBubble\""));
-    assert!(lost(&export(&job, Target::Deepspeed)).contains(&"pp"));
+    assert!(lost(&exported(&job, Target::Deepspeed)).contains(&"pp"));
 }
 
 #[test]
@@ -188,7 +218,7 @@ fn a_file_for_torch_has_stages_and_their_order() {
     let mut job = job(|parallel| (parallel.pp, parallel.tp, parallel.vp) = (2, 4, Some(2)));
     let order = TorchOrder { csv: "0F0,2F0\n1F0,3F0\n".into(), ranks: vec![0, 1, 0, 1], instead: None };
     job.order = Some(order.clone());
-    let written = export(&job, Target::TorchPipelining);
+    let written = exported(&job, Target::TorchPipelining);
     assert_eq!(lost(&written), [""; 0]);
     assert_eq!(written.notes.iter().map(|note| note.key).collect::<Vec<_>>(), ["tp"]);
     for line in [
@@ -202,7 +232,7 @@ fn a_file_for_torch_has_stages_and_their_order() {
     }
     job.parallel.slices = Some(4);
     job.order = Some(TorchOrder { instead: Some("whole sequences".into()), ..order });
-    assert_eq!(lost(&export(&job, Target::TorchPipelining)), ["slices"]);
+    assert_eq!(lost(&exported(&job, Target::TorchPipelining)), ["slices"]);
 }
 
 #[test]
@@ -212,7 +242,7 @@ fn files_of_torchtitan_are_read_back() {
         (parallel.schedule, parallel.vp, parallel.shard) = ("interleaved-1f1b".into(), Some(2), Some(8));
         parallel.recompute = "full".parse().unwrap();
     });
-    let written = export(&job, Target::Torchtitan);
+    let written = exported(&job, Target::Torchtitan);
     let read = torchtitan_file::read(&written.text, Form::Python(None), None).unwrap();
     assert_eq!(
         read.parallel,
@@ -347,7 +377,7 @@ fn files_of_nanotron_are_read_back() {
         (parallel.dp, parallel.tp, parallel.pp, parallel.sp, parallel.zero) = (8, 4, 2, true, 1);
     });
     let model = "  model_config:\n    is_llama_config: true\n    hidden_size: 64\n    rms_norm_eps: 1.0e-05\n";
-    let written = export(&job, Target::Nanotron).text;
+    let written = exported(&job, Target::Nanotron).text;
     let read = nanotron_file::read(&(written.clone() + model)).unwrap();
     assert_eq!(read.parallel, "dp=8,tp=4,pp=2,sp=true,schedule=1f1b,tp_overlap=true,ep=1,zero=1,mbs=1");
     assert_eq!((read.seq, read.global_batch, read.precision.as_str()), (Some(8192), Some(128), "bf16"));
@@ -362,7 +392,7 @@ fn files_of_nanotron_are_read_back() {
 #[test]
 fn degrees_of_maxtext_fill_a_node_from_the_inside() {
     let job = job(|parallel| (parallel.dp, parallel.tp, parallel.zero) = (16, 4, 3));
-    let text = export(&job, Target::Maxtext).text;
+    let text = exported(&job, Target::Maxtext).text;
     for line in
         ["ici_tensor_parallelism: 4", "ici_fsdp_parallelism: 2", "dcn_fsdp_parallelism: 8", "ici_data_parallelism: 1"]
     {

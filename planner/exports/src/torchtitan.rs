@@ -2,7 +2,7 @@
 
 use crate::assumption::Assumption;
 use crate::job::{Job, Stage};
-use crate::notes::{Notes, Written};
+use crate::notes::{Instead, Notes, Written};
 use cost::{FusedKernel, Graphs, Hidden};
 use ir::options::{CpKind, Gather, Offload, Recompute};
 use std::fmt::Write;
@@ -30,7 +30,8 @@ pub(crate) fn write(job: &Job) -> Written {
     }
     fields.put("parallelism.context_parallel_degree", parallel.cp.to_string());
     if parallel.cp > 1 && parallel.cp_kind != CpKind::AllGather {
-        notes.near(
+        notes.does(
+            Instead::Keys("cp_kind=allgather".into()),
             "cp_kind",
             parallel.cp_kind.name(),
             "torchtitan takes what PyTorch's context parallelism does: it gathers keys and values",
@@ -84,13 +85,23 @@ fn assumptions(job: &Job, fields: &mut Fields, notes: &mut Notes) -> Vec<Assumpt
         ),
     ];
     if parallel.dp * parallel.cp > 1 && !job.hides(Hidden::Dp) {
-        notes.near("dp_overlap", false, "torchtitan overlaps the reduction of gradients with the backward");
+        notes.does(
+            Instead::Keys("dp_overlap=true".into()),
+            "dp_overlap",
+            false,
+            "torchtitan overlaps the reduction of gradients with the backward",
+        );
     }
     if overlaps && !is_compiled {
-        notes.near("tp_overlap", true, "torchtitan overlaps in compiled blocks alone");
+        notes.does(
+            Instead::Keys("tp_overlap=false".into()),
+            "tp_overlap",
+            true,
+            "torchtitan overlaps in compiled blocks alone",
+        );
     }
     if job.recipe.comm_gradient < 4.0 && job.precision != "f32" {
-        notes.near("grad_dtype", "bf16", "torchtitan reduces gradients in f32");
+        notes.does(Instead::GradDtype("f32"), "grad_dtype", "bf16", "torchtitan reduces gradients in f32");
     }
     let written = rows.into_iter().filter(|(.., holds)| *holds).map(|(name, without, field, _)| {
         fields.put(field, python(true));
@@ -128,10 +139,18 @@ fn replicas(job: &Job, fields: &mut Fields, notes: &mut Notes) {
     fields.put("parallelism.data_parallel_shard_degree", shard.to_string());
     match parallel.zero {
         0 => {}
-        1 => notes.near("zero", 1, "torchtitan shards parameters and gradients too, and keeps what it has gathered"),
-        2 => {
-            notes.near("zero", 2, "torchtitan shards parameters too, and keeps what it has gathered until the backward")
-        }
+        1 => notes.does(
+            gathered(),
+            "zero",
+            1,
+            "torchtitan shards parameters and gradients too, and keeps what it has gathered",
+        ),
+        2 => notes.does(
+            gathered(),
+            "zero",
+            2,
+            "torchtitan shards parameters too, and keeps what it has gathered until the backward",
+        ),
         _ => {}
     }
     if parallel.zero > 0 {
@@ -139,6 +158,11 @@ fn replicas(job: &Job, fields: &mut Fields, notes: &mut Notes) {
         fields
             .put("parallelism.fsdp_reshard_after_forward", if keeps { "\"never\"" } else { "\"always\"" }.to_string());
     }
+}
+
+/// Sharded parameters that stay gathered.
+fn gathered() -> Instead {
+    Instead::Keys("zero=3,gather=step".into())
 }
 
 fn pipeline(job: &Job, fields: &mut Fields, notes: &mut Notes) {
@@ -216,13 +240,19 @@ fn recompute(job: &Job, notes: &mut Notes) -> Option<&'static str> {
         Recompute::None => None,
         Recompute::Full(layers) => {
             if let Some(layers) = layers {
-                notes.near("recompute", format!("full:{layers}"), "torchtitan recomputes all layers");
+                notes.does(
+                    Instead::Keys("recompute=full".into()),
+                    "recompute",
+                    format!("full:{layers}"),
+                    "torchtitan recomputes all layers",
+                );
             }
             Some("FullAC")
         }
         Recompute::Selective(_) => {
             if job.modules() != ["op"] {
-                notes.near(
+                notes.does(
+                    Instead::Keys("recompute=selective:op".into()),
                     "recompute",
                     &job.parallel.recompute,
                     "torchtitan recomputes by op, and every second product",

@@ -5,7 +5,7 @@ use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::parallel;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
-use exports::{Export, Job, Launch, Target, TorchOrder, stages};
+use exports::{Export, Instead, Job, Launch, Size, Target, TorchOrder, stages};
 use ir::dim_role::DimRole;
 use ir::models::ModelConfig;
 use ir::schedule::Schedule;
@@ -23,7 +23,24 @@ pub fn export(estimator: &Estimator, report: &EstimateReport, target: Target, la
     if target == Target::TorchPipelining {
         job.order = Some(order(estimator, report)?);
     }
-    Ok(exports::export(&job, target))
+    Ok(exports::export(&job, target, &|instead| size(estimator, report, instead)))
+}
+
+/// By how much another way to run a job differs from its prediction; `None` if it cannot be predicted.
+fn size(estimator: &Estimator, report: &EstimateReport, instead: &Instead) -> Option<Size> {
+    let inputs =
+        EstimateRequest { beyond_stack: true, parallel: parallel::print(&report.parallel), ..report.inputs.clone() };
+    let request = match instead {
+        Instead::Keys(keys) => EstimateRequest { parallel: parallel::pinned(&inputs.parallel, keys), ..inputs },
+        Instead::Traits(traits) => EstimateRequest { stack: format!("{}+{traits}", inputs.stack), ..inputs },
+        Instead::GradDtype(dtype) => EstimateRequest { grad_dtype: Some(dtype.to_string()), ..inputs },
+    };
+    let other = estimator.estimate(&request).ok()?;
+    let more = other.predicted.fullest().device - report.predicted.fullest().device;
+    Some(Size {
+        seconds: other.predicted.step_time_s - report.predicted.step_time_s,
+        bytes: more * (1u64 << 30) as f64,
+    })
 }
 
 /// The pipeline of a prediction with the costs of its stages, in ms and GiB, and its order.

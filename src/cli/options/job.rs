@@ -43,7 +43,7 @@ pub(in crate::cli) struct JobFlags {
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
     /// Software stack: a name (see `meshwright stacks`) or a TOML file [default: of megatron-core-2025, fsdp-compile and jax-2024
-    /// the first that runs on the cluster's devices]
+    /// the first that runs on the cluster's devices]. `+launch.graphs=none` or `+hides=tp|dp` behind it change a property
     #[arg(long, value_name = "NAME")]
     stack: Option<String>,
     /// Tokens per sequence, such as 8k for 8192

@@ -33,6 +33,12 @@ def overlaps_experts(plan, read, answer):
     return bool(read["experts"]) and "ep" in answer["stack"]["hides"] and plan["parallel"]["ep"] > 1 and not is_told
 
 
+def replays(answer):
+    """Kernels of all layers are replayed, unless a note says that the engine refuses it."""
+    is_told = any("CUDA graphs" in note["text"] for note in answer["notes"])
+    return answer["stack"]["launch"]["graphs"] == "all" and not is_told
+
+
 def same(expected, read):
     if isinstance(expected, set):
         return read in expected
@@ -57,6 +63,7 @@ def megatron(plan, answer, read):
         "loss": "native" if "loss" in stack["kernels"]["fused"] else False,
         "attention": {"cudnn": "fused", "unfused": "unfused"}.get(stack["kernels"]["attention"], "flash"),
         "overlap_grad_reduce": replicas > 1 and hides(parallel["dp_overlap"], "dp", stack),
+        "graphs": "transformer_engine" if replays(answer) else "none",
         "tp_overlap": parallel["tp"] > 1 and parallel["sp"] and hides(parallel["tp_overlap"], "tp", stack),
     }
     if replicas > 1:

@@ -2,9 +2,9 @@
 
 use crate::assumption::{Assumption, Variable};
 use crate::job::Job;
-use cost::{Capacity, Dispatch, FusedKernel, Hidden, Kernel};
-use ir::models::ModelConfig;
-use ir::options::Recompute;
+use cost::{Capacity, Dispatch, FusedKernel, Graphs, Hidden, Kernel};
+use ir::models::{LayerSet, ModelConfig};
+use ir::options::{Offload, Recompute};
 
 /// A row of the table.
 struct Row {
@@ -23,7 +23,7 @@ impl Row {
 }
 
 /// The table.
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 14] = [
     Row {
         name: "no dropout",
         without: "a tenth of all elements is dropped (transformer_config.py), and their masks are saved",
@@ -113,6 +113,16 @@ const ROWS: [Row; 13] = [
                 written.put("exp-avg-sq-dtype", "bf16");
             } else {
                 written.set_if(job.parallel.offload_optimizer, "use-precision-aware-optimizer");
+            }
+        },
+    },
+    Row {
+        name: "launches by CUDA graphs",
+        without: "each kernel is launched by itself",
+        write: |job, written| {
+            if let Some(modules) = graphs(job) {
+                written.put("cuda-graph-impl", "transformer_engine");
+                written.put("cuda-graph-modules", modules.join(" "));
             }
         },
     },
@@ -214,6 +224,40 @@ pub(super) fn overlaps_experts(job: &Job) -> bool {
         && !recomputes
         && job.further() <= 1
         && job.precision != "f32"
+}
+
+/// True if the prediction replays the kernels of all layers, and there are some whose launches take time.
+pub(super) fn replays(job: &Job) -> bool {
+    job.traits.launch.graphs == Graphs::All
+}
+
+/// Modules that CUDA graphs capture, where Megatron-LM takes them (`transformer_config.py`, cuda_graph_impl): no layers are recomputed
+/// whole or offloaded, and experts are captured only if their inputs are padded.
+pub(super) fn graphs(job: &Job) -> Option<Vec<&'static str>> {
+    let parallel = &job.parallel;
+    let is_whole = matches!(parallel.recompute, Recompute::Full(_)) || job.modules().contains(&"moe");
+    // Megatron-FSDP takes one of the two (`mcore_fsdp_adapter.py`).
+    let overlaps = job.is_fsdp() && overlaps_experts(job);
+    if !replays(job) || is_whole || overlaps || parallel.offload != Offload::None {
+        return None;
+    }
+    let has_nets = match &job.config {
+        Some(ModelConfig::Llama(config)) => {
+            config.experts.as_ref().is_none_or(|experts| experts.dense != LayerSet::None)
+        }
+        _ => true,
+    };
+    let mut modules = vec!["attn"];
+    // Nets beside hidden exchanges are launched one by one.
+    modules.extend((has_nets && !overlaps_experts(job)).then_some("mlp"));
+    match job.traits.experts.capacity {
+        _ if job.experts == 0 => {}
+        Capacity::Pads if job.capacity.is_some() && !overlaps_experts(job) => modules.push("moe"),
+        // The dispatcher waits for the host there.
+        _ if job.capacity.is_some() => modules.push("moe_router"),
+        _ => modules.extend(["moe_router", "moe_preprocess"]),
+    }
+    Some(modules)
 }
 
 /// Kernels start in the order in which they are launched only with one connection, before Blackwell. Megatron-FSDP refuses that.

@@ -1,7 +1,7 @@
 //! Flags of a layout, of what it keeps and recomputes, and of number formats.
 
 use crate::job::{Job, Stage};
-use crate::notes::Notes;
+use crate::notes::{Instead, Notes};
 use ir::options::{CpKind, Gather, Offload, Recompute};
 
 /// Modules that `--recompute-modules` takes.
@@ -136,7 +136,12 @@ fn replicas(job: &Job, flags: &mut Flags) {
         flags.put("num-distributed-optimizer-instances", job.groups());
     }
     if parallel.zero == 3 && parallel.gather == Gather::Step {
-        flags.notes.near("gather", "step", "Megatron-LM gathers parameters at each use");
+        flags.notes.does(
+            Instead::Keys("gather=use".into()),
+            "gather",
+            "step",
+            "Megatron-LM gathers parameters at each use",
+        );
     }
 }
 

@@ -4,7 +4,7 @@ use super::assumptions::{FUSED_BY_DEFAULT, FUSED_IF_STATED};
 use super::reader::Reader;
 use crate::flag_error::FlagError;
 use crate::present::stated_stack;
-use cost::{EnumSet, FusedKernel, Stack};
+use cost::{EnumSet, FusedKernel, Graphs, Stack, StackExpression};
 
 /// The stack of jobs that name none.
 const USUAL: &str = "megatron-core-2025";
@@ -91,8 +91,10 @@ impl Reader<'_> {
         self.has("moe-enable-deepep");
         let overlaps = self.has("overlap-moe-expert-parallel-comm");
         let is_grouped = self.has("moe-grouped-gemm");
+        let graphs = self.value("cuda-graph-impl")?.filter(|kind| *kind != "none");
+        self.values("cuda-graph-modules");
         if let Some(stated) = stated_stack(text) {
-            return Ok(Some(stated.to_string()));
+            return Ok(Some(self.launching(stated, graphs)));
         }
         if !has_experts {
             return Ok(None);
@@ -111,7 +113,23 @@ impl Reader<'_> {
             _ if pads => "megatron-core-2025-drop",
             _ => "megatron-core-2025-alltoall",
         };
-        Ok(Some(stack.to_string()))
+        Ok(Some(self.launching(stack, graphs)))
+    }
+
+    /// The stack, with graphs only if the flags have them. Those of dense layers are left to the stack.
+    fn launching(&mut self, stack: &str, graphs: Option<&str>) -> String {
+        let stated =
+            Stack::find(StackExpression::of(stack).base).map_or(Graphs::None, |stack| stack.traits.launch.graphs);
+        match (stated, graphs) {
+            (Graphs::All, None) if !stack.contains("launch.graphs") => format!("{stack}+launch.graphs=none"),
+            (Graphs::None | Graphs::Dense, Some(kind)) => {
+                self.warnings.push(format!(
+                    "not modelled: --cuda-graph-impl {kind} touches launches: replayed kernels need none"
+                ));
+                stack.to_string()
+            }
+            _ => stack.to_string(),
+        }
     }
 
     /// Flags of kernels and dropout: those that differ from what stacks have are told.
@@ -128,8 +146,8 @@ impl Reader<'_> {
             self.warnings
                 .push("not modelled: --attention-backend unfused touches attention: scores are in memory".into());
         }
-        let fused =
-            Stack::find(stack.unwrap_or(USUAL)).map_or_else(|_| EnumSet::default(), |stack| stack.traits.kernels.fused);
+        let fused = Stack::find(StackExpression::of(stack.unwrap_or(USUAL)).base)
+            .map_or_else(|_| EnumSet::default(), |stack| stack.traits.kernels.fused);
         // Megatron-LM itself turns the fused rotation off there.
         let is_latent = self.flags.contains_key("multi-latent-attention");
         for (group, flag) in FUSED_BY_DEFAULT {
