@@ -9,7 +9,7 @@ impl Coded for DataError {
         Some(match self {
             DataError::Missing { .. } | DataError::Unreadable { .. } | DataError::NotAFile { .. } => Code::DataMissing,
             DataError::EmptyFolder { .. } | DataError::NoText { .. } => Code::DataEmpty,
-            DataError::TooLittle { .. } => Code::DataTooSmall,
+            DataError::TooLittle { .. } | DataError::NoExample { .. } => Code::DataTooSmall,
             DataError::TooLarge { .. } => Code::TooLittleMemory,
             DataError::Damaged { .. } | DataError::CutShort { .. } => Code::TokensDamaged,
             DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => Code::TokenOutOfRange,
@@ -30,6 +30,10 @@ impl Coded for DataError {
                 "add text; of token files without an index, end documents with --eos, or name others with --valid"
             }
             DataError::TooLittle { .. } => "add text, shorten the sequence or change the held-out fraction",
+            DataError::NoExample { without_label: 0, .. } => {
+                "add examples, hold out a larger share with --valid-fraction, or name others with --valid"
+            }
+            DataError::NoExample { .. } => "lengthen the window with --seq, or train on all tokens with --loss-on all",
             DataError::CutShort { .. } => "copy the file again from where it is whole",
             DataError::Damaged { .. } => "write or copy the files again, or say what they are with --data-format",
             DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => {

@@ -1,4 +1,5 @@
-//! Training text: files to tokens ([`text`]), tokens to batches ([`sampler`], of several sets [`blend`]), and a baseline for the loss ([`bigram`]).
+//! Training text: files to tokens ([`text`]), tokens to batches ([`sampler`], of several sets [`blend`], of examples with labels of their own
+//! [`packing`]), and a baseline for the loss ([`bigram`]).
 //! A program may give tokens of its own instead ([`source`]).
 //!
 //! ```text
@@ -8,6 +9,7 @@
 pub mod bigram;
 pub mod blend;
 mod codes;
+pub mod packing;
 pub mod sampler;
 pub mod samples;
 pub mod source;
@@ -254,6 +256,18 @@ pub enum DataError {
         /// Tokens the part has.
         tokens: usize,
         /// Sequence length asked for, in tokens.
+        seq: usize,
+    },
+    /// A part has no example of which a label counts.
+    #[error("the {role} part of {} has no example with a label that counts in a window of {seq} tokens ({without_label} without)", path.display())]
+    NoExample {
+        /// The file.
+        path: PathBuf,
+        /// The part.
+        role: Role,
+        /// Examples of it, none of which has such a label.
+        without_label: u64,
+        /// Tokens of a window.
         seq: usize,
     },
     /// A sequence without tokens was asked for.

@@ -1,7 +1,8 @@
 //! Tokens to batches. Sample `i` of a run is a pure function of (data, sequence length, seed, `i`). The number of consumed
 //! samples is therefore the complete state, and a resumed run continues exactly.
 
-use super::tokens::TokenPart;
+use super::packing::Packing;
+use super::tokens::{NO_LABEL, TokenPart};
 use super::{DataError, Part, Role, mix};
 use std::ops::Range;
 use std::path::Path;
@@ -17,6 +18,8 @@ pub struct Batch {
     pub positions: Vec<i32>,
     /// Number of the segment within its sequence, from 0. Attention stays within equal numbers.
     pub segments: Vec<i32>,
+    /// Tokens at the ends of windows of examples that stand there once more, without labels.
+    pub repeated: usize,
 }
 
 impl Batch {
@@ -58,11 +61,33 @@ impl Batch {
         }
     }
 
+    /// Adds an example with labels of its own, of its first tokens.
+    pub(super) fn push_labelled(&mut self, segment: i32, ids: &[u32], labels: &[i32]) {
+        self.push(segment, ids, ids.len());
+        let begin = self.labels.len() - labels.len();
+        self.labels[begin..].copy_from_slice(labels);
+    }
+
+    /// Completes the window of `seq` tokens that begins at `begin`: what it has stands there once more, without labels.
+    pub(super) fn repeat(&mut self, begin: usize, seq: usize) {
+        let own = self.tokens.len() - begin;
+        let segments = self.segments.last().map_or(0, |last| last + 1);
+        for at in own..seq {
+            let (from, round) = (begin + at % own, (at / own) as i32);
+            self.tokens.push(self.tokens[from]);
+            self.labels.push(NO_LABEL);
+            self.positions.push(self.positions[from]);
+            self.segments.push(self.segments[from] + round * segments);
+        }
+        self.repeated += seq - own;
+    }
+
     pub(super) fn clear(&mut self) {
         self.tokens.clear();
         self.labels.clear();
         self.positions.clear();
         self.segments.clear();
+        self.repeated = 0;
     }
 }
 
@@ -146,7 +171,8 @@ impl Stream<'_> {
 }
 
 /// Cuts a part in windows of `seq + 1` tokens, each beginning on the last token of the one before so that every label
-/// is used once, and serves them in some order, epoch after epoch. Up to `seq - 1` tokens at the end are left out.
+/// is used once, and serves them in some order, epoch after epoch. Up to `seq - 1` tokens at the end are left out. Windows of examples
+/// have whole ones instead.
 #[derive(Clone, Copy)]
 pub struct Sampler<'a> {
     part: Stream<'a>,
@@ -155,6 +181,8 @@ pub struct Sampler<'a> {
     shuffle: Option<u64>,
     /// Ids must be below.
     vocabulary: u64,
+    /// The examples of each window, if the part has labels of its own.
+    packing: Option<(&'a TokenPart, &'a Packing)>,
 }
 
 impl<'a> Sampler<'a> {
@@ -179,7 +207,13 @@ impl<'a> Sampler<'a> {
         if tokens <= seq {
             return Err(DataError::TooLittle { path: part.path().to_path_buf(), role: part.role(), tokens, seq });
         }
-        Ok(Self { part, seq, windows: ((tokens - 1) / seq) as u64, shuffle: None, vocabulary: MOST_IDS })
+        Ok(Self { part, seq, windows: ((tokens - 1) / seq) as u64, shuffle: None, vocabulary: MOST_IDS, packing: None })
+    }
+
+    /// Windows of the examples of a part, in an order that `seed` fixes, or in one that stays.
+    pub fn of_examples(part: &'a TokenPart, packing: &'a Packing, seed: Option<u64>) -> Self {
+        let (windows, packing) = (packing.windows(), Some((part, packing)));
+        Self { part: part.into(), seq: 0, windows, shuffle: seed, vocabulary: MOST_IDS, packing }
     }
 
     /// The same, where ids that are not below `vocabulary` are an error.
@@ -218,6 +252,9 @@ impl<'a> Sampler<'a> {
     }
 
     fn push(&self, window: u64, batch: &mut Batch) -> Result<(), DataError> {
+        if let Some((part, packing)) = self.packing {
+            return packing.push(part, window, batch, |example, id| self.check(example, id));
+        }
         let mut at = window as usize * self.seq;
         let (end, mut ids) = (at + self.seq, Vec::new());
         for (number, segment) in (0..).zip(self.part.segment_of(at)..) {

@@ -2,6 +2,7 @@
 
 use super::super::DataError;
 use super::forms;
+use super::labels::LabelFile;
 use super::record::TokenRecord;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -120,6 +121,8 @@ pub struct TokenFile {
     pub(super) documents: Documents,
     /// The record next to it, if there is one.
     pub(super) record: Option<TokenRecord>,
+    /// The labels of ids, if they have labels of their own.
+    pub(super) labels: Option<LabelFile>,
 }
 
 impl TokenFile {

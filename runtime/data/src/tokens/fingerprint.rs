@@ -22,7 +22,7 @@ const BLOCK: usize = 64;
 const PIECE: usize = 1 << 16;
 
 impl TokenData {
-    /// The CRC-32 of the sizes, of the places of all documents, and of ids.
+    /// The CRC-32 of the sizes, of the places of all documents, and of ids and labels.
     ///
     /// # Errors
     /// A file has become shorter, or cannot be read.
@@ -49,9 +49,9 @@ impl TokenPart {
         Ok(())
     }
 
-    /// Hashes ids by their places in the stream.
+    /// Hashes ids and their labels by their places in the stream.
     fn hash_ids(&self, range: Range<usize>, hasher: &mut Hasher) -> Result<(), DataError> {
-        let (mut at, mut ids) = (range.start, Vec::new());
+        let (mut at, mut ids, mut labels) = (range.start, Vec::new(), Vec::new());
         while at < range.end {
             let number = self.segment_of(at);
             let (start, length) = self.segment(number);
@@ -59,6 +59,9 @@ impl TokenPart {
             ids.clear();
             self.read(number, at - start..end - start, &mut ids)?;
             ids.iter().for_each(|id| hasher.update(&id.to_le_bytes()));
+            labels.clear();
+            self.read_labels(number, at - start..end - start, &mut labels)?;
+            labels.iter().for_each(|label| hasher.update(&label.to_le_bytes()));
             at = end;
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::super::DataError;
 use super::file::{DocumentPlace, Documents, Layout, NamedFile, TokenFile, Width};
+use super::labels::LabelFile;
 use super::record::TokenRecord;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -80,7 +81,7 @@ fn megatron(bin: &Path, idx: &Path) -> Result<TokenFile, DataError> {
         return Err(damaged(idx, format!("has {} bytes, but {count} sequences need {wanted}", index.bytes())));
     }
     let documents = Documents::Megatron { index, lengths: HEAD, pointers: HEAD + 4 * count, count };
-    let mut file = TokenFile { ids, first: 0, width, documents, record: None };
+    let mut file = TokenFile { ids, first: 0, width, documents, record: None, labels: None };
     file.places(&mut |document, DocumentPlace { byte, ids }| {
         if !byte.is_multiple_of(width.bytes()) {
             return Err(damaged(idx, format!("says that document {document} begins at byte {byte}, within an id")));
@@ -94,6 +95,7 @@ fn megatron(bin: &Path, idx: &Path) -> Result<TokenFile, DataError> {
         }
     })?;
     file.record = TokenRecord::read(bin, file.count())?;
+    file.labels = LabelFile::open(bin, file.record.as_ref())?;
     Ok(file)
 }
 
@@ -112,7 +114,7 @@ fn datatrove(ds: &Path, path: &Path) -> Result<TokenFile, DataError> {
             return Err(damaged(ds, format!("has {own} bytes, but its index ends at id {last} of 16 or 32 bits")));
         }
     };
-    let file = TokenFile { ids, first: 0, width, documents: Documents::Index(index), record: None };
+    let file = TokenFile { ids, first: 0, width, documents: Documents::Index(index), record: None, labels: None };
     let mut before = 0;
     file.ends(&mut |document, end| {
         if end < before {
@@ -152,7 +154,7 @@ fn raw(path: &Path, width: Width, first: u64, eos: Option<u32>) -> Result<TokenF
     if bytes < first || !(bytes - first).is_multiple_of(width.bytes()) {
         return Err(damaged(path, format!("has {bytes} bytes, which are not whole ids of {}", width.bytes())));
     }
-    let mut file = TokenFile { ids, first, width, documents: Documents::Ends(Vec::new()), record: None };
+    let mut file = TokenFile { ids, first, width, documents: Documents::Ends(Vec::new()), record: None, labels: None };
     let (all, mut ends, mut at) = (file.count(), Vec::new(), 0);
     if let Some(eos) = eos {
         file.each_id(|id| {

@@ -93,6 +93,26 @@ impl TokenPart {
         self.file.read_ids(start + places.start as u64 * self.file.width.bytes(), places.len(), into)
     }
 
+    /// True if its documents are examples, which have labels of their own.
+    pub fn has_labels(&self) -> bool {
+        self.file.labels.is_some()
+    }
+
+    /// Appends the labels of the ids at these places of a document; none where ids have none of their own.
+    ///
+    /// # Errors
+    /// The file has become shorter, or cannot be read.
+    pub(crate) fn read_labels(
+        &self,
+        number: usize,
+        places: Range<usize>,
+        into: &mut Vec<i32>,
+    ) -> Result<(), DataError> {
+        let Some(labels) = &self.file.labels else { return Ok(()) };
+        let first = self.file.place(self.documents[number] as usize)?.byte / self.file.width.bytes();
+        labels.read(first + places.start as u64..first + places.end as u64, into)
+    }
+
     /// The number, in the file, of a document of the part.
     pub(crate) fn document(&self, number: usize) -> u64 {
         u64::from(self.documents[number])
@@ -159,12 +179,12 @@ impl TokenData {
         (documents * (size_of::<u32>() + size_of::<u64>())) as u64
     }
 
-    /// The CRC-32 of the places of all documents and of ids spread over them: identity of the data, wherever the files are.
+    /// The CRC-32 of the places of all documents, and of ids and labels spread over them: identity of the data, wherever the files are.
     ///
     /// # Errors
     /// A file has become shorter, or cannot be read.
     pub fn checksum(&self) -> Result<u32, DataError> {
-        let (mut hasher, mut ids) = (crc32fast::Hasher::new(), Vec::new());
+        let (mut hasher, mut ids, mut labels) = (crc32fast::Hasher::new(), Vec::new(), Vec::new());
         for part in [&self.train, &self.valid] {
             hasher.update(&(part.tokens() as u64).to_le_bytes());
             part.ends.iter().for_each(|end| hasher.update(&end.to_le_bytes()));
@@ -175,6 +195,9 @@ impl TokenData {
                 ids.clear();
                 part.read(number, 0..length.min(HEAD), &mut ids)?;
                 ids.iter().for_each(|id| hasher.update(&id.to_le_bytes()));
+                labels.clear();
+                part.read_labels(number, 0..length.min(HEAD), &mut labels)?;
+                labels.iter().for_each(|label| hasher.update(&label.to_le_bytes()));
             }
         }
         Ok(hasher.finalize())

@@ -30,6 +30,9 @@ pub struct TokenRecord {
     pub bytes: u64,
     /// The largest id.
     pub largest: u32,
+    /// Labels that count; none of documents all of whose tokens count.
+    #[serde(default)]
+    pub counted: Option<u64>,
 }
 
 /// The tokenizer of a record.
