@@ -45,8 +45,11 @@ impl Folder {
         let torch = "schedule --stages 4 --microbatches 8 --kind 1f1b --format csv -o torch.csv";
         assert!(folder.shell(&format!("meshwright {torch}")).status.success());
         folder.write("a.jsonl", "{\"text\": \"one\"}\n");
-        folder
-            .write("path/to/tokenizer.json", &fs::read_to_string(root.join("tests/tokenize/tokenizer.json")).unwrap());
+        let tokenizer = fs::read_to_string(root.join("tests/tokenize/tokenizer.json")).unwrap();
+        folder.write("path/to/tokenizer.json", &tokenizer);
+        let template = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}";
+        folder.write("path/to/chat_template.jinja", template);
+        folder.write("chats.jsonl", r#"{"messages": [{"role": "assistant", "content": "text"}]}"#);
         let train =
             "train path/to/config.json --data book.txt --steps 1 --final-eval-batches 1 --save-every 1 --out first";
         let both = format!("meshwright {train} && meshwright export-weights first --out path/to/model");

@@ -157,7 +157,14 @@ fn who_stops_a_tokenisation_keeps_what_was_there() {
     write(folder.path(), "a.txt", b"text");
     write(folder.path(), "out.bin", b"old");
     let (inputs, tokenizer, out) = ([at("a.txt")], at("tokenizer.json"), at("out"));
-    let order = Tokenize { inputs: &inputs, tokenizer: &tokenizer, out: &out, append_eos: None, text_key: "text" };
+    let order = Tokenize {
+        inputs: &inputs,
+        tokenizer: &tokenizer,
+        out: &out,
+        append_eos: None,
+        text_key: None,
+        chat_template: None,
+    };
     let mut seen = Vec::new();
     let stopped = tokenize(&order, &mut |done| {
         seen.extend((done.documents > 0).then_some(done));

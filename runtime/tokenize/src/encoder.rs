@@ -6,10 +6,11 @@ use super::normal::changed;
 use super::pieces::Piece;
 use super::sources::Source;
 use data::tokens::TokenizerRecord;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use support::{files, parallel};
-use tokenizers::Tokenizer;
+use tokenizers::{PostProcessorWrapper, Tokenizer};
 
 /// No tokenizer is larger: those of 256k tokens have some 30 MiB.
 const MOST_BYTES: u64 = 1 << 30;
@@ -34,6 +35,8 @@ impl TextCodec {
         let bytes = files::read(&path, MOST_BYTES).map_err(|why| invalid(why.to_string()))?;
         let mut tokenizer = caught(|| Tokenizer::from_bytes(&bytes)).map_err(invalid)?;
         tokenizer.with_padding(None);
+        // It adds tokens, which nothing here asks for, and leaves spaces out of the places of tokens.
+        tokenizer.with_post_processor(None::<PostProcessorWrapper>);
         tokenizer.with_truncation(None).map_err(|why| invalid(why.to_string()))?;
         let last = tokenizer.get_vocab(true).into_values().max();
         let vocabulary = 1 + u64::from(last.ok_or_else(|| invalid("it has no tokens".into()))?);
@@ -52,6 +55,16 @@ impl TextCodec {
     pub fn ids(&self, text: &str) -> Result<Vec<u32>, Error> {
         let encoding = caught(|| self.tokenizer.encode_fast(text, false)).map_err(|why| self.refuses(&why))?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The ids of a text, each with its bytes in it.
+    ///
+    /// # Errors
+    /// The tokenizer refuses it.
+    pub(crate) fn ids_with_places(&self, text: &str) -> Result<(Vec<u32>, Vec<Range<usize>>), Error> {
+        let encoding = caught(|| self.tokenizer.encode(text, false)).map_err(|why| self.refuses(&why))?;
+        let places = encoding.get_offsets().iter().map(|&(begin, end)| begin..end);
+        Ok((encoding.get_ids().to_vec(), places.collect()))
     }
 
     /// The text of ids, without special tokens.
@@ -115,7 +128,7 @@ const COUNTED: usize = 1 << 16;
 
 /// A tokenizer for pieces of documents.
 pub(crate) struct Encoder {
-    codec: TextCodec,
+    pub(crate) codec: TextCodec,
     /// None if a part of the tokenizer is not understood: then no document is cut.
     cuts: Option<Cuts>,
     /// The token that ends each document.

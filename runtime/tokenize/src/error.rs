@@ -1,5 +1,6 @@
 //! Errors of tokenisation, with their codes.
 
+use super::example_error::ExampleError;
 use data::DataError;
 use ir::catalogue::Code;
 use ir::diag::Coded;
@@ -40,6 +41,32 @@ pub enum Error {
         /// The fault.
         why: String,
     },
+    /// A chat template is not understood.
+    #[error("{} has no chat template that can be read: {why}", path.display())]
+    Template {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        why: String,
+    },
+    /// An example is not of the form that it must have.
+    #[error("{}:{line}: {why}", path.display())]
+    Example {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, from 1.
+        line: u64,
+        /// The fault.
+        why: ExampleError,
+    },
+    /// A source is of text, and others are of examples.
+    #[error("{} is text, but {} has examples with labels of their own", text.display(), examples.display())]
+    Mixed {
+        /// The file of text.
+        text: PathBuf,
+        /// The file of examples.
+        examples: PathBuf,
+    },
     /// The token that is to end documents is none of the tokenizer.
     #[error("`{token}` is no token of {}, whose ids are below {vocabulary}", path.display())]
     End {
@@ -67,10 +94,10 @@ impl Coded for Error {
     fn code(&self) -> Option<Code> {
         match self {
             Error::Data(error) => error.code(),
-            Error::Line { .. } | Error::TooLong { .. } => Some(Code::DocumentUnreadable),
-            Error::Tokenizer { .. } => Some(Code::TokenizerUnreadable),
+            Error::Line { .. } | Error::TooLong { .. } | Error::Example { .. } => Some(Code::DocumentUnreadable),
+            Error::Tokenizer { .. } | Error::Template { .. } => Some(Code::TokenizerUnreadable),
             Error::Unwritable { .. } => Some(Code::FileUnreadable),
-            Error::End { .. } => Some(Code::BadOption),
+            Error::End { .. } | Error::Mixed { .. } => Some(Code::BadOption),
             Error::Stopped => Some(Code::RunEnded),
         }
     }
@@ -79,6 +106,12 @@ impl Coded for Error {
         let help = match self {
             Error::Data(error) => return error.help(),
             Error::Line { .. } => "correct the line, name the key with --text-key, or leave the file out",
+            Error::Example { .. } => {
+                "correct the line or leave it out; `messages`, `prompt` with `completion`, and `input_ids` with `labels` make an example, and \
+                 --chat-template names a template"
+            }
+            Error::Template { .. } => "name a template of Jinja with --chat-template",
+            Error::Mixed { .. } => "tokenise text and examples apart, and train on both with --blend",
             Error::TooLong { .. } => "split the document, by spaces or line ends if it has none, or leave it out",
             Error::Tokenizer { .. } => "name the tokenizer.json of a model, or its folder",
             Error::End { .. } => "name a token as tokenizer.json has it, such as '<|endoftext|>', or its id",

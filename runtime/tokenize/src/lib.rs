@@ -12,10 +12,13 @@
 //! ```
 
 mod added;
+mod chat;
 mod cuts;
 mod documents;
 mod encoder;
 mod error;
+mod example_error;
+mod examples;
 mod joints;
 mod json_line;
 mod lookahead;
@@ -23,6 +26,7 @@ mod model;
 mod normal;
 mod packed;
 mod pieces;
+mod python_json;
 mod request;
 mod sources;
 mod text_stream;
@@ -31,5 +35,6 @@ mod work;
 
 pub use encoder::TextCodec;
 pub use error::Error;
+pub use example_error::{ExampleError, TemplateError};
 pub use json_line::text_of;
 pub use request::{Done, SourceRecord, Tokenize, Tokenized, tokenize};

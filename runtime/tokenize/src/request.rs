@@ -1,11 +1,11 @@
 //! Tokenisation of files, from the request to the files that it writes.
 
 use super::error::Error;
-use super::sources::Source;
+use super::sources::{DocumentForm, Source};
 use super::work::{Delivery, Encoded, Opened, Work, WorkOrder};
 use data::DataError;
 use data::tokens::write::TokenWriter;
-use data::tokens::{SCHEMA, TokenizerRecord};
+use data::tokens::{NO_LABEL, SCHEMA, TokenizerRecord};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,8 +22,10 @@ pub struct Tokenize<'a> {
     pub out: &'a Path,
     /// The id or the text of a token that is added to each document.
     pub append_eos: Option<&'a str>,
-    /// The key of the text in JSON lines.
-    pub text_key: &'a str,
+    /// The key of the text in JSON lines; none is `text`, and lets lines be examples.
+    pub text_key: Option<&'a str>,
+    /// A file with the chat template of conversations, in place of the tokenizer's.
+    pub chat_template: Option<&'a Path>,
 }
 
 /// Progress.
@@ -58,10 +60,13 @@ pub struct Tokenized {
     pub bytes: u64,
     /// The largest id.
     pub largest: u32,
+    /// Tokens whose label counts, of examples; none of text, of which all count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted: Option<u64>,
     /// The files of text, in order.
     pub sources: Vec<SourceRecord>,
     /// The files that were written.
-    pub files: [PathBuf; 3],
+    pub files: Vec<PathBuf>,
 }
 
 /// A file of text of a record.
@@ -86,39 +91,50 @@ pub fn tokenize(request: &Tokenize<'_>, progress: &mut dyn FnMut(Done) -> bool) 
         inputs: request.inputs.to_vec(),
         tokenizer: request.tokenizer.to_path_buf(),
         end: request.append_eos.map(str::to_string),
-        key: request.text_key.to_string(),
+        key: request.text_key.map(str::to_string),
+        template: request.chat_template.map(Path::to_path_buf),
     });
     let Some(Delivery::Opened(opened)) = work.next(&mut || progress(Done::default()))? else {
         return Err(Error::Stopped);
     };
-    let paths = ["bin", "idx", "json"].map(|end| {
-        let mut name = request.out.as_os_str().to_os_string();
-        name.push(format!(".{end}"));
-        PathBuf::from(name)
-    });
-    let [bin, idx, json] = &paths;
-    let _folders = files::make_folder_of(json).map_err(|source| unwritable(request.out, source))?;
+    let mut record = Tokenized::new(&opened, request.out);
+    let _folders = files::make_folder_of(&record.files[0]).map_err(|source| unwritable(request.out, source))?;
     let mut answer = None;
-    // The inner file is the first to get its name, when the outer ones are complete too.
-    let written = files::replace(json, |json| {
-        files::replace(idx, |idx| {
-            files::replace(bin, |ids| {
-                let mut record = Tokenized::new(&opened, paths.clone());
-                let done = write_all(&mut work, &mut record, (ids, idx), progress)
-                    .and_then(|()| check_any(&record))
-                    .and_then(|()| write_record(json, &record).map_err(|source| unwritable(&paths[2], source)));
-                let is_whole = done.is_ok();
-                answer = Some(done.map(|()| record));
-                if is_whole { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
-            })
-        })
-    });
+    let written = match record.files.get(3).cloned() {
+        None => write_files(&mut work, &mut record, None, progress, &mut answer),
+        Some(labels) => {
+            files::replace(&labels, |labels| write_files(&mut work, &mut record, Some(labels), progress, &mut answer))
+        }
+    };
     match (answer, written) {
         (Some(Err(why)), _) => Err(why),
-        (Some(Ok(record)), Ok(())) => Ok(record),
+        (Some(Ok(())), Ok(())) => Ok(record),
         (_, Err(source)) => Err(unwritable(request.out, source)),
         (None, Ok(())) => Err(Error::Stopped),
     }
+}
+
+/// Writes all files but that of labels, which is open. The inner file is the first to get its name, when the outer ones are complete too.
+fn write_files(
+    work: &mut Work,
+    record: &mut Tokenized,
+    mut labels: Option<&mut dyn Write>,
+    progress: &mut dyn FnMut(Done) -> bool,
+    answer: &mut Option<Result<(), Error>>,
+) -> io::Result<()> {
+    let [bin, idx, json] = [0, 1, 2].map(|number| record.files[number].clone());
+    files::replace(&json, |out| {
+        files::replace(&idx, |index| {
+            files::replace(&bin, |ids| {
+                let done = write_all(work, record, (ids, index, labels.take()), progress)
+                    .and_then(|()| check_any(record))
+                    .and_then(|()| write_record(out, record).map_err(|source| unwritable(&json, source)));
+                let is_whole = done.is_ok();
+                *answer = Some(done);
+                if is_whole { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+            })
+        })
+    })
 }
 
 /// Checks that there is a document with tokens.
@@ -136,8 +152,10 @@ fn write_record(json: &mut impl Write, record: &Tokenized) -> io::Result<()> {
 }
 
 impl Tokenized {
-    /// A record of no documents.
-    fn new(opened: &Opened, files: [PathBuf; 3]) -> Tokenized {
+    /// A record of no documents, of files with a prefix.
+    fn new(opened: &Opened, prefix: &Path) -> Tokenized {
+        let is_text = opened.form == DocumentForm::Text;
+        let ends = if is_text { &["bin", "idx", "json"][..] } else { &["bin", "idx", "json", "labels"] };
         let source = |source: &Source| {
             let Source { path, bytes, .. } = source;
             SourceRecord { path: path.clone(), bytes: *bytes, documents: 0, tokens: 0 }
@@ -151,20 +169,29 @@ impl Tokenized {
             tokens: 0,
             bytes: 0,
             largest: 0,
+            counted: (!is_text).then_some(0),
             sources: opened.sources.iter().map(source).collect(),
-            files,
+            files: ends.iter().map(|end| with_end(prefix, end)).collect(),
         }
     }
+}
+
+/// A prefix with the end of a file's name.
+fn with_end(prefix: &Path, end: &str) -> PathBuf {
+    let mut name = prefix.as_os_str().to_os_string();
+    name.push(format!(".{end}"));
+    PathBuf::from(name)
 }
 
 /// Writes what the work gives, in its order.
 fn write_all(
     work: &mut Work,
     record: &mut Tokenized,
-    (ids, index): (&mut impl Write, &mut impl Write),
+    (ids, index, labels): (&mut impl Write, &mut impl Write, Option<&mut dyn Write>),
     progress: &mut dyn FnMut(Done) -> bool,
 ) -> Result<(), Error> {
-    let mut output = Output { writer: TokenWriter::new(ids, record.tokenizer.vocabulary), document: Size::default() };
+    let writer = TokenWriter::new(ids, record.tokenizer.vocabulary);
+    let mut output = Output { writer, labels, document: Size::default() };
     let mut done = Done { all_bytes: record.sources.iter().map(|source| source.bytes).sum(), ..Done::default() };
     while let Some(delivery) = work.next(&mut || progress(done))? {
         if let Delivery::Encoded(batch) = delivery {
@@ -176,6 +203,11 @@ fn write_all(
             }
         }
     }
+    output
+        .labels
+        .iter_mut()
+        .try_for_each(|labels| labels.flush())
+        .map_err(|source| unwritable(&record.files[0], source))?;
     output.writer.finish(index).map_err(|source| unwritable(&record.files[0], source))
 }
 
@@ -186,16 +218,18 @@ struct Size {
     bytes: u64,
 }
 
-/// The file of ids.
-struct Output<W: Write> {
+/// The files of ids and of labels.
+struct Output<'a, W: Write> {
     writer: TokenWriter<W>,
+    labels: Option<&'a mut dyn Write>,
     document: Size,
 }
 
-impl<W: Write> Output<W> {
+impl<W: Write> Output<'_, W> {
     fn write(&mut self, batch: Encoded, record: &mut Tokenized) -> io::Result<()> {
         for piece in batch.pieces {
             self.writer.ids(&piece.ids)?;
+            self.label(&piece.labels, record)?;
             record.largest = record.largest.max(piece.ids.iter().copied().max().unwrap_or(0));
             self.document.ids += piece.ids.len() as u64;
             self.document.bytes += piece.bytes as u64;
@@ -207,6 +241,15 @@ impl<W: Write> Output<W> {
         Ok(())
     }
 
+    /// Writes labels, if there is a file of them.
+    fn label(&mut self, labels: &[i32], record: &mut Tokenized) -> io::Result<()> {
+        let (Some(file), Some(counted)) = (&mut self.labels, &mut record.counted) else { return Ok(()) };
+        *counted += labels.iter().filter(|&&label| label != NO_LABEL).count() as u64;
+        record.largest =
+            labels.iter().fold(record.largest, |largest, &label| largest.max(label.max(0).cast_unsigned()));
+        labels.iter().try_for_each(|label| file.write_all(&label.to_le_bytes()))
+    }
+
     /// Ends a document. One without ids is left out.
     fn end(&mut self, source: usize, record: &mut Tokenized) -> io::Result<()> {
         let Size { mut ids, bytes } = std::mem::take(&mut self.document);
@@ -216,6 +259,7 @@ impl<W: Write> Output<W> {
         }
         if let Some(end) = record.eos {
             self.writer.ids(&[end])?;
+            self.label(&[end.cast_signed()], record)?;
             record.largest = record.largest.max(end);
             ids += 1;
         }

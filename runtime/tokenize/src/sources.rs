@@ -18,6 +18,15 @@ pub(crate) enum Documents {
     Lines,
 }
 
+/// The kind of documents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DocumentForm {
+    /// Text, of which all tokens count.
+    Text,
+    /// Examples, which say what of them counts.
+    Examples,
+}
+
 /// A file of text.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {

@@ -14,12 +14,17 @@ use tokenize::{Tokenize as Request, Tokenized, tokenize};
 /// compressed (.gz, .zst); .json.gz and .json.zst have JSON lines too. In folders, hidden, binary and empty files are left out. A
 /// tokenizer adds nothing to a document and cuts nothing off; all cores work on it, in memory that no length of a document raises. PREFIX.bin and PREFIX.idx are Megatron's
 /// form, and PREFIX.json says what they are of. The files appear when they are complete.
+///
+/// JSON lines may be examples for fine-tuning instead, with `messages` of a conversation, `prompt` and `completion`, or `input_ids` and
+/// `labels` (-100: does not count). PREFIX.labels then has the label of each token: `train` counts completions, and what the assistant says,
+/// in the loss alone.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   meshwright tokenize notes/ --tokenizer path/to/tokenizer.json --out notes-tokens
   meshwright tokenize a.jsonl book.txt --tokenizer path/to/tokenizer.json --append-eos 0 \\
-      --out both-tokens")]
+      --out both-tokens
+  meshwright tokenize chats.jsonl --tokenizer path/to/tokenizer.json --out chats")]
 pub(in crate::cli) struct Tokenize {
     /// Text files, folders of text files, or files of JSON lines
     #[arg(required = true, value_name = "IN")]
@@ -33,9 +38,12 @@ pub(in crate::cli) struct Tokenize {
     /// Token to end each document with: an id, or the token's text
     #[arg(long, value_name = "ID|TOKEN")]
     append_eos: Option<String>,
-    /// Key of the text in JSON lines
-    #[arg(long, value_name = "KEY", default_value = "text")]
-    text_key: String,
+    /// Key of the text in JSON lines; lines are then text, whatever else they have [default: text]
+    #[arg(long, value_name = "KEY")]
+    text_key: Option<String>,
+    /// Chat template of conversations (Jinja) [default: that of the tokenizer's folder, in chat_template.jinja or tokenizer_config.json]
+    #[arg(long, value_name = "FILE")]
+    chat_template: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: TableFormat,
@@ -43,8 +51,9 @@ pub(in crate::cli) struct Tokenize {
 
 impl Tokenize {
     pub(in crate::cli) fn run(self) -> Result<String, Error> {
-        let Tokenize { inputs, tokenizer, out, append_eos, text_key, format } = &self;
-        let request = Request { inputs, tokenizer, out, append_eos: append_eos.as_deref(), text_key };
+        let Tokenize { inputs, tokenizer, out, append_eos, text_key, chat_template, format } = &self;
+        let (append_eos, text_key) = (append_eos.as_deref(), text_key.as_deref());
+        let request = Request { inputs, tokenizer, out, append_eos, text_key, chat_template: chat_template.as_deref() };
         let mut watch = TokenWatch::new();
         let tokenized = tokenize(&request, &mut |done| watch.shows(done));
         watch.over();
@@ -57,14 +66,18 @@ impl Tokenize {
 }
 
 fn text(tokenized: &Tokenized) -> String {
-    let Tokenized { tokenizer, documents, empty, tokens, bytes: size, sources, files, .. } = tokenized;
+    let Tokenized { tokenizer, documents, empty, tokens, bytes: size, counted, sources, files, .. } = tokenized;
     let left_out = if *empty > 0 { format!(", {empty} without tokens left out") } else { String::new() };
     let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let (kind, unit, in_loss) = match counted {
+        Some(counted) => ("examples", "example", format!(", {} count in the loss", count(*counted as f64))),
+        None => ("text    ", "document", String::new()),
+    };
     format!(
-        "tokenizer  {}, {}\ntext       {} in {}, {}{left_out}\ntokens     {}, {:.2} bytes each\noutputs    {}\n",
+        "tokenizer  {}, {}\n{kind}   {} in {}, {}{left_out}\ntokens     {}, {:.2} bytes each{in_loss}\noutputs    {}\n",
         tokenizer.path.display(),
         plural(tokenizer.vocabulary, "token"),
-        plural(*documents, "document"),
+        plural(*documents, unit),
         plural(sources.len() as u64, "file"),
         bytes(*size),
         count(*tokens as f64),
