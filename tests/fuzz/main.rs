@@ -15,6 +15,8 @@
 //! the test, which names the case and keeps its files.
 
 mod cases;
+#[path = "../support/examples.rs"]
+mod examples;
 mod faults;
 mod flags;
 mod inputs;

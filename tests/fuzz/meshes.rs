@@ -38,11 +38,21 @@ fn meshes() {
     println!("{}", fuzzer.summary());
 }
 
+/// The data of a case.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Set {
+    /// Text, of which all tokens count.
+    Text,
+    /// Examples with labels of their own.
+    Examples,
+}
+
 /// The data, the models, their figures on one device, and the outcomes so far.
 struct Fuzzer {
     data: Folder,
+    examples: Folder,
     recipes: Vec<Recipe>,
-    alone: Mutex<BTreeMap<usize, Known>>,
+    alone: Mutex<BTreeMap<(usize, Set), Known>>,
     pairs: Vec<[Item; 2]>,
     tally: Mutex<Tally>,
 }
@@ -72,8 +82,9 @@ impl Fuzzer {
             let words = (0..=number * 7 % 13).map(|word| format!("{} ", (number + 2) * (word + 3) % 101));
             fs::write(data.path().join(format!("{number}.txt")), words.collect::<String>()).unwrap();
         }
-        let (recipes, pairs) = (mesh_models::all(), all_pairs());
-        Fuzzer { data, recipes, alone: Mutex::default(), pairs, tally: Mutex::default() }
+        let (recipes, pairs, examples) = (mesh_models::all(), all_pairs(), Folder::new("fuzz-meshes-examples"));
+        crate::examples::write(examples.path(), 90, SEQ + 8, 257);
+        Fuzzer { data, examples, recipes, alone: Mutex::default(), pairs, tally: Mutex::default() }
     }
 
     fn case(&self, case: u64) -> Result<String, Failure> {
@@ -84,16 +95,17 @@ impl Fuzzer {
         let fits = |&number: &usize| !drawn.shards_experts() || self.recipes[number].has_experts();
         let fitting: Vec<usize> = (0..self.recipes.len()).filter(fits).collect();
         let recipe = *random.pick(&fitting);
+        let set = if random.chance(40) { Set::Examples } else { Set::Text };
         let folder = Folder::new(&format!("fuzz-meshes-{case}"));
         let (model, mesh) = (&self.recipes[recipe], drawn.text());
-        let failed = |why| format!("{model}\n--parallel {mesh}: {why}");
-        match self.run(model, &mesh, folder.path()).map_err(failed)? {
+        let failed = |why| format!("{model} of {set:?}\n--parallel {mesh}: {why}");
+        match self.run(model, set, &mesh, folder.path()).map_err(failed)? {
             Ended::Refused(code) => {
                 self.tally.lock().unwrap().refused += 1;
                 Ok(format!("refused: {code}"))
             }
             Ended::Trained(found) => {
-                let apart = differences(&found, &self.alone(recipe)?).map_err(failed)?;
+                let apart = differences(&found, &self.alone(recipe, set)?).map_err(failed)?;
                 let mut tally = self.tally.lock().unwrap();
                 tally.equal += 1;
                 tally.apart.iter_mut().zip(apart).for_each(|(most, apart)| *most = most.max(apart));
@@ -104,12 +116,12 @@ impl Fuzzer {
     }
 
     /// The figures of a recipe on one device, each computed once.
-    fn alone(&self, number: usize) -> Result<Figures, String> {
-        let place = self.alone.lock().unwrap().entry(number).or_default().clone();
+    fn alone(&self, number: usize, set: Set) -> Result<Figures, String> {
+        let place = self.alone.lock().unwrap().entry((number, set)).or_default().clone();
         let recipe = &self.recipes[number];
         let run = || {
-            let folder = Folder::new(&format!("fuzz-meshes-alone-{number}"));
-            match self.run(recipe, "mbs=4", folder.path())? {
+            let folder = Folder::new(&format!("fuzz-meshes-alone-{number}-{set:?}"));
+            match self.run(recipe, set, "mbs=4", folder.path())? {
                 Ended::Trained(figures) => Ok(figures),
                 Ended::Refused(code) => Err(format!("{recipe}: one device is refused with {code}")),
             }
@@ -118,11 +130,14 @@ impl Fuzzer {
     }
 
     /// Trains as the command does; an internal error, a rank that fails or a panic is a failure.
-    fn run(&self, recipe: &Recipe, mesh: &str, out: &Path) -> Result<Ended, String> {
+    fn run(&self, recipe: &Recipe, set: Set, mesh: &str, out: &Path) -> Result<Ended, String> {
         let request = TrainRequest {
             model: recipe.model.clone(),
             parallel: mesh.to_string(),
-            data: self.data.path().into(),
+            data: match set {
+                Set::Text => self.data.path().into(),
+                Set::Examples => self.examples.path().join("examples"),
+            },
             steps: 2,
             seq: SEQ,
             global_batch: GLOBAL_BATCH,

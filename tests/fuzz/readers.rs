@@ -37,6 +37,7 @@ fn all(folder: &Path) -> Vec<Seed> {
     let mut seeds = weights(folder);
     seeds.extend(tokenizers());
     seeds.extend(tokens());
+    seeds.extend(examples(folder));
     seeds.extend(frameworks());
     for seed in &mut seeds {
         for name in [TEXT, "config.json"] {
@@ -128,6 +129,36 @@ fn tokens() -> Vec<Seed> {
         one(&[("set.ds", &ids), ("set.ds.index", &ends)], "set.ds"),
         one(&[("llm.bin", &llm)], "llm.bin --eos 0"),
         one(&[("raw", &ids)], "raw --data-format raw-u16 --eos 0"),
+    ]
+}
+
+/// Lines of examples with their chat template, and the files of tokens that are made of them.
+fn examples(folder: &Path) -> Vec<Seed> {
+    let line = r#"{"messages": [{"role": "user", "content": "the"}, {"role": "assistant", "content": "and the"}]}"#;
+    let lines =
+        [line, r#"{"prompt": "the", "completion": " and"}"#, r#"{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}"#];
+    let template = "{% for m in messages %}<{{ m['role'] | upper }}>{% generation %}{{ m.content.strip() }}{% endgeneration %}\
+        {% if not loop.last %}, {% endif %}{% endfor %}{{ tools | tojson }}";
+    fs::write(folder.join("lines.jsonl"), lines.map(|line| line.to_string() + "\n").concat().repeat(9)).unwrap();
+    fs::write(folder.join("chat_template.jinja"), template).unwrap();
+    fs::write(folder.join("tokenizer.json"), include_str!("../tokenize/tokenizer.json")).unwrap();
+    // The model has fewer tokens than the tokenizer.
+    fs::write(folder.join("ids.jsonl"), lines[2].to_string() + "\n" + lines[2]).unwrap();
+    answer(
+        folder,
+        "tokenize ids.jsonl ids.jsonl ids.jsonl ids.jsonl ids.jsonl ids.jsonl ids.jsonl ids.jsonl --tokenizer . --out tuned",
+    );
+    let seed = |files: &[&str], spoiled: &[&str], command: String| Seed {
+        kind: "examples",
+        files: files.iter().map(|name| (name.to_string(), fs::read(folder.join(name)).unwrap())).collect(),
+        spoiled: spoiled.iter().map(|name| name.to_string()).collect(),
+        commands: vec![command],
+    };
+    let lines = ["lines.jsonl", "chat_template.jinja", "tokenizer.json"];
+    let tuned = ["tuned.bin", "tuned.idx", "tuned.json", "tuned.labels"];
+    vec![
+        seed(&lines, &lines[..2], "tokenize lines.jsonl --tokenizer . --out written".to_string()),
+        seed(&tuned, &tuned[2..], format!("train config.json {TRAIN} --out new --data tuned")),
     ]
 }
 

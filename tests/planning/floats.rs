@@ -157,7 +157,8 @@ proptest! {
         let mut writer = MetricsWriter::create(&path, &header).unwrap();
         for (step, &loss) in (1..).zip(&numbers) {
             let record = StepRecord {
-                step, loss, further_loss: None, balance_loss: None, z_loss: None, routing: None, grad_norm: loss, dropped: None, lr: loss, tokens_seen: 1, tokens_per_s: 1.0,
+                step, loss, further_loss: None, balance_loss: None, z_loss: None, routing: None, grad_norm: loss, dropped: None, lr: loss, examples: None,
+                tokens_seen: 1, tokens_per_s: 1.0,
                 tokens_per_s_per_device: 1.0,
                 step_time_s: 1.0, data_wait_s: 0.0, mfu: None, mem_peak_bytes: None, skipped: false, loss_scale: None, slowest: None,
             };

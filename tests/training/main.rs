@@ -5,6 +5,7 @@ mod balance;
 mod dropless;
 mod evaluation;
 mod every_mesh;
+mod examples;
 mod experts;
 mod generate;
 #[cfg(target_os = "linux")]

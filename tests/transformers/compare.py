@@ -4,7 +4,7 @@ Small models of the real classes get random weights and train twenty steps, in f
 weights. The classes save them; tokens and results go next to them, and the test `tests/training/transformers.rs` reads the saved weights
 and runs the same on ten layouts each. It exports its weights before and after the steps, and the classes load these: they must be
 the same to the bit, and have the same losses. The table of keys is held against the real classes, too. Random configurations of every
-family follow. Nothing is downloaded.
+family follow, and then examples of fine-tuning: chat templates, and labels of their own. Nothing is downloaded.
 
     python3 -m pip install -r tests/transformers/requirements.txt
     python3 tests/transformers/compare.py
@@ -25,9 +25,11 @@ from safetensors.torch import save_file
 from transformers import logging
 
 import cases
+import chat
 import defaults
 import drawn
 import exports
+import finetune
 import rust
 import saved
 import table
@@ -132,6 +134,9 @@ def main():
     if not options.only:
         wrong += defaults.check(options.binary)
         wrong += drawn.check(1, FOLLOWING, None, None)
+        tuned = chat.check(options.binary) + finetune.check(options.binary)
+        print("\n".join(tuned) or "examples of fine-tuning are equal")
+        wrong += tuned
     sys.exit(1 if wrong else 0)
 
 

@@ -1,6 +1,7 @@
 //! `metrics.jsonl`: a header, then one line for each record: one per step and one per evaluation. A number that is not
 //! finite is written as null.
 
+use data::packing::ExampleTokens;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -53,6 +54,9 @@ pub struct StepRecord {
     pub lr: f64,
     /// Tokens consumed since the start of the run.
     pub tokens_seen: u64,
+    /// Tokens of the step's examples; none of data without labels of its own.
+    #[serde(flatten)]
+    pub examples: Option<ExampleTokens>,
     /// Tokens per second of the step, all devices together.
     pub tokens_per_s: f64,
     /// Tokens per second and device.
@@ -457,6 +461,7 @@ mod tests {
             grad_norm: f64::NAN,
             dropped: None,
             lr: 0.001,
+            examples: None,
             tokens_seen: 64,
             tokens_per_s: f64::INFINITY,
             tokens_per_s_per_device: 8.0,

@@ -1,7 +1,8 @@
 //! Progress display of a training run: a head, a progress bar (plain lines if there is no terminal) and validations.
 
 use super::signals::Signals;
-use crate::train::{Progress, Routed, RunHeader, SetShare, Signal};
+use crate::train::{ExampleReport, Progress, Routed, RunHeader, SetShare, Signal};
+use data::packing::{ExampleCounts, LossOn};
 use indicatif::{ProgressBar, ProgressStyle};
 use ir::options::Recompute;
 use std::io::{IsTerminal, Write};
@@ -187,6 +188,37 @@ fn shown(model: &str) -> &str {
     if model.starts_with('{') { "the configuration" } else { model }
 }
 
+/// The lines of data with labels of its own.
+fn examples(report: &ExampleReport) -> Vec<String> {
+    let counts = report.train;
+    let per_window = counts.tokens as f64 / counts.windows.max(1) as f64;
+    let loss = match report.loss_on {
+        LossOn::Completion => "what the labels say",
+        LossOn::All => "all tokens",
+    };
+    let mut lines = vec![format!(
+        "examples  {} in {}, {per_window:.0} tokens in each; {} of the tokens count ({loss})",
+        plural(counts.examples, "example"),
+        plural(counts.windows, "sequence"),
+        share(counts.counted as f64 / counts.tokens.max(1) as f64)
+    )];
+    for (side, ExampleCounts { examples, cut, without_label, .. }) in [("", report.train), (" held-out", report.valid)]
+    {
+        let all = examples + without_label;
+        if cut > 0 {
+            lines.push(format!(
+                "  {cut} of {all}{side} examples are longer than a sequence, and their ends are cut off (--seq)"
+            ));
+        }
+        if without_label > 0 {
+            lines.push(format!(
+                "  {without_label} of {all}{side} examples are left out: no label of theirs counts in a sequence"
+            ));
+        }
+    }
+    lines
+}
+
 fn head(run: &RunHeader) -> Vec<String> {
     let parallel = &run.parallel;
     let devices = if run.devices == 1 { "1 device".to_string() } else { format!("{} devices", run.devices) };
@@ -238,6 +270,7 @@ fn head(run: &RunHeader) -> Vec<String> {
         run.unit,
         count(run.valid_tokens as f64)
     ));
+    lines.extend(run.examples.iter().flat_map(examples));
     let set = |set: &SetShare| {
         let (tokens, path) = (count(set.train_tokens as f64), set.data.display());
         format!("  {:>6} of the sequences from {path}, {tokens} {}", share(set.share), run.unit)

@@ -94,6 +94,10 @@ struct Flags {
     /// Token that ends a document, in files of tokens without an index of documents [default: one document]
     #[arg(long, value_name = "ID")]
     eos: Option<u32>,
+    /// Tokens that count in the loss of data with labels of its own, which `tokenize` writes for examples: completion, what the labels say, or
+    /// all. Each example is whole in a sequence; one that is longer is cut, and the run says how many are [default: completion]
+    #[arg(long, value_name = "TOKENS")]
+    loss_on: Option<String>,
     /// Tokens for validation, instead of a share of the documents of --data
     #[arg(long, value_name = "PATH")]
     valid: Option<PathBuf>,
@@ -217,7 +221,7 @@ struct Flags {
     ///
     /// Other options come from that run (its run.toml, unless --config or --request is given), but for --trace; flags override them. These may
     /// change: the configuration, --precision, --steps, the learning rate and its schedule, --weight-decay, --clip, --skip-nonfinite, --eval-*, --final-eval-batches,
-    /// --save-every, --keep-last, --check-replicas and --out. These may not, which is checked: the model, the text, --valid-fraction, --seq,
+    /// --save-every, --keep-last, --check-replicas and --out. These may not, which is checked: the model, the text, --loss-on, --valid-fraction, --seq,
     /// --global-batch, --optimizer with its betas, --eps, --momentum, --nesterov and --matrices, and --seed. On the same configuration a resumed run is bit-identical to an
     /// uninterrupted one; on another configuration it is equal up to rounding. Later checkpoints in that folder are deleted once the next one is saved
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]

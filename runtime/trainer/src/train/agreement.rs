@@ -72,6 +72,7 @@ fn of_job(request: &TrainRequest) -> Vec<Fact> {
         Fact::new("--resume", given(&request.resume)),
         Fact::new("the place of --resume", place_text(&request.resume)).of_host(),
         Fact::new("--eos", text(&request.eos)),
+        Fact::new("--loss-on", text(&request.loss_on)),
         Fact::new("--valid", given(&request.valid)),
         Fact::new("--valid-fraction", request.valid_fraction),
     ]

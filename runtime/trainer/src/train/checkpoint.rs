@@ -42,6 +42,9 @@ pub(super) fn fixed(request: &TrainRequest, source: &ModelSource, data: &Data) -
     for (name, value) in fixed_settings(request)? {
         fixed[name] = value;
     }
+    if let Some(examples) = &data.examples {
+        fixed["loss_on"] = json!(examples.loss_on);
+    }
     if let ModelSource::Adapted { lora, .. } = source {
         fixed["adapters"] = json!({ "rank": lora.rank, "scale": lora.scale, "targets": lora.targets });
     }

@@ -1,6 +1,7 @@
 //! Data of a run: sets of text, whose tokens are bytes, sets of tokenised files, or tokens of a program's own.
 
-use super::report::SetShare;
+use super::examples::{self, TokenSet, loss_on};
+use super::report::{ExampleReport, SetShare};
 use super::request::TrainRequest;
 use super::sources::{NamedSet, sources};
 use crate::error::Error;
@@ -21,6 +22,8 @@ pub(super) struct Data {
     sources: Vec<NamedSet>,
     /// True if all sets hold out the same data, which the request names.
     is_apart: bool,
+    /// Counts of examples with labels of their own, if there are some.
+    pub(super) examples: Option<ExampleReport>,
 }
 
 /// The sets, in the order of the sources.
@@ -28,7 +31,7 @@ enum Kind {
     /// Text, whose bytes are tokens.
     Text(Vec<TextData>),
     /// Ids.
-    Tokens(Vec<TokenData>),
+    Tokens(Vec<TokenSet>),
     /// Ids that a program makes.
     Own { train: Box<dyn TokenSource>, valid: ValidationTokens },
 }
@@ -104,7 +107,10 @@ fn open_tokens(request: &TrainRequest) -> Result<Option<Vec<TokenData>>, Error> 
             None if request.blend.is_some() && !source.path.exists() => {
                 return Err(DataError::Missing { path: source.path }.into());
             }
-            None => text = text.or(Some(source)),
+            None => {
+                examples::check_text(&source.path)?;
+                text = text.or(Some(source));
+            }
         }
     }
     if let (Some((_, tokens)), Some(text)) = (tokens.first(), &text) {
@@ -157,7 +163,11 @@ impl Data {
     pub(super) fn load(request: &TrainRequest, opened: OpenedData, free: u64) -> Result<Data, Error> {
         let sources = if let OpenedData::Own(_) = opened { Vec::new() } else { sources(request)? };
         let kind = match opened {
-            OpenedData::Tokens(tokens) => Kind::Tokens(tokens),
+            OpenedData::Tokens(tokens) => {
+                let (seq, loss_on) = (request.seq as usize, loss_on(request)?);
+                let sets = tokens.into_iter().map(|set| TokenSet::of(set, seq, loss_on));
+                Kind::Tokens(sets.collect::<Result<_, DataError>>()?)
+            }
             OpenedData::Own(OwnTokens { train, valid }) => {
                 Kind::Own { train, valid: ValidationTokens::cut(valid, request.seq as usize)? }
             }
@@ -171,7 +181,10 @@ impl Data {
                 Kind::Text(sets)
             }
         };
-        Ok(Data { kind, sources, is_apart: request.valid.is_some() })
+        let mut data = Data { kind, sources, is_apart: request.valid.is_some(), examples: None };
+        let sets = if let Kind::Tokens(sets) = &data.kind { sets.as_slice() } else { &[] };
+        data.examples = examples::report(request, sets, data.held_out())?;
+        Ok(data)
     }
 
     /// Samples of sequences of `seq` tokens below `vocabulary`. Each set has an order of its own.
@@ -185,21 +198,37 @@ impl Data {
             return Ok(Sides { train: Samples::Source(train), valid: Samples::Source(valid) });
         }
         let (mut train, mut valid) = (Vec::new(), Vec::new());
-        for (number, set) in (0..).zip(self.train()) {
-            train.push(Sampler::new(set, seq, seed.wrapping_add(number))?.within(vocabulary));
+        for number in 0..self.train().len() {
+            train.push(self.train_samples(number, seq, seed.wrapping_add(number as u64))?.within(vocabulary));
         }
-        for set in self.valid() {
-            valid.push(Sampler::in_order(set, seq)?.within(vocabulary));
+        for number in 0..self.valid().len() {
+            valid.push(self.valid_samples(number, seq)?.within(vocabulary));
         }
         let (train, valid) = (Blend::by_turns(train, &self.shares()), Blend::in_order(valid));
         Ok(Sides { train: Samples::Files(train), valid: Samples::Files(valid) })
+    }
+
+    /// Training samples of a set.
+    fn train_samples(&self, number: usize, seq: usize, seed: u64) -> Result<Sampler<'_>, DataError> {
+        match &self.kind {
+            Kind::Tokens(sets) => sets[number].train(seq, seed),
+            _ => Sampler::new(self.train()[number], seq, seed),
+        }
+    }
+
+    /// Held-out samples of a set.
+    fn valid_samples(&self, number: usize, seq: usize) -> Result<Sampler<'_>, DataError> {
+        match &self.kind {
+            Kind::Tokens(sets) => sets[number].valid(seq),
+            _ => Sampler::in_order(self.valid()[number], seq),
+        }
     }
 
     fn train(&self) -> Vec<Stream<'_>> {
         match &self.kind {
             Kind::Own { .. } => Vec::new(),
             Kind::Text(sets) => sets.iter().map(|set| (&set.train).into()).collect(),
-            Kind::Tokens(sets) => sets.iter().map(|set| (&set.train).into()).collect(),
+            Kind::Tokens(sets) => sets.iter().map(|set| (&set.data.train).into()).collect(),
         }
     }
 
@@ -207,7 +236,7 @@ impl Data {
         let mut sets: Vec<Stream<'_>> = match &self.kind {
             Kind::Own { .. } => Vec::new(),
             Kind::Text(sets) => sets.iter().map(|set| (&set.valid).into()).collect(),
-            Kind::Tokens(sets) => sets.iter().map(|set| (&set.valid).into()).collect(),
+            Kind::Tokens(sets) => sets.iter().map(|set| (&set.data.valid).into()).collect(),
         };
         sets.truncate(self.held_out());
         sets
@@ -258,8 +287,8 @@ impl Data {
             Kind::Own { .. } => 0,
             Kind::Text(sets) => sets.iter().map(|set| set.documents as u64).sum(),
             Kind::Tokens(sets) => {
-                let train: usize = sets.iter().map(|set| set.train.documents()).sum();
-                let valid: usize = sets.iter().take(self.held_out()).map(|set| set.valid.documents()).sum();
+                let train: usize = sets.iter().map(|set| set.data.train.documents()).sum();
+                let valid: usize = sets.iter().take(self.held_out()).map(|set| set.data.valid.documents()).sum();
                 (train + valid) as u64
             }
         }
@@ -270,7 +299,7 @@ impl Data {
         match &self.kind {
             Kind::Own { valid, .. } => 4 * valid.tokens(),
             Kind::Text(sets) => sets.iter().map(TextData::bytes).sum(),
-            Kind::Tokens(sets) => sets.iter().map(TokenData::bytes).sum(),
+            Kind::Tokens(sets) => sets.iter().map(|set| set.data.bytes()).sum(),
         }
     }
 
@@ -288,7 +317,9 @@ impl Data {
                 let segments = sets.iter().flat_map(|set| set.valid.segments());
                 Some(segments.map(|segment| segment.bytes.len() as f64).sum())
             }
-            Kind::Tokens(sets) => sets.iter().take(self.held_out()).map(|set| bytes_of(&set.valid)).sum(),
+            // The loss of examples is of a part of their tokens.
+            Kind::Tokens(sets) if sets.iter().any(TokenSet::has_labels) => None,
+            Kind::Tokens(sets) => sets.iter().take(self.held_out()).map(|set| bytes_of(&set.data.valid)).sum(),
         };
         bytes.map(|bytes| bytes / self.valid_tokens().max(1) as f64).filter(|&ratio| ratio > 0.0)
     }
@@ -301,7 +332,7 @@ impl Data {
         let sums: Vec<u32> = match &self.kind {
             Kind::Own { .. } => Vec::new(),
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
-            Kind::Tokens(sets) => sets.iter().map(TokenData::checksum).collect::<Result<_, _>>()?,
+            Kind::Tokens(sets) => sets.iter().map(|set| set.data.checksum()).collect::<Result<_, _>>()?,
         };
         Ok(hexadecimal(&sums))
     }
@@ -314,7 +345,7 @@ impl Data {
         let sums: Vec<u32> = match &self.kind {
             Kind::Own { .. } => Vec::new(),
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
-            Kind::Tokens(sets) => sets.iter().map(|set| set.fingerprint(extent)).collect::<Result<_, _>>()?,
+            Kind::Tokens(sets) => sets.iter().map(|set| set.data.fingerprint(extent)).collect::<Result<_, _>>()?,
         };
         Ok(hexadecimal(&sums))
     }

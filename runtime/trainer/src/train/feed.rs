@@ -62,6 +62,13 @@ fn places_ahead(number: &str) -> Option<usize> {
     if number.is_empty() { Some(0) } else { number.parse().ok().filter(|&ahead| ahead > 0) }
 }
 
+/// The input of a step.
+pub(super) struct FedStep {
+    pub(super) input: StepInput,
+    /// Tokens that fill windows of examples, and stand there once more.
+    pub(super) repeated: u64,
+}
+
 /// Inputs of a model that reads text, in the order of tokens that a configuration asks for. All that `train` computes goes through it.
 pub struct Feed {
     inputs: Vec<(ModelValue, Field)>,
@@ -124,7 +131,7 @@ impl Feed {
         first: u64,
         microbatches: u32,
         end: u64,
-    ) -> Result<StepInput, DataError> {
+    ) -> Result<FedStep, DataError> {
         let mut batches = Vec::with_capacity(microbatches as usize);
         for number in 0..microbatches {
             let (first, mut batch) = (first + u64::from(number) * self.sequences, Batch::default());
@@ -133,7 +140,8 @@ impl Feed {
             batch.labels[counted as usize..].fill(-1);
             batches.push(batch);
         }
-        Ok(self.of_batches(batches.into_iter()))
+        let repeated = batches.iter().map(|batch| batch.repeated as u64).sum();
+        Ok(FedStep { input: self.of_batches(batches.into_iter()), repeated })
     }
 
     /// The numbers of sequences in the order in which they are fed.

@@ -53,6 +53,7 @@ pub(super) fn header(
         train_tokens: data.train_tokens(),
         valid_tokens: data.valid_tokens(),
         unit: data.unit(),
+        examples: data.examples,
         bytes_per_token: data.bytes_per_token(),
         bigram_entropy: data.bigram_entropy(),
     })

@@ -3,6 +3,7 @@
 use super::first_weights::FirstWeights;
 use crate::learning_rate::LearningRate;
 use crate::metrics::{EvalRecord, StepRecord};
+use data::packing::{ExampleCounts, LossOn};
 use ir::optimizer::Optimizer;
 use ir::options::ParallelConfig;
 use serde::Serialize;
@@ -137,6 +138,9 @@ pub struct RunHeader {
     pub valid_tokens: u64,
     /// The name of a token, in the plural: `bytes`, or `tokens` of tokenised data.
     pub unit: &'static str,
+    /// The examples of data with labels of its own; none of other data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub examples: Option<ExampleReport>,
     /// Bytes of held-out text for each token, ends of documents included; `None` if they are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_token: Option<f64>,
@@ -160,6 +164,17 @@ pub struct SetShare {
     pub share: f64,
     /// Number of its training tokens.
     pub train_tokens: u64,
+}
+
+/// Examples in windows, of both sides of the data.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct ExampleReport {
+    /// The tokens that count in the loss.
+    pub loss_on: LossOn,
+    /// Examples to train on.
+    pub train: ExampleCounts,
+    /// Examples that are held out.
+    pub valid: ExampleCounts,
 }
 
 /// Routing of tokens to experts.
@@ -247,4 +262,9 @@ pub struct ProfileReport {
     pub shares: BTreeMap<String, f64>,
     /// Kernels by op and shapes, longest first.
     pub kernels: Vec<KernelTime>,
+}
+
+/// Returns the mean, or `None` of no numbers.
+pub(super) fn mean(numbers: &[f64]) -> Option<f64> {
+    (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64)
 }

@@ -1,6 +1,7 @@
 //! A training run and its profile as text.
 
 use super::report::{ProfileReport, TrainReport};
+use data::packing::LossOn;
 use inspect::predicting::share_table;
 use std::fmt;
 use support::table::table;
@@ -37,8 +38,11 @@ fn text(report: &TrainReport) -> String {
     } else {
         "the whole held-out part".to_string()
     };
-    text +=
-        &format!("validation loss  {:.4} nats per token, over {part}, ends of documents included\n", report.valid_loss);
+    let counted = match report.run.examples.map(|examples| examples.loss_on) {
+        Some(LossOn::Completion) => "the tokens whose label counts",
+        _ => "ends of documents included",
+    };
+    text += &format!("validation loss  {:.4} nats per token, over {part}, {counted}\n", report.valid_loss);
     let by_byte = report.byte_perplexity.map_or_else(String::new, |byte| format!(", {byte:.4} per byte"));
     text += &format!("perplexity       {:.4} per token{by_byte}\n", report.perplexity);
     if let (Some(bigram), Some(below)) = (report.run.bigram_entropy, report.below_bigram) {

@@ -50,6 +50,9 @@ pub struct TrainRequest {
     /// The token that ends a document, in forms that have no index of documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eos: Option<u32>,
+    /// Tokens that count in the loss of data with labels of its own: `completion`, those whose label counts, or `all`; default: `completion`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_on: Option<String>,
     /// Tokenised data for validation, instead of a part of `data` or of each set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid: Option<PathBuf>,
@@ -197,6 +200,7 @@ impl Default for TrainRequest {
             blend: None,
             data_format: None,
             eos: None,
+            loss_on: None,
             valid: None,
             valid_fraction: DEFAULT_VALID_FRACTION,
             steps: 400,

@@ -8,7 +8,7 @@ use super::data::Sides;
 use super::endings::{cancelled, ended, no_valid_loss, not_finite, without_data, without_data_elsewhere};
 use super::expert_watch::ExpertWatch;
 use super::faults::recorded;
-use super::feed::Feed;
+use super::feed::{FedStep, Feed};
 use super::first_weights::{FirstWeights, origin, unknown_keys};
 use super::gpu;
 use super::header::header;
@@ -19,7 +19,7 @@ use super::measure::Measure;
 use super::outputs::{metrics_path, outputs, unwritable};
 use super::prepare::{Given, Prepared, prepare};
 use super::replicas::ReplicaCheck;
-use super::report::{Progress, Routed, RunHeader, Signal, TrainReport};
+use super::report::{Progress, Routed, RunHeader, Signal, TrainReport, mean};
 use super::request::TrainRequest;
 use super::saving::{Saving, excused};
 use super::stragglers::Stragglers;
@@ -33,6 +33,7 @@ use comm::Limits;
 use compiler::precision::precision;
 use cost::PROGRAM;
 use data::DataError;
+use data::packing::ExampleTokens;
 use device::memory::run_has_begun;
 use exec::{Executor, Options, Platform, StepInput, StepOutput, testing};
 use ir::catalogue::Code;
@@ -200,7 +201,7 @@ struct TrainingRun<'a, P: Platform> {
     /// Number of samples consumed.
     samples: u64,
     /// The inputs of the coming steps, which were read during the last ones.
-    ahead: VecDeque<Result<StepInput, DataError>>,
+    ahead: VecDeque<Result<FedStep, DataError>>,
     /// Steps so far whose update was skipped.
     skipped: u64,
     /// The loss scale of the next step, in f16.
@@ -289,12 +290,13 @@ impl<P: Platform> TrainingRun<'_, P> {
         let lr = self.header.learning_rate.at(step - 1);
         let read = self.ahead.pop_front();
         let input = read.unwrap_or_else(|| self.feed.step(&self.data.train, self.samples, self.microbatches, u64::MAX));
-        let mut input = input.map_err(|why| self.without_data(why, step - 1, progress))?;
+        let FedStep { mut input, repeated } = input.map_err(|why| self.without_data(why, step - 1, progress))?;
         self.samples += self.request.global_batch;
         (input.lr, input.step, input.update) = (lr as f32, step, step - self.skipped);
         input.loss_scale = self.loss_scale.map_or(1.0, LossScale::factor);
         let data_wait_s = clock.elapsed().as_secs_f64();
         self.measure.iter().for_each(|measure| measure.before(step, &mut self.executor));
+        let counted = input.valid_tokens;
         let output = self.compute(step, input)?;
         let skipped = output.is_skipped();
         let StepOutput { loss, further_loss, balance_loss, z_loss, grad_norm, dropped, .. } = output;
@@ -314,6 +316,7 @@ impl<P: Platform> TrainingRun<'_, P> {
             dropped,
             lr,
             tokens_seen: step * tokens,
+            examples: self.header.examples.map(|_| ExampleTokens { real: tokens - repeated, counted }),
             tokens_per_s,
             tokens_per_s_per_device: tokens_per_s / self.header.devices as f64,
             step_time_s,
@@ -477,7 +480,7 @@ impl<P: Platform> TrainingRun<'_, P> {
         for number in 0..batches {
             self.heed(step, progress)?;
             let input = self.feed.step(&self.data.valid, number * all / batches * batch, self.microbatches, windows);
-            let input = input.map_err(|why| self.without_data(why, step, progress))?;
+            let FedStep { input, .. } = input.map_err(|why| self.without_data(why, step, progress))?;
             let valid = input.valid_tokens;
             self.executor.give_word(reason_to_end(progress), self.saving.is_busy());
             let output = self.executor.eval(input).map_err(executor_error)?;
@@ -569,11 +572,6 @@ fn forward_only(
         Some(first) => Err(Error::fault("codegen", first)),
         None => Ok(forward),
     }
-}
-
-/// Returns the mean, or `None` of no numbers.
-fn mean(numbers: &[f64]) -> Option<f64> {
-    (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64)
 }
 
 fn no_loss() -> Error {
