@@ -306,6 +306,7 @@ fn a_probability_must_be_below_one() {
     for p in [-0.1, 1.0, f64::NAN] {
         let dropout = Dropout { p, path: String::new(), piece: None };
         assert!(dropout.infer(&[&f(&[2])]).is_err());
+        assert!(Jitter { width: p, path: String::new(), piece: None }.infer(&[&f(&[2, 3])]).is_err());
         let case = &heads()[2];
         assert!(Attention(AttentionSettings::new(1.0, true)).infer(&refs(&case.operands)).is_ok());
         let settings = AttentionSettings { dropout: Some(dropout), ..AttentionSettings::new(1.0, true) };

@@ -57,7 +57,7 @@ fn listed() -> Vec<Recipe> {
     let llama = || of("llama", json!({}));
     let experts = json!({"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16});
     let dropping = json!({"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": null,
-        "capacity_factor": 1.5, "routing_group": 12, "num_hidden_layers": 3});
+        "capacity_factor": 1.5, "routing_group": 12, "num_hidden_layers": 3, "router_jitter_noise": 0.2});
     vec![
         Recipe::new(llama(), "sgd"),
         Recipe::new(llama(), "adamw"),

@@ -5,15 +5,16 @@ use crate::meshes::compare::differences;
 use crate::meshes::record::{Record, sgd};
 use crate::meshes::trained::trained_on;
 use crate::meshes::training::{Recipe, SEED, compiled, inputs, models};
-use ir::graph::COUNTS;
+use ir::graph::{COUNTS, SectionKind};
 use ir::models::{Balance, BalanceLoss, BalanceScope, Experts, LlamaConfig, ModelConfig};
-use ir::ops::GroupLimit;
+use ir::ops::{GroupLimit, KernelOp, Op};
 use meshwright::runtime::exec::{Executor, Input, Options};
 use meshwright::train::{Quiet, TrainRequest, train};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
+use transforms::evaluation::evaluation;
 
 /// Sequences of a micro-batch.
 const SEQUENCES: u64 = 4;
@@ -30,7 +31,7 @@ fn balance(scope: BalanceScope) -> Balance {
     Balance { loss: Some(BalanceLoss { scope, factor: 0.5 }), ..Balance::NONE }
 }
 
-/// Each scope with another router: of Mixtral's kind, of DeepSeek-V3's kind with a bias, and one of DeepSeek-V2's kind.
+/// Each scope with another router: of Mixtral's kind, without and with jitter, of DeepSeek-V3's kind with a bias, and one of DeepSeek-V2's kind.
 fn recipes() -> Vec<Recipe> {
     let softmax = Experts { group: Some(4), ..Experts::softmax(4, 2, 20) };
     let limit = Some(GroupLimit { groups: 2, from: 1, by: 2 });
@@ -40,7 +41,7 @@ fn recipes() -> Vec<Recipe> {
     let layers = Experts { balance: balance(BalanceScope::Layers), ..softmax.clone() };
     let experts = [
         layers,
-        Experts { balance: micro, ..softmax.clone() },
+        Experts { balance: micro, jitter: 0.3, ..softmax.clone() },
         Experts { balance: moved, ..sigmoid },
         Experts { balance: balance(BalanceScope::GlobalBatch), renormalise: false, ..softmax },
     ];
@@ -97,6 +98,24 @@ fn one_device_is_the_reference() {
         let found = differences(alone, &want, &recipe.optimizer);
         assert!(found.is_empty(), "recipe {which}: {found:#?}");
     }
+}
+
+/// Random factors multiply what router and experts read in training alone.
+#[test]
+fn jitter_is_of_training_alone() {
+    let text = r#"{"model_type": "mixtral", "vocab_size": 64, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "num_key_value_heads": 2, "sliding_window": null, "router_jitter_noise": 0.25}"#;
+    let widths = |model: &ir::graph::Model| -> Vec<f64> {
+        let stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
+        let widths = stmts
+            .filter_map(|stmt| if let Op::Kernel(KernelOp::Jitter(op)) = &stmt.op { Some(op.width) } else { None });
+        widths.collect()
+    };
+    let batch = ir::models::Batch { batch: 1, seq: 4, dtype: ir::types::DType::F32 };
+    let model = ir::models::from_config(text).unwrap().build(&batch).unwrap();
+    assert_eq!((widths(&model), widths(&evaluation(&model))), (vec![0.25], vec![0.0]));
+    let wide = ir::models::from_config(&text.replace("0.25", "1.5")).unwrap_err().to_string();
+    assert!(wide.contains("router_jitter_noise") && wide.contains("below 1"), "{wide}");
 }
 
 /// The executor of a recipe on a mesh.

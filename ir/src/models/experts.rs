@@ -8,7 +8,7 @@ use super::feed_forward::{Activation, Gated};
 use super::layer_set::LayerSet;
 use crate::dim_role::DimRole;
 use crate::ops::{
-    Binary, BinaryKind, Combine, Dispatch, Einsum, GroupLimit, Reduce, Reshape, Softmax, TopK, UnaryKind,
+    Binary, BinaryKind, Combine, Dispatch, Einsum, GroupLimit, Jitter, Reduce, Reshape, Softmax, TopK, UnaryKind,
 };
 use crate::types::{DimName, PartialKind};
 use serde::Serialize;
@@ -64,9 +64,16 @@ pub struct Experts {
     pub capacity: Option<f64>,
     /// Tokens of a routing group, which is routed independently; none: those of a sequence.
     pub group: Option<u64>,
+    /// The most by which random factors of what router and experts read differ from 1 in training (Fedus et al. 2021).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub jitter: f64,
     /// The means that keep the router balanced in training.
     #[serde(skip_serializing_if = "Balance::is_none")]
     pub balance: Balance,
+}
+
+fn is_zero(number: &f64) -> bool {
+    *number == 0.0
 }
 
 impl Experts {
@@ -90,6 +97,7 @@ impl Experts {
             scale: 1.0,
             capacity: None,
             group: None,
+            jitter: 0.0,
             balance: Balance::NONE,
         }
     }
@@ -115,6 +123,9 @@ impl Experts {
                     return Err(invalid(field, format!("{number} must be above 0")));
                 }
             }
+        }
+        if !(0.0..1.0).contains(&self.jitter) {
+            return Err(invalid("router_jitter_noise", format!("{} must be at least 0 and below 1", self.jitter)));
         }
         self.balance.check(self.bias)?;
         positive("routing_group", self.group.unwrap_or(1))
@@ -180,7 +191,13 @@ impl Experts {
 
     /// `fd = sum over the chosen experts of weight expert(x)`, plus the shared expert.
     pub(super) fn build(&self, activation: Activation, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
-        b.op(&["nt"], Reshape { dims: b.dims("b q t h") }, &[x])?;
+        let mut read = x;
+        if self.jitter != 0.0 {
+            let (width, path) = (self.jitter, "layer.router".to_string());
+            b.op(&["nj"], Jitter { width, path, piece: None }, &[x])?;
+            read = "nj";
+        }
+        b.op(&["nt"], Reshape { dims: b.dims("b q t h") }, &[read])?;
         self.route(b)?;
         self.balance(b)?;
         let [experts, capacity] = ["e", "c"].map(|letter| b.dims(letter).remove(0));

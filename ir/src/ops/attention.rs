@@ -136,10 +136,11 @@ impl AttentionSettings {
         if let Some(softcap) = self.softcap.filter(|softcap| !softcap.is_finite() || *softcap <= 0.0) {
             return Err(format!("`softcap` {softcap} must be above 0"));
         }
-        self.dropout.as_ref().map_or(Ok(()), Dropout::check)?;
+        self.dropout.as_ref().and_then(Dropout::fault).map_or(Ok(()), Err)?;
         self.check_block([q, k].map(|ty| ty.dims[1].size))?;
-        Piece::check(self.piece, q.dims[1].size)?;
-        Piece::check(self.piece.map(|piece| Piece { origin: 0, ..piece }), k.dims[1].size)
+        let of_keys = self.piece.map(|piece| Piece { origin: 0, ..piece });
+        let fault = Piece::fault(self.piece, q.dims[1].size).or_else(|| Piece::fault(of_keys, k.dims[1].size));
+        fault.map_or(Ok(()), Err)
     }
 
     /// Checks that blocks cut queries and keys alike.

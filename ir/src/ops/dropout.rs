@@ -29,12 +29,10 @@ impl Dropout {
         Ok(Dropout { p: attrs.float("p")?, path: attrs.string("path")?, piece: Piece::parse(attrs)? })
     }
 
-    /// Checks that `p` is a probability below 1.
-    pub(super) fn check(&self) -> Result<(), String> {
-        if !(0.0..1.0).contains(&self.p) {
-            return Err(format!("`p` must be at least 0 and below 1, not {}", self.p));
-        }
-        Ok(())
+    /// The fault of a `p` that is no probability below 1.
+    pub(super) fn fault(&self) -> Option<String> {
+        let fits = (0.0..1.0).contains(&self.p);
+        (!fits).then(|| format!("`p` must be at least 0 and below 1, not {}", self.p))
     }
 }
 
@@ -59,9 +57,9 @@ impl OpDef for Dropout {
         if x.rank() == 0 {
             return Err("`x` is a scalar; its dim 0 must be the batch".to_string());
         }
-        self.check()?;
+        self.fault().map_or(Ok(()), Err)?;
         match x.dims.get(1) {
-            Some(rows) => Piece::check(self.piece, rows.size)?,
+            Some(rows) => Piece::fault(self.piece, rows.size).map_or(Ok(()), Err)?,
             None if self.piece.is_some() => return Err("`x` has no dim 1, which must be the sequence".to_string()),
             None => {}
         }

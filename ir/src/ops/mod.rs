@@ -13,6 +13,7 @@ mod einsum;
 mod elementwise;
 mod embedding;
 mod experts;
+mod jitter;
 mod movement;
 mod quantise;
 mod reduce;
@@ -39,6 +40,7 @@ pub use experts::choice_count::ChoiceCount;
 pub use experts::dispatch::{Combine, CombineDw, Dispatch};
 pub use experts::ragged::Ragged;
 pub use experts::top_k::{GroupLimit, TopK, TopKGrad};
+pub use jitter::Jitter;
 pub use movement::dynamic_slice::{DynamicPad, DynamicSlice};
 pub use movement::iota::Iota;
 pub use movement::reverse::Reverse;
@@ -123,7 +125,7 @@ ops! {
         Permute, Reshape, Slice, Concat, Pad, Reverse, Windows, Fold,
         Take, ScatterAdd, DynamicSlice, DynamicPad, Compare, Select, Iota,
         RmsNorm, RmsNormDx, RmsNormDgamma, LayerNorm, LayerNormDx, LayerNormDgamma,
-        Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout,
+        Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout, Jitter,
         Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
         TopK, TopKGrad, Dispatch, Combine, CombineDw,
         AbsMax, ScaleFor, Quantise, Exponents, Ages, DelayedScale, SumSquares, AdamW, Sgd,

@@ -201,6 +201,12 @@ pub(super) fn vocabulary() -> Vec<OpCase> {
         case(Pick, &[&logits, &labels], &[&row], (1, i(&[2]), "`labels`")),
         case(TokenLoss, &[&row, &row, &labels], &[&f(&[])], (1, f(&[2]), "`picked`")),
         case(
+            Jitter { width: 0.1, path: "layer.router".to_string(), piece: None },
+            &[&f(&[2, 4])],
+            &[&f(&[2, 4])],
+            (0, f(&[2]), "sequence"),
+        ),
+        case(
             Dropout { p: 0.1, path: "layer.attn".to_string(), piece: None },
             &[&f(&[2, 4])],
             &[&f(&[2, 4])],

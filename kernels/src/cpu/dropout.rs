@@ -101,7 +101,42 @@ pub struct TensorPart<'a> {
 /// # Panics
 /// If `x` and `out` are not rows of the part, or its lists differ in length.
 pub fn dropout<'x>(x: impl Into<Source<'x>>, out: &mut [f32], p: f32, key: [u32; 2], part: TensorPart<'_>, par: Par) {
-    let x = x.into();
+    drawn(x.into(), out, Noise::Zeros(p), key, part, par);
+}
+
+/// The effect of a [`uniform`] number `u` on its element.
+#[derive(Clone, Copy, Debug)]
+pub enum Noise {
+    /// Zero with this probability `p`, else a division by `1 - p`.
+    Zeros(f32),
+    /// A factor `1 - width + 2 width u` of this width.
+    Factors(f32),
+}
+
+impl Noise {
+    /// True if no number has an effect.
+    pub fn is_identity(self) -> bool {
+        match self {
+            Noise::Zeros(strength) | Noise::Factors(strength) => strength == 0.0,
+        }
+    }
+
+    /// Applies it to elements with consecutive indices from `start` on.
+    fn run(self, x: Source<'_>, out: &mut [f32], key: [u32; 2], start: u64) {
+        match self {
+            Noise::Zeros(p) => drop_run(x, out, p, key, start),
+            Noise::Factors(width) => jitter_run(x, out, width, key, start),
+        }
+    }
+}
+
+/// Applies noise to each element, by the number at its linear index in the whole tensor.
+///
+/// `x` and `out` are rows of the part, along its last dim.
+///
+/// # Panics
+/// If `x` and `out` are not rows of the part, or its lists differ in length.
+pub fn drawn(x: Source<'_>, out: &mut [f32], noise: Noise, key: [u32; 2], part: TensorPart<'_>, par: Par) {
     let TensorPart { dims, origin, global_dims, skipped } = part;
     assert!(dims.len() == origin.len() && dims.len() == global_dims.len(), "one origin and size per dimension");
     let size = dims.iter().product::<usize>();
@@ -111,7 +146,7 @@ pub fn dropout<'x>(x: impl Into<Source<'x>>, out: &mut [f32], p: f32, key: [u32;
         return;
     }
     assert!(skipped.is_multiple_of(run) && out.len().is_multiple_of(run), "x and out are rows of the part");
-    if p == 0.0 {
+    if noise.is_identity() {
         return if let Source::Other(x) = x {
             out.copy_from_slice(x)
         };
@@ -122,7 +157,7 @@ pub fn dropout<'x>(x: impl Into<Source<'x>>, out: &mut [f32], p: f32, key: [u32;
     let Some((_, outer)) = dims.split_last().filter(|(_, outer)| !outer.is_empty()) else {
         // Threads share the elements of a vector.
         return par.rows(out.len(), 8, (Rows(x, 1), Rows(out, 1)), &|range, (x, out)| {
-            drop_run(x.0, out.0, p, key, (first + skipped + range.start) as u64);
+            noise.run(x.0, out.0, key, (first + skipped + range.start) as u64);
         });
     };
     par.rows(out.len() / run, 8 * run, (Rows(x, run), Rows(out, run)), &|range, (x, out)| {
@@ -132,7 +167,7 @@ pub fn dropout<'x>(x: impl Into<Source<'x>>, out: &mut [f32], p: f32, key: [u32;
                 (index, rest) = (index + rest % size * stride, rest / size);
             }
             let at = at * run..(at + 1) * run;
-            drop_run(x.0.part(at.clone()), &mut out.0[at], p, key, index as u64);
+            noise.run(x.0.part(at.clone()), &mut out.0[at], key, index as u64);
         }
     });
 }
@@ -157,6 +192,34 @@ simd! {
                 Source::Other(x) => {
                     for ((o, &u), &x) in results.zip(&x[done..done + n]) {
                         *o = if u >= p { x * scale } else { 0.0 };
+                    }
+                }
+            }
+            done += n;
+        }
+    }
+}
+
+simd! {
+    /// Jitter of elements with consecutive indices from `start` on.
+    fn jitter_run(x: Source<'_>, out: &mut [f32], width: f32, key: [u32; 2], start: u64) {
+        let (least, range) = (1.0 - width, 2.0 * width);
+        let mut done = 0;
+        while done < out.len() {
+            let index = start + done as u64;
+            let skip = (index % DRAWS as u64) as usize;
+            let n = (DRAWS - skip).min(out.len() - done);
+            let draws = draw(key, index / DRAWS as u64);
+            let results = out[done..done + n].iter_mut().zip(&draws[skip..]);
+            match x {
+                Source::Own => {
+                    for (o, &u) in results {
+                        *o *= range * u + least;
+                    }
+                }
+                Source::Other(x) => {
+                    for ((o, &u), &x) in results.zip(&x[done..done + n]) {
+                        *o = x * (range * u + least);
                     }
                 }
             }
@@ -235,6 +298,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn jitter_of_a_shard_is_that_of_the_whole() {
+        let (global, width, key) = ([5u64, 6, 150], 0.25, [7, 9]);
+        let (origin, dims) = ([3u64, 2, 75], [2usize, 4, 75]);
+        let part = TensorPart { dims: &dims, origin: &origin, global_dims: &global, skipped: 0 };
+        let (mut out, mut own) = (vec![f32::NAN; 600], vec![2.0; 600]);
+        drawn((&vec![2.0; 600]).into(), &mut out, Noise::Factors(width), key, part, Par(2));
+        drawn(Source::Own, &mut own, Noise::Factors(width), key, part, Par(1));
+        assert_eq!(out, own);
+        for (i, &v) in out.iter().enumerate() {
+            let at = [i / 300 + 3, i / 75 % 4 + 2, i % 75 + 75];
+            let u = uniform(key, ((at[0] * 6 + at[1]) * 150 + at[2]) as u64);
+            assert!((v - 2.0 * (0.75 + 0.5 * u)).abs() < 1e-6 && (1.5..2.5).contains(&v));
+        }
+        drawn((&out).into(), &mut own, Noise::Factors(0.0), key, part, Par(1));
+        assert_eq!(out, own);
     }
 
     #[test]

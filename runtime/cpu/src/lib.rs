@@ -33,6 +33,7 @@ use device::host::narrow;
 use ir::arena::ALIGNMENT;
 use ir::ops::KernelOp;
 use kernels::cpu::Par;
+use kernels::cpu::dropout::Noise;
 pub use peak::{peak, product_rate};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -160,7 +161,7 @@ impl Cpu {
     fn in_rows(&mut self, op: &KernelOp, site: &KernelSite<'_>) -> Result<Option<Group>, String> {
         let stmt = GroupStmt::alone(op, *site);
         let has_narrow = site.operands.iter().chain(site.results).any(|ty| narrow(ty.dtype).is_some());
-        let has_rows = stmt.rows().is_ok_and(|law| !law.sums && law.product.is_none());
+        let has_rows = stmt.rows().is_ok_and(|noise| !noise.sums && noise.product.is_none());
         match has_narrow && has_rows {
             true => self.group(&GroupSite { stmts: vec![stmt] }).map(Some),
             false => Ok(None),
@@ -452,7 +453,8 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::Reduce(op) => contract::reduce(op, site),
         KernelOp::Unary(op) => Ok(pointwise::unary(op, site)),
         KernelOp::Binary(op) => pointwise::binary(op, site),
-        KernelOp::Dropout(op) => pointwise::dropout(op, site),
+        KernelOp::Dropout(op) => pointwise::drawn(Noise::Zeros(op.p as f32), &op.path, op.piece, site),
+        KernelOp::Jitter(op) => pointwise::drawn(Noise::Factors(op.width as f32), &op.path, op.piece, site),
         KernelOp::Broadcast(op) => rearrange::broadcast(op, site),
         KernelOp::Permute(op) => rearrange::permute(op, site),
         KernelOp::Reshape(_) => Ok(rearrange::reshape(site)),

@@ -5,9 +5,9 @@ use device::backend::KernelSite;
 use device::random::key;
 use device::scalar;
 use device::sizes::strides_in;
-use ir::ops::{Binary, Dropout, OpDef, Unary};
+use ir::ops::{Binary, OpDef, Piece, Unary};
 use ir::types::DType;
-use kernels::cpu::dropout::{self, TensorPart};
+use kernels::cpu::dropout::{self, Noise, TensorPart};
 use kernels::cpu::elementwise::{self, Strided};
 
 pub(super) fn unary(op: &Unary, site: &KernelSite<'_>) -> KernelFn {
@@ -39,7 +39,7 @@ pub(super) fn binary(op: &Binary, site: &KernelSite<'_>) -> Result<KernelFn, Str
     };
     let (mut a, mut b) = (strides(0)?, strides(1)?);
     // A part of the rows may be asked for: their dims are one.
-    let dims = op.rows(site.operands).and_then(|law| law.dims);
+    let dims = op.rows(site.operands).and_then(|noise| noise.dims);
     if let Some(dims) = dims {
         [&mut sizes, &mut a, &mut b].into_iter().for_each(|list| drop(list.drain(..dims - 1)));
     }
@@ -59,18 +59,18 @@ pub(super) fn dropout_key(rng: Rng, path: &str) -> [u32; 2] {
 }
 
 /// Numbers go by the logical index of an element in the batch of the step, under the [`dropout_key`].
-pub(super) fn dropout(op: &Dropout, site: &KernelSite<'_>) -> Result<KernelFn, String> {
-    let (dims, mut whole, p) = (site.operand(0)?, site.operands[0].sizes(), op.p as f32);
+pub(super) fn drawn(noise: Noise, path: &str, piece: Option<Piece>, site: &KernelSite<'_>) -> Result<KernelFn, String> {
+    let (dims, mut whole) = (site.operand(0)?, site.operands[0].sizes());
     let mut first = site.operands[0].local_origin(site.mesh, site.coordinates);
-    if let Some(piece) = op.piece {
+    if let Some(piece) = piece {
         first[1] += piece.origin;
         whole[1] = piece.whole;
     }
-    let (path, mut origin) = (op.path.clone(), first.clone());
+    let (path, mut origin) = (path.to_string(), first.clone());
     Ok(Box::new(move |call, par| {
         let key = dropout_key(call.rng, &path);
         origin[0] = first[0] + call.rng.site.microbatch * whole[0];
         let part = TensorPart { dims: &dims, origin: &origin, global_dims: &whole, skipped: call.rng.skipped };
-        dropout::dropout(call.source(0), call.out(), p, key, part, par);
+        dropout::drawn(call.source(0), call.out(), noise, key, part, par);
     }))
 }

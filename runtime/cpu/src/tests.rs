@@ -105,6 +105,8 @@ fn cases() -> Vec<Case> {
         case(AttentionGrad(AttentionSettings { piece, ..dropped(true) }), &backward, &[6, 7, 8, 9]),
         case(Dropout { p: 0.4, path: "here".to_string(), piece }, &[&[3, 4, 5]], &[]),
         case(Dropout { p: 0.4, path: "here".to_string(), piece: None }, &[&[3, 4, 5]], &[]),
+        case(Jitter { width: 0.4, path: "here".to_string(), piece }, &[&[3, 4, 5]], &[]),
+        case(Jitter { width: 0.4, path: "here".to_string(), piece: None }, &[&[3, 4, 5]], &[]),
         case(Embedding::default(), &[&[3, 4], &[7, 5]], &[0]),
         case(EmbeddingGrad { rows: Dim::sized(7), pad: None }, &[&[3, 4], &[3, 4, 5]], &[0]),
         case(EmbeddingGrad { rows: Dim::sized(7), pad: Some(1) }, &[&[3, 4], &[3, 4, 5]], &[0]),

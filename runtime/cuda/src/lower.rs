@@ -5,10 +5,9 @@ use device::backend::KernelSite;
 use device::region::row_major;
 use device::scalar;
 use device::sizes::strides_in;
-use ir::ops::{
-    Binary, Compare, CompareKind, Dropout, Equation, Iota, KernelOp, Reduce, Rope, Selected, Slice, Windows,
-};
+use ir::ops::{Binary, Compare, CompareKind, Equation, Iota, KernelOp, Piece, Reduce, Rope, Selected, Slice, Windows};
 use ir::types::{DType, PartialKind, Type};
+use kernels::cpu::dropout::Noise;
 use kernels::group::{Beyond, Comparison, Index, Node, Program, Random, Read, Reduction, Rotate, Select, Take};
 use kernels::scalar::{Access, Element, Strides, Unary};
 
@@ -72,7 +71,8 @@ impl Lowering<'_> {
                 self.leave(Node::Select(Select { mask: self.same(0), not: op.not, of: self.same(1), other }))
             }
             Op::Iota(op) => self.iota(op),
-            Op::Dropout(op) => self.dropout(op),
+            Op::Dropout(op) => self.drawn(Noise::Zeros(op.p as f32), &op.path, op.piece),
+            Op::Jitter(op) => self.drawn(Noise::Factors(op.width as f32), &op.path, op.piece),
             Op::Broadcast(op) => self.spread(&op.equation),
             Op::Permute(op) => self.spread(&op.equation),
             Op::Reshape(_) => self.leave(Node::Convert(self.same(0))),
@@ -170,14 +170,13 @@ impl Lowering<'_> {
         self.leave(Node::Index(Index { origin, size: sizes[op.dim], inner }))
     }
 
-    fn dropout(&mut self, op: &Dropout) -> Result<usize, String> {
-        let p = op.p as f32;
-        if p == 0.0 {
+    fn drawn(&mut self, noise: Noise, path: &str, piece: Option<Piece>) -> Result<usize, String> {
+        if noise.is_identity() {
             return self.leave(Node::Convert(self.same(0)));
         }
         let (ty, sizes) = (self.site.operands[0], self.site.operand(0)?);
         let (mut origin, mut whole) = (ty.local_origin(self.site.mesh, self.site.coordinates), ty.sizes());
-        if let Some(piece) = op.piece {
+        if let Some(piece) = piece {
             origin[1] += piece.origin;
             whole[1] = piece.whole;
         }
@@ -185,13 +184,22 @@ impl Lowering<'_> {
         let offset = origin.iter().zip(&strides).map(|(&origin, stride)| origin as usize * stride).sum();
         let microbatch = whole.iter().product();
         let counter = Strides { dims: sizes.into_iter().zip(strides).collect(), offset };
-        let (len, path) = (len(ty, self.site), op.path.clone());
-        let random = self.float(Node::Random(Random { path, counter, microbatch }), len);
-        let least = self.number(p);
-        let mask = Node::Compare(Comparison::LessEqual, least, Read::same(random));
-        let mask = Read::same(self.program.push(mask, Element::I32, len));
-        let scaled = self.float(Node::Unary(Unary::Scale(1.0 / (1.0 - p)), self.same(0)), len);
-        self.leave(Node::Select(Select { mask, not: false, of: Read::same(scaled), other: None }))
+        let (len, path) = (len(ty, self.site), path.to_string());
+        let random = Read::same(self.float(Node::Random(Random { path, counter, microbatch }), len));
+        match noise {
+            Noise::Zeros(p) => {
+                let least = self.number(p);
+                let mask = Node::Compare(Comparison::LessEqual, least, random);
+                let mask = Read::same(self.program.push(mask, Element::I32, len));
+                let scaled = self.float(Node::Unary(Unary::Scale(1.0 / (1.0 - p)), self.same(0)), len);
+                self.leave(Node::Select(Select { mask, not: false, of: Read::same(scaled), other: None }))
+            }
+            Noise::Factors(width) => {
+                let range = self.float(Node::Unary(Unary::Scale(2.0 * width), random), len);
+                let factor = self.float(Node::Unary(Unary::Shift(1.0 - width), Read::same(range)), len);
+                self.leave(Node::Binary(kernels::scalar::Binary::Mul, self.same(0), Read::same(factor)))
+            }
+        }
     }
 
     fn take(&mut self, Selected { dim, batch }: Selected) -> Result<usize, String> {

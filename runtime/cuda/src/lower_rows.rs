@@ -37,6 +37,7 @@ pub(super) fn lower(low: &mut Lowering<'_>, op: &KernelOp) -> Result<Vec<Made>, 
         | Op::Select(_)
         | Op::Iota(_)
         | Op::Dropout(_)
+        | Op::Jitter(_)
         | Op::Broadcast(_)
         | Op::Permute(_)
         | Op::Reshape(_)

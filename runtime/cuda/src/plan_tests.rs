@@ -5,8 +5,8 @@ use super::*;
 use ir::mesh::Mesh;
 use ir::ops::{
     Binary, BinaryKind, Broadcast, Compare, CompareKind, CrossEntropy, CrossEntropyGrad, Dropout, Embedding, Equation,
-    LayerNorm, LayerNormDgamma, LayerNormDx, Op, Permute, Pick, Reduce, RmsNorm, RmsNormDgamma, RmsNormDx, Rope,
-    Scaling, Select, Sgd, Slice, Softmax, SoftmaxGrad, SumExp, TokenLoss, Unary, UnaryKind,
+    Jitter, LayerNorm, LayerNormDgamma, LayerNormDx, Op, Permute, Pick, Reduce, RmsNorm, RmsNormDgamma, RmsNormDx,
+    Rope, Scaling, Select, Sgd, Slice, Softmax, SoftmaxGrad, SumExp, TokenLoss, Unary, UnaryKind,
 };
 use ir::types::{DType, Dim, PartialKind};
 use kernels::cpu::Par;
@@ -135,7 +135,7 @@ fn plans_of_rows_compute_their_ops() {
     let dropout = Dropout { p: 0.3, path: "a.b".into(), piece: None };
     let lengths = Scaling::Lengths { short: vec![1.0; 3].into(), long: vec![0.5; 3].into(), context: 2 };
     let by_length = Rope { theta: 100.0, scaling: Some(lengths), turned: None, gain: 1.5, inverse: true };
-    let cases: [(Op, &[&[u64]]); 27] = [
+    let cases: [(Op, &[&[u64]]); 29] = [
         (RmsNorm { eps: 1e-5 }.into(), &[x, column]),
         (RmsNormDx.into(), &[x, column, row, x]),
         (RmsNormDgamma.into(), &[x, row, x]),
@@ -154,6 +154,8 @@ fn plans_of_rows_compute_their_ops() {
         (rope(true), &[&[3, 4, 6], row]),
         (by_length.into(), &[&[3, 4, 2, 6], row, row]),
         (dropout.into(), &[x]),
+        (Jitter { width: 0.3, path: "a.b".into(), piece: None }.into(), &[x]),
+        (Jitter { width: 0.0, path: String::new(), piece: None }.into(), &[x]),
         (Dropout { p: 0.0, path: String::new(), piece: None }.into(), &[x]),
         (Compare(CompareKind::Less).into(), &[x, x]),
         (Compare(CompareKind::Equal).into(), &[x, x]),

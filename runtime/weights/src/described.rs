@@ -154,6 +154,7 @@ fn experts(config: &LlamaConfig) -> Vec<Pair> {
         ("intermediate_size_mlp", config.feed_forward.into()),
         ("capacity_factor", experts.capacity.into()),
         ("routing_group", experts.group.into()),
+        ("router_jitter_noise", experts.jitter.into()),
     ];
     pairs.extend(balance(&experts.balance));
     if dense.is_empty() || experts.scaled_inputs {

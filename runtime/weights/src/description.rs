@@ -3,10 +3,18 @@
 use ir::models::{ConfigError, Family, ModelConfig, Pairs, family_of, read_config, text_part};
 use serde_json::{Map, Value};
 
-/// Keys of a serialised configuration that weights do not depend on: first numbers, dropout, and how tokens are routed in
+/// Keys of a serialised configuration that weights do not depend on: first numbers, dropout, jitter, and how tokens are routed in
 /// training.
-const FREE: [&str; 7] =
-    ["deviation", "attention_dropout", "residual_dropout", "embedding_dropout", "capacity", "group", "loss_factor"];
+const FREE: [&str; 8] = [
+    "deviation",
+    "attention_dropout",
+    "residual_dropout",
+    "embedding_dropout",
+    "capacity",
+    "group",
+    "loss_factor",
+    "jitter",
+];
 
 /// The names of the number of layers that predict further tokens.
 const FURTHER: [&str; 2] = ["num_nextn_predict_layers", "num_mtp_layers"];

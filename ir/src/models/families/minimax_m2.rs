@@ -24,7 +24,11 @@ const KEYS: &[Key] = &[
     Key::read(&["rms_norm_eps"], "1e-06", NORM_EPS),
     Key::read(&["num_experts_per_tok"], "8", CHOSEN),
     Key::read(&["num_local_experts"], "256", EXPERTS),
-    Key::only(&["router_jitter_noise"], "0.0", "the router has no noise"),
+    Key::read(
+        &["router_jitter_noise"],
+        "0.0",
+        "random factors of what experts read in training, at most this far from 1",
+    ),
     Key::read(&["rope_theta"], "5000000.0", THETA),
     Key::alias(&["num_experts"], "num_local_experts"),
     Key::read(&["rotary_dim"], "null", "elements of a head that turn; null: `partial_rotary_factor` counts"),
@@ -59,7 +63,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     if let Some(turned) = fields.optional("rotary_dim")? {
         base.rotation.turned = Some(turned).filter(|turned| *turned != base.head);
     }
-    let experts = sigmoid(fields, "num_local_experts", "intermediate_size")?;
+    let experts = jittered(fields, sigmoid(fields, "num_local_experts", "intermediate_size")?)?;
     Ok(LlamaConfig {
         activation: activation(fields, "hidden_act")?,
         qk_norm: QkNorm::Whole,

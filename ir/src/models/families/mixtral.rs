@@ -28,7 +28,11 @@ const KEYS: &[Key] = &[
     Key::read(&["num_local_experts"], "8", EXPERTS),
     Key::alias(&["num_experts"], "num_local_experts"),
     Key::read(&["num_experts_per_tok"], "2", CHOSEN),
-    Key::only(&["router_jitter_noise"], "0.0", "the router has no noise"),
+    Key::read(
+        &["router_jitter_noise"],
+        "0.0",
+        "random factors of what experts read in training, at most this far from 1",
+    ),
     WHOLE_HEADS,
 ];
 
@@ -52,7 +56,7 @@ const OLD_IN_ONE: When = When::File("block_sparse_moe.experts.down_proj");
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = Base::USUAL.read(fields)?;
-    let experts = softmax(fields, "num_local_experts", "intermediate_size")?;
+    let experts = jittered(fields, softmax(fields, "num_local_experts", "intermediate_size")?)?;
     Ok(LlamaConfig { window: windows::of_all(fields)?, experts: Some(experts), ..base }.into())
 }
 

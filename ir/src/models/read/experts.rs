@@ -16,6 +16,11 @@ pub(in crate::models) fn softmax(
     Ok(Experts { capacity, group, ..experts })
 }
 
+/// Experts with the noise that a class has between norm and router in training.
+pub(in crate::models) fn jittered(fields: &Fields, experts: Experts) -> Result<Experts, ConfigError> {
+    Ok(Experts { jitter: fields.get("router_jitter_noise")?, ..experts })
+}
+
 /// Experts that sigmoids of each one's own logit choose, with a bias for the choice, whose weights add up to 1 (DeepSeek-V3).
 pub(in crate::models) fn sigmoid(
     fields: &Fields,

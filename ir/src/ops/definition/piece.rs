@@ -24,12 +24,10 @@ impl Piece {
         Ok(Some(Piece { origin, whole: attrs.int("whole")? }))
     }
 
-    /// Checks that the rows are within the sequence.
-    pub(in crate::ops) fn check(piece: Option<Piece>, rows: u64) -> Result<(), String> {
-        let Some(Piece { origin, whole }) = piece else { return Ok(()) };
-        match origin.checked_add(rows) {
-            Some(end) if end <= whole => Ok(()),
-            _ => Err(format!("{rows} rows from {origin} are not within a sequence of {whole}")),
-        }
+    /// The fault of rows that are not within the sequence.
+    pub(in crate::ops) fn fault(piece: Option<Piece>, rows: u64) -> Option<String> {
+        let Piece { origin, whole } = piece?;
+        let is_within = origin.checked_add(rows).is_some_and(|end| end <= whole);
+        (!is_within).then(|| format!("{rows} rows from {origin} are not within a sequence of {whole}"))
     }
 }

@@ -24,9 +24,10 @@ impl DynamicSlice {
     }
 }
 
-/// Checks that a range of `length` fits a dim of `size`.
-fn check(length: u64, size: u64) -> Result<(), String> {
-    if (1..=size).contains(&length) { Ok(()) } else { Err(format!("{length} is not a range of a dim of {size}")) }
+/// The fault of a range of `length` that does not fit a dim of `size`.
+fn fault(length: u64, size: u64) -> Option<String> {
+    let fits = (1..=size).contains(&length);
+    (!fits).then(|| format!("{length} is not a range of a dim of {size}"))
 }
 
 /// The rule of an op that makes `j` of `i` at a dim, and reads a scalar.
@@ -51,7 +52,7 @@ impl OpDef for DynamicSlice {
         let [x, start] = operands::take(operands, "x, start")?;
         operands::float("x", x)?;
         operands::expect("start", start, DType::I32, &[])?;
-        check(self.length, sliced_dim(x, self.dim)?.size)?;
+        fault(self.length, sliced_dim(x, self.dim)?.size).map_or(Ok(()), Err)?;
         Ok(vec![resized(x, self.dim, self.length)])
     }
 
@@ -109,7 +110,7 @@ impl OpDef for DynamicPad {
         let [y, start] = operands::take(operands, "y, start")?;
         operands::float("y", y)?;
         operands::expect("start", start, DType::I32, &[])?;
-        check(sliced_dim(y, self.dim)?.size, self.whole.size)?;
+        fault(sliced_dim(y, self.dim)?.size, self.whole.size).map_or(Ok(()), Err)?;
         let mut ty = y.logical();
         ty.dims[self.dim] = self.whole.clone();
         Ok(vec![ty])

@@ -189,6 +189,7 @@ impl Encoded {
             | KernelOp::Attention(_)
             | KernelOp::AttentionGrad(_)
             | KernelOp::Dropout(_)
+            | KernelOp::Jitter(_)
             | KernelOp::Embedding(_)
             | KernelOp::EmbeddingGrad(_)
             | KernelOp::CrossEntropy(_)

@@ -209,6 +209,7 @@ fn kernel<'a, R: Real>(
             return Err("it has no operand".to_string());
         }
         KernelOp::Dropout(op) => vec![update::dropout(o.real(0)?, op, context)],
+        KernelOp::Jitter(op) => vec![update::jitter(o.real(0)?, op, context)],
         KernelOp::AbsMax(_) => vec![quantise::absmax(o.real(0)?, &dims[0])],
         KernelOp::ScaleFor(op) => vec![quantise::scale_for(o.real(0)?, op.to)?],
         KernelOp::Quantise(op) => vec![quantise::quotients(o.real(0)?, o.real(1)?, op.to)?],

@@ -1,18 +1,36 @@
-//! Dropout, the share of the gradient norm, and the optimizers.
+//! Dropout and jitter, the share of the gradient norm, and the optimizers.
 
 use super::Context;
 use crate::random;
 use crate::real::Real;
 use crate::tensor::Tensor;
-use ir::ops::{AdamW, Dropout, Sgd};
+use ir::ops::{AdamW, Dropout, Jitter, Piece, Sgd};
 
 /// Each element is divided by `1 - p` if its number (see [`random`]) is at least `p`, else 0. Number and `p`
 /// are compared in f32.
 pub(super) fn dropout<R: Real>(x: &Tensor<R>, op: &Dropout, context: Context) -> Tensor<R> {
-    let key = random::dropout_key(context.seed, context.step, context.index, &op.path);
+    let scale = R::of(1.0 / (1.0 - op.p));
+    drawn(x, &op.path, op.piece, context, |x, number| if number >= op.p as f32 { x * scale } else { R::zero() })
+}
+
+/// Each element times `1 - width` plus twice the width times its number.
+pub(super) fn jitter<R: Real>(x: &Tensor<R>, op: &Jitter, context: Context) -> Tensor<R> {
+    let (least, range) = (1.0 - op.width, 2.0 * op.width);
+    drawn(x, &op.path, op.piece, context, |x, number| x * R::of(least + range * f64::from(number)))
+}
+
+/// A function of each element and of its uniform number.
+fn drawn<R: Real>(
+    x: &Tensor<R>,
+    path: &str,
+    piece: Option<Piece>,
+    context: Context,
+    of: impl Fn(R, f32) -> R,
+) -> Tensor<R> {
+    let key = random::dropout_key(context.seed, context.step, context.index, path);
     // Elements of a sample here; in the whole sequence, and before the first of them there.
     let sample: usize = x.dims[1..].iter().product();
-    let (run, before) = match op.piece {
+    let (run, before) = match piece {
         None => (sample, 0),
         Some(piece) => {
             let row: usize = x.dims[2..].iter().product();
@@ -20,11 +38,9 @@ pub(super) fn dropout<R: Real>(x: &Tensor<R>, op: &Dropout, context: Context) ->
         }
     };
     let first = context.microbatch as usize * x.dims[0] * run;
-    let scale = R::of(1.0 / (1.0 - op.p));
     Tensor::from_fn(&x.dims, |i| {
         let number = first + i / sample * run + before + i % sample;
-        let keep = random::uniform(key, number as u64) >= op.p as f32;
-        if keep { x.data[i] * scale } else { R::zero() }
+        of(x.data[i], random::uniform(key, number as u64))
     })
 }
 

@@ -93,6 +93,7 @@ fn is_slope(kind: BinaryKind) -> bool {
 /// Ops that have a gradient, on shapes without two equal sizes where they allow it.
 pub(crate) fn differentiable() -> Vec<Case> {
     let dropout = [float("p", 0.4), ("path", Attr::Str("p".to_string()))];
+    let jitter = [float("width", 0.4), ("path", Attr::Str("p".to_string()))];
     let frame = [int("dim", 1), int("size", 3), int("stride", 2), int("dilation", 2)];
     let mut cases = vec![
         case("einsum", &[eq("b s h, h g d -> b s g d")], &[Real(&[2, 3, 4]), Real(&[4, 5, 6])], &[]),
@@ -125,6 +126,8 @@ pub(crate) fn differentiable() -> Vec<Case> {
         case("embedding", &[], &[Int(&[2, 3], -1, 6), Real(&[5, 4])], &[]),
         case("cross_entropy", &[], &[Real(&[4, 5]), Int(&[4], -1, 5)], &[]),
         case("dropout", &dropout, &[Real(&[4, 5])], &[]),
+        case("jitter", &jitter, &[Real(&[4, 5])], &[]),
+        case("jitter", &[&jitter[..], &[int("origin", 3), int("whole", 9)]].concat(), &[Real(&[4, 5])], &[]),
         case("dropout", &[&dropout[..], &[int("origin", 3), int("whole", 9)]].concat(), &[Real(&[4, 5])], &[]),
     ];
     // Of more than ten choices in six experts of one row, some are dropped.

@@ -171,7 +171,7 @@ fn depends_on_order(model: &Model) -> bool {
     let stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
     stmts.into_iter().any(|stmt| match &stmt.op {
         Op::Kernel(KernelOp::Attention(op)) => op.0.dropout.is_some(),
-        Op::Kernel(op) => matches!(op, KernelOp::Dropout(_) | KernelOp::Dispatch(_)),
+        Op::Kernel(op) => matches!(op, KernelOp::Dropout(_) | KernelOp::Jitter(_) | KernelOp::Dispatch(_)),
         _ => false,
     })
 }

@@ -20,7 +20,7 @@ pub(super) use crate::models::layer_set::{LayerSet, Window};
 pub(super) use crate::models::llama::{
     Branches, EmbeddingScale, Latent, Learned, LlamaConfig, Norm, Norms, QkNorm, Temperature,
 };
-pub(super) use crate::models::read::experts::{dense, dense_types, sigmoid, softmax};
+pub(super) use crate::models::read::experts::{dense, dense_types, jittered, sigmoid, softmax};
 pub(super) use crate::models::read::windows::{Limit, Limited};
 pub(super) use crate::models::read::{
     Base, Head, Heads, Kinds, ModelSizes, Rope, activation, biased, further, positions, windows,
