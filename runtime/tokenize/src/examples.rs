@@ -120,7 +120,8 @@ impl ExampleEncoder<'_> {
             return Err(ExampleError::EmptyCompletion);
         }
         let text = [prompt, completion].concat();
-        self.marked(&MarkedText { counted: vec![prompt.len()..text.len()], text })
+        let counted = std::iter::once(prompt.len()..text.len()).collect();
+        self.marked(&MarkedText { counted, text })
     }
 
     fn conversation(&self, conversation: &Conversation) -> Result<LabelledIds, ExampleError> {
