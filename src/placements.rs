@@ -154,6 +154,9 @@ fn shards(model: &Model, dims: &[Dim], piece: &Piece) -> Result<BTreeMap<AxisId,
     if dims.iter().all(|dim| dim.axes.is_empty()) {
         return Ok(BTreeMap::new());
     }
+    if piece.dims.iter().any(|(_, stride)| matches!(stride, Stride::Parted { .. })) {
+        return Err("it has its matrices in parts".to_string());
+    }
     let elements = |sizes: &mut dyn Iterator<Item = u64>| sizes.product::<u64>();
     if elements(&mut piece.dims.iter().map(|(size, _)| *size)) != elements(&mut piece.shape.iter().copied()) {
         return Err("it joins several matrices, and each is sharded".to_string());
@@ -179,7 +182,7 @@ fn axes_of(model: &Model, dims: &[Dim], piece: &Piece, at: usize) -> Result<Vec<
     let inner: u64 = piece.shape[at + 1..].iter().product();
     let mut parts: Vec<(u64, &Dim)> = Vec::new();
     for (dim, &(_, stride)) in dims.iter().zip(&piece.dims) {
-        let (Stride::Even(step) | Stride::Paired { step, .. }) = stride;
+        let (Stride::Even(step) | Stride::Paired { step, .. } | Stride::Parted { step, .. }) = stride;
         if (inner..inner * piece.shape[at]).contains(&(step as u64)) {
             parts.push((step as u64, dim));
         }

@@ -52,6 +52,16 @@ pub enum Init {
     Normal(f64),
     /// All elements equal.
     Constant(f64),
+    /// Waves of positions: row `p` has `sin(p w)`, then `cos(p w)` of the frequencies `w = e^(-fall i)` (Vaswani et al. 2017).
+    Waves(f64),
+}
+
+/// An element of a table of waves, by its place in rows of `width` elements.
+pub fn wave(fall: f64, width: u64, place: u64) -> f64 {
+    let (row, column) = (place / width, place % width);
+    let sines = width.div_ceil(2);
+    let angle = row as f64 * (-fall * (column % sines) as f64).exp();
+    if column < sines { angle.sin() } else { angle.cos() }
 }
 
 /// A declared parameter, or an array of them: `param %layer[32].w1: f32[h, f] init=normal(0.02) decay=true`. One that is not

@@ -36,17 +36,28 @@ pub struct Weight {
     pub part_of: Option<&'static str>,
     /// Its element type; none: that of the model.
     pub dtype: Option<DType>,
+    /// It stays as it is.
+    pub frozen: bool,
 }
 
 impl Weight {
     /// A matrix with normal initial numbers.
     pub fn normal(name: impl Into<Cow<'static, str>>, dims: &str, deviation: f64) -> Weight {
-        Weight { name: name.into(), dims: dims.to_string(), init: Init::Normal(deviation), part_of: None, dtype: None }
+        Weight::new(name, dims, Init::Normal(deviation))
     }
 
     /// A gain (1) or a bias (0).
     pub fn constant(name: impl Into<Cow<'static, str>>, dims: &str, value: f64) -> Weight {
-        Weight { name: name.into(), dims: dims.to_string(), init: Init::Constant(value), part_of: None, dtype: None }
+        Weight::new(name, dims, Init::Constant(value))
+    }
+
+    fn new(name: impl Into<Cow<'static, str>>, dims: &str, init: Init) -> Weight {
+        Weight { name: name.into(), dims: dims.to_string(), init, part_of: None, dtype: None, frozen: false }
+    }
+
+    /// A table of waves of positions, which is not trained.
+    pub fn waves(name: &'static str, dims: &str, fall: f64) -> Weight {
+        Weight::new(name, dims, Init::Waves(fall)).frozen()
     }
 
     /// A record that notes numbers in f32; it begins with ones.
@@ -58,6 +69,12 @@ impl Weight {
     #[must_use]
     pub fn part_of(self, whole: &'static str) -> Weight {
         Weight { part_of: Some(whole), ..self }
+    }
+
+    /// The same as one that stays as it is.
+    #[must_use]
+    pub fn frozen(self) -> Weight {
+        Weight { frozen: true, ..self }
     }
 
     /// True for matrices: weight decay applies to them, but not to gains and biases, as in the training of GPT-3 and its
@@ -168,7 +185,7 @@ impl Draft {
             ty: self.weight_ty(weight),
             init: weight.init,
             decay: weight.decay(),
-            frozen: false,
+            frozen: weight.frozen,
             part_of: weight.part_of.map(str::to_string),
             comments: Vec::new(),
             span: Span::default(),

@@ -59,6 +59,10 @@ pub struct Experts {
     pub renormalise: bool,
     /// The factor that multiplies the weights.
     pub scale: f64,
+    /// Half of the sum of routed experts and the shared one is taken (Cohere).
+    pub averaged: bool,
+    /// The sum of what they give is normed (A.X K1).
+    pub normed: bool,
     /// Capacity factor: the maximum number of tokens per expert, relative to uniform routing; further tokens are dropped.
     /// None: no limit.
     pub capacity: Option<f64>,
@@ -95,6 +99,8 @@ impl Experts {
             limit: None,
             renormalise: true,
             scale: 1.0,
+            averaged: false,
+            normed: false,
             capacity: None,
             group: None,
             jitter: 0.0,
@@ -231,7 +237,9 @@ impl Experts {
             b.op(&["sw"], Binary::spread(BinaryKind::Mul, "b s h, b s -> b s h")?, &["sd", "sv"])?;
             shared = "sw";
         }
-        b.op(&["fd"], Binary::of(BinaryKind::Add), &["er", shared])
+        let sum = if self.averaged { "ey_sum" } else { "fd" };
+        b.op(&[sum], Binary::of(BinaryKind::Add), &["er", shared])?;
+        if self.averaged { b.scale("fd", 0.5, sum) } else { Ok(()) }
     }
 
     /// `ed` of `ex`, by experts whose gates are bounded.

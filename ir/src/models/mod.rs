@@ -43,6 +43,9 @@ pub use gpt2::Gpt2Config;
 pub use imported::{ImportedModel, TensorSource};
 pub use keys::{Done, Key, Keys, ROPE};
 pub use layer_set::{LayerSet, Window};
-pub use llama::{Branches, EmbeddingScale, Latent, Learned, LlamaConfig, Mtp, Norm, Norms, QkNorm, Temperature};
+pub use llama::{
+    Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Latent, Learned, LlamaConfig, Mtp, Norm,
+    Norms, QkNorm, Temperature, Waves,
+};
 pub use rotation::Rotation;
 pub use weights::{HubTensor, Join, MatrixOrder, Pairs, Weights, When};

@@ -47,6 +47,8 @@ pub struct HubTensor {
     pub leading: usize,
     /// The dims of each parameter behind these that are inputs of its matrix; 0: it is a vector. The others are outputs.
     pub inputs: usize,
+    /// Those dims and the rows of the matrix are one dim of the tensor.
+    pub stacked: bool,
     /// The order of the matrix.
     pub order: MatrixOrder,
     /// The places of the parameters.
@@ -77,6 +79,8 @@ pub enum Join {
     Heads,
     /// The outputs of each first dim together: those of one behind those of the other (Falcon).
     Groups,
+    /// The outputs of each of so many equal parts of the first dim together: those of one behind those of the other (CodeGen).
+    Parts(u64),
     /// One output of each in turn.
     Alternating,
 }
@@ -100,6 +104,7 @@ impl HubTensor {
             params,
             leading: 0,
             inputs: 0,
+            stacked: false,
             order: MatrixOrder::OutputsFirst,
             join: Join::Outputs,
             when: When::Always,
@@ -125,6 +130,11 @@ impl HubTensor {
     /// One of each expert, in one tensor.
     pub(super) const fn of_experts(self) -> HubTensor {
         HubTensor { leading: 1, ..self }
+    }
+
+    /// The matrices of all experts, one below the other.
+    pub(super) const fn stacked(self) -> HubTensor {
+        HubTensor { leading: 1, stacked: true, ..self }
     }
 
     /// The same with other places of the parameters.

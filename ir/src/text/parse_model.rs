@@ -77,15 +77,16 @@ impl<'s> Parser<'s> {
 
     fn init(&mut self) -> Parsed<Init> {
         let span = self.span();
-        let name = self.take(Kind::Ident, "`normal(..)` or `constant(..)`")?;
+        let name = self.take(Kind::Ident, "`normal(..)`, `constant(..)` or `waves(..)`")?;
         self.expect("(")?;
         let number = self.float("a number")?;
         self.expect(")")?;
         match name {
             "normal" => Ok(Init::Normal(number)),
             "constant" => Ok(Init::Constant(number)),
+            "waves" => Ok(Init::Waves(number)),
             _ => {
-                let known = ["normal".to_string(), "constant".to_string()];
+                let known = ["normal", "constant", "waves"].map(str::to_string);
                 Err(self.unknown(Code::UnknownAttribute, span, format!("there is no init `{name}`"), name, &known))
             }
         }

@@ -66,6 +66,7 @@ fn print_param(printer: &Printer<'_>, param: &Param) -> String {
     let init = match param.init {
         Init::Normal(deviation) => format!("normal({})", print_float(deviation)),
         Init::Constant(value) => format!("constant({})", print_float(value)),
+        Init::Waves(fall) => format!("waves({})", print_float(fall)),
     };
     let ty = printer.ty(&param.ty, &Default::default());
     let (comments, decay) = (print_comments(&param.comments, ""), param.decay);

@@ -8,7 +8,7 @@ use crate::load_error::LoadError;
 use comm::{Region, RegionPiece, extract, pieces};
 use device::backend::{Memory, Span};
 use device::host::{numbers, stored};
-use ir::graph::{GRADIENT, Init, Model, ParamInstance};
+use ir::graph::{GRADIENT, Init, Model, ParamInstance, wave};
 use ir::mesh::Mesh;
 use ir::types::{PartialKind, Type};
 use kernels::cpu::Par;
@@ -166,6 +166,15 @@ impl State {
                 Init::Constant(value) => {
                     part.clear();
                     part.resize(slot.region.len(), value as f32);
+                    last = None;
+                }
+                Init::Waves(fall) => {
+                    let width = slot.ty.sizes().last().copied().unwrap_or(1);
+                    part.clear();
+                    part.resize(slot.region.len(), 0.0);
+                    fill(&slot.ty, &slot.region, &mut part, par, |first, row| {
+                        (first..).zip(row).for_each(|(place, value)| *value = wave(fall, width, place) as f32);
+                    });
                     last = None;
                 }
             }

@@ -21,6 +21,15 @@ pub enum Stride {
         /// The elements that turn, an even number.
         turned: usize,
     },
+    /// Equal parts: neighbours within a part are at the distance `step`, and the parts at another one.
+    Parted {
+        /// The distance of neighbours.
+        step: usize,
+        /// The elements of a part.
+        size: usize,
+        /// The distance from one part to the next.
+        distance: usize,
+    },
 }
 
 /// A parameter, or one index of its first dim, in a tensor of a file.
@@ -157,6 +166,12 @@ impl Piece {
                         (rest..to, rest * step, step),
                     ]
                 }
+                Stride::Parted { step, size, distance } => (from / size..to.div_ceil(size))
+                    .map(|part| {
+                        let (start, end) = (from.max(part * size), to.min((part + 1) * size));
+                        (start..end, part * distance + (start - part * size) * step, step)
+                    })
+                    .collect(),
             };
             let mut next = Vec::new();
             for part in &parts {
@@ -294,6 +309,14 @@ mod tests {
         assert_eq!(places(&some, &[0], &[6]), [0, 2, 1, 3, 4, 5]);
         assert_eq!(places(&some, &[3], &[3]), [3, 4, 5]);
         assert_eq!(places(&some, &[5], &[1]), [5]);
+    }
+
+    #[test]
+    fn parts_are_apart() {
+        let parted = piece(2, &[(6, Stride::Parted { step: 1, size: 2, distance: 10 })]);
+        assert_eq!(places(&parted, &[0], &[6]), [2, 3, 12, 13, 22, 23]);
+        assert_eq!(places(&parted, &[1], &[4]), [3, 12, 13, 22]);
+        assert_eq!(places(&parted, &[3], &[1]), [13]);
     }
 
     #[test]

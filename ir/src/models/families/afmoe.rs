@@ -73,7 +73,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         nope: window.map_or(LayerSet::First(base.layers), |window| window.full),
         window,
         embedding_scale: if is_scaled { EmbeddingScale::Root } else { EmbeddingScale::One },
-        gated_heads: true,
+        head_gate: HeadGate::Sigmoid,
         qk_norm: QkNorm::Heads,
         experts: experts(fields, base.layers)?,
         ..base

@@ -46,7 +46,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         gated: false,
         activation: activation(fields, "hidden_act")?,
         norm: Norm::RmsPlain,
-        embedding_norm: true,
+        embedding_norm: EmbeddingNorm::Sum,
         rotation: Rotation { backwards: true, ..base.rotation },
         logit_softcap: fields.optional("final_logit_softcapping")?,
         qk_norm: QkNorm::Turned,

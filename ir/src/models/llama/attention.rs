@@ -2,7 +2,8 @@
 //!
 //! [`Latent`]: super::latent::Latent
 
-use super::config::{LlamaConfig, QkNorm, Temperature};
+use super::alibi;
+use super::config::{HeadGate, LlamaConfig, QkNorm, Temperature};
 use super::layers::LayerKind;
 use super::qk_norm::{self, AllHeads, flat_norm};
 use crate::models::draft::{Body, DraftError, Linear, Weight};
@@ -11,7 +12,7 @@ use crate::ops::{Attention, AttentionSettings, Binary, BinaryKind, Dropout, Unar
 use crate::types::DType;
 
 /// The parameters of attention; the matrix that writes to the residual stream has the deviation `residual`.
-pub(super) fn weights(config: &LlamaConfig, residual: f64) -> Vec<Weight> {
+pub(super) fn weights(config: &LlamaConfig, kind: &LayerKind<'_>, residual: f64) -> Vec<Weight> {
     let deviation = config.deviation;
     if let Some(latent) = &config.latent {
         return latent.weights(deviation, residual);
@@ -23,14 +24,14 @@ pub(super) fn weights(config: &LlamaConfig, residual: f64) -> Vec<Weight> {
         Weight::normal("wo", "g r d h", residual),
     ];
     if config.qkv_bias {
-        weights.extend(
-            [("bq", "g r d"), ("bk", "g d"), ("bv", "g d")].map(|(name, dims)| Weight::constant(name, dims, 0.0)),
-        );
+        let biases = [("bq", "g r d"), ("bk", "g d"), ("bv", "g d")];
+        let biases = biases.into_iter().filter(|(name, _)| !(config.plain_keys && *name == "bk"));
+        weights.extend(biases.map(|(name, dims)| Weight::constant(name, dims, 0.0)));
     }
-    weights.extend(config.out_bias.then(|| Weight::constant("bo", "h", 0.0)));
+    weights.extend(kind.out_bias.then(|| Weight::constant("bo", "h", 0.0)));
     weights.extend(config.sinks.then(|| Weight::constant("sink", "g r", 0.0)));
     weights.extend(config.inner_norms.then(|| Weight::constant("heads_norm", "g r d", 1.0)));
-    weights.extend(config.gated_heads.then(|| Weight::normal("wg", "h g r d", deviation)));
+    weights.extend(gate_dims(config).map(|dims| Weight::normal("wg", &format!("h {dims}"), deviation)));
     weights.extend(qk_norm::weights(config.qk_norm));
     weights
 }
@@ -50,23 +51,58 @@ pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>
         window: kind.window.filter(|window| !window.chunked).map(|window| window.tokens),
         chunk: kind.window.filter(|window| window.chunked).map(|window| window.tokens),
         softcap: config.softcap,
-        ..AttentionSettings::new(config.score_scale(), true)
+        ..AttentionSettings::new(config.score_scale(), config.causal)
     };
     let operands = ["q", "k", "v", "pos", "pos", "seg", "seg", "sink"];
     b.op(&["o", "o_lse"], Attention(settings), &operands[..7 + usize::from(config.sinks)])?;
-    if config.gated_heads {
-        b.linear(&Linear { y: "og", x, w: "wg", bias: None, from: "h", to: "g r d" })?;
-        b.sigmoid("ov", "og")?;
-        b.op(&["ow"], Binary::of(BinaryKind::Mul), &["o", "ov"])?;
+    let gated = gate_dims(config);
+    if let Some(dims) = gated {
+        gate(config, b, x, dims)?;
     }
-    let mut x = if config.gated_heads { "ow" } else { "o" };
+    let mut x = if gated.is_some() { "ow" } else { "o" };
     if config.inner_norms {
         let all = AllHeads { dims: "g r d", size: config.heads * config.head };
         flat_norm(b, config.norm_eps, &all, "on", x, "heads_norm")?;
         x = "on";
     }
-    let bias = config.out_bias.then_some("bo");
+    let bias = kind.out_bias.then_some("bo");
     b.linear(&Linear { y: "p", x, w: "wo", bias, from: &format!("g r {value}"), to: "h" })
+}
+
+/// The dims of the gates of heads, if there are any.
+fn gate_dims(config: &LlamaConfig) -> Option<&'static str> {
+    match config.head_gate {
+        HeadGate::None => None,
+        HeadGate::Sigmoid | HeadGate::Softplus => Some("g r d"),
+        HeadGate::SoftplusOfHead => Some("g r"),
+    }
+}
+
+/// `ow`, what heads give times their gates.
+fn gate(config: &LlamaConfig, b: &mut Body<'_>, x: &str, dims: &str) -> Result<(), DraftError> {
+    b.linear(&Linear { y: "og", x, w: "wg", bias: None, from: "h", to: dims })?;
+    match config.head_gate {
+        HeadGate::None | HeadGate::Sigmoid => b.sigmoid("ov", "og")?,
+        HeadGate::Softplus | HeadGate::SoftplusOfHead => softplus(b, "ov", "og")?,
+    }
+    let product = Binary::spread(BinaryKind::Mul, &format!("b s g r d, b s {dims} -> b s g r d"))?;
+    b.op(&["ow"], product, &["o", "ov"])
+}
+
+/// `y = ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|)`, computed in f32.
+fn softplus(b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
+    let dtype = b.dtype(x)?;
+    let [wide, above, twice, less, power, next, log, sum] =
+        ["wide", "above", "twice", "less", "power", "next", "log", "sum"].map(|end| format!("{y}_{end}"));
+    b.unary(&wide, UnaryKind::Cast(DType::F32), x)?;
+    b.unary(&above, UnaryKind::AtLeast(0.0), &wide)?;
+    b.scale(&twice, 2.0, &above)?;
+    b.op(&[&less], Binary::of(BinaryKind::Sub), &[&wide, &twice])?;
+    b.unary(&power, UnaryKind::Exp, &less)?;
+    b.unary(&next, UnaryKind::Shift(1.0), &power)?;
+    b.unary(&log, UnaryKind::Log, &next)?;
+    b.op(&[&sum], Binary::of(BinaryKind::Add), &[&above, &log])?;
+    b.unary(y, UnaryKind::Cast(dtype), &sum)
 }
 
 /// A step from the product of queries or keys to what attention reads.
@@ -76,6 +112,8 @@ enum Step<'a> {
     Clip(f64),
     Turn(&'a Rotation),
     Temper(Temperature),
+    /// Elements that bias scores by distance.
+    Lean,
 }
 
 /// The steps of queries, or of keys.
@@ -89,7 +127,8 @@ fn steps<'a>(config: &LlamaConfig, kind: &LayerKind<'a>, of_queries: bool) -> Ve
     let has_positions = kind.rotation.is_some();
     let temper = config.temperature.filter(|temperature| of_queries && temperature.turned == has_positions);
     let temper = temper.map(Step::Temper);
-    [before, clip, turns, after, temper].into_iter().flatten().collect()
+    let lean = config.alibi.then_some(Step::Lean);
+    [before, clip, turns, after, temper, lean].into_iter().flatten().collect()
 }
 
 /// Queries, keys or values.
@@ -118,7 +157,8 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
     ];
     for side in &sides {
         let (y, w, bias) = (side.value(0), format!("w{}", side.name), format!("b{}", side.name));
-        let bias = config.qkv_bias.then_some(&*bias);
+        let has_bias = config.qkv_bias && !(config.plain_keys && side.name == "k");
+        let bias = has_bias.then_some(&*bias);
         b.linear(&Linear { y: &y, x, w: &w, bias, from: "h", to: side.heads })?;
     }
     let longest = sides.iter().map(|side| side.steps.len()).max().unwrap_or(0);
@@ -131,6 +171,8 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
                 Step::Clip(bound) => clip(b, *bound, &to, &from)?,
                 Step::Turn(rotation) => rotation.turn(b, &to, &from)?,
                 Step::Temper(temperature) => temper(b, *temperature, &to, &from)?,
+                Step::Lean if side.name == "q" => alibi::queries(config, b, &to, &from)?,
+                Step::Lean => alibi::keys(b, &to, &from)?,
             }
         }
     }

@@ -37,6 +37,60 @@ pub enum Norms {
     After,
     /// Norms of both (Gemma 2 and 3).
     Both,
+    /// Norms of the sums, `norm(x + f(x))`, and none behind the last layer (Vaswani et al. 2017; BERT).
+    Sums,
+}
+
+/// The norm of embeddings in front of the first layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum EmbeddingNorm {
+    /// None.
+    None,
+    /// One of the rows of tokens, before those of positions are added (BlenderbotSmall).
+    Tokens,
+    /// One of all that is added up (BERT, nanochat).
+    Sum,
+}
+
+/// A layer between the last norm and the head's matrix: `norm(f(x w + b))` (BERT).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct HeadLayer {
+    /// The size of what it gives.
+    pub size: u64,
+    /// Its product has a bias.
+    pub bias: bool,
+    /// The function `f`.
+    pub activation: Activation,
+}
+
+/// Parameters of attention to another sequence, and their norm. A decoder alone has them and reads none (BART).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Cross {
+    /// Size of the other sequence's stream.
+    pub hidden: u64,
+}
+
+/// Waves of positions, which are added to the embedding: `sin(p w)` for each frequency `w`, then `cos(p w)` (Vaswani et al. 2017,
+/// section 3.5).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Waves {
+    /// The first position.
+    pub first: u64,
+    /// The logarithm of the ratio of neighbouring frequencies, which fall from 1.
+    pub fall: f64,
+}
+
+/// The gates of heads: what they give is multiplied by a function of a product of what attention reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum HeadGate {
+    /// None.
+    None,
+    /// The sigmoid, for each element (AFMoE).
+    Sigmoid,
+    /// `ln(1 + e^x)`, for each element (Laguna).
+    Softplus,
+    /// The same, of one number for each head.
+    SoftplusOfHead,
 }
 
 /// The operands of the branches of a layer.
@@ -129,16 +183,32 @@ pub struct LlamaConfig {
     pub norm: Norm,
     /// The norms of a layer's branches.
     pub norms: Norms,
+    /// Attention of the first layer reads the stream itself, without a norm (ModernBERT).
+    pub bare_first: bool,
     /// The operands of the branches of a layer.
     pub branches: Branches,
     /// The factor of what branches add to the stream (Granite).
     pub residual_scale: f64,
-    /// Embeddings are normed before the first layer (nanochat).
-    pub embedding_norm: bool,
+    /// The norm of embeddings.
+    pub embedding_norm: EmbeddingNorm,
+    /// Size of the rows of the embedding, where it is not the stream's: a matrix with a bias makes them as large (ELECTRA).
+    pub embedding_size: Option<u64>,
+    /// Rows of tables of which the first one is added to each embedding: those of kinds of tokens, and of tasks (ERNIE); 0: no table.
+    pub kinds: [u64; 2],
     /// Norm of all that heads give together, and of what the second matrix of the feed-forward net reads (BitNet).
     pub inner_norms: bool,
     /// Learned positions.
     pub learned: Option<Learned>,
+    /// The table of learned positions has waves instead, which fall by this and are not trained (Marian).
+    pub fixed_positions: Option<f64>,
+    /// Positions of a table of the waves by which queries and keys turn, which nothing reads (RoFormer).
+    pub rotary_table: Option<u64>,
+    /// Biases of scores by distance, with the slopes of the number of heads (BLOOM, MPT).
+    pub alibi: bool,
+    /// Waves of positions.
+    pub waves: Option<Waves>,
+    /// A query sees no later keys. Encoders see them (BERT).
+    pub causal: bool,
     /// How positions turn queries and keys.
     pub rotation: Rotation,
     /// The same in layers with a window, where these turn otherwise (Gemma 3).
@@ -163,20 +233,26 @@ pub struct LlamaConfig {
     pub tied: bool,
     /// Logits have a bias (Phi).
     pub head_bias: bool,
+    /// A layer in front of the head's matrix.
+    pub head_layer: Option<HeadLayer>,
     /// The factor of embeddings.
     pub embedding_scale: EmbeddingScale,
     /// Queries, keys and values have a bias (Qwen2).
     pub qkv_bias: bool,
+    /// Keys have none all the same (Whisper).
+    pub plain_keys: bool,
     /// The result of attention has a bias (GPT-NeoX).
     pub out_bias: bool,
+    /// The last layer alone has that bias (GPT-NeoX Japanese).
+    pub last_bias: bool,
     /// The products of the feed-forward net have biases (GPT-NeoX).
     pub net_bias: bool,
     /// Each head has a sink: one more score of every query, of no value (gpt-oss).
     pub sinks: bool,
     /// The bound of the elements of queries, keys and values (OLMo).
     pub clip: Option<f64>,
-    /// Gates of heads: what they give is multiplied by the sigmoid of a product of what attention reads (AFMoE).
-    pub gated_heads: bool,
+    /// The gates of heads.
+    pub head_gate: HeadGate,
     /// The norms of queries and keys.
     pub qk_norm: QkNorm,
     /// Probability that a weight of the attention is dropped.
@@ -189,6 +265,8 @@ pub struct LlamaConfig {
     pub deviation: f64,
     /// Keys and values come from a latent vector (DeepSeek).
     pub latent: Option<Latent>,
+    /// Attention to another sequence.
+    pub cross: Option<Cross>,
     /// Experts instead of the feed-forward net.
     pub experts: Option<Experts>,
     /// Layers behind the others that predict further tokens.
@@ -206,6 +284,31 @@ impl LlamaConfig {
         let experts = self.experts.as_ref()?;
         let factor = experts.balance.loss.filter(|_| experts.balance.spans_layers())?.factor;
         Some((factor, self.layers - experts.dense.count(self.layers)))
+    }
+
+    /// True if branches read norms.
+    pub(super) fn norms_before(&self) -> bool {
+        matches!(self.norms, Norms::Before | Norms::Both)
+    }
+
+    /// True if branches give norms.
+    pub(super) fn norms_after(&self) -> bool {
+        matches!(self.norms, Norms::After | Norms::Both)
+    }
+
+    /// The dim of the rows of the embedding.
+    pub(super) fn embedding_letter(&self) -> &'static str {
+        if self.embedding_size.is_some() { "a" } else { "h" }
+    }
+
+    /// The dim of what the head's matrix reads.
+    pub(super) fn head_letter(&self) -> &'static str {
+        match self.head_layer {
+            None => "h",
+            Some(layer) if layer.size == self.hidden => "h",
+            Some(layer) if Some(layer.size) == self.embedding_size => "a",
+            Some(_) => "o",
+        }
     }
 
     /// The factor of attention scores.
@@ -226,6 +329,9 @@ impl LlamaConfig {
             ("num_attention_heads", self.heads),
             ("num_key_value_heads", self.kv_heads),
             ("head_dim", self.head),
+            ("embedding_size", self.embedding_size.unwrap_or(1)),
+            ("output_embedding_size", self.head_layer.map_or(1, |layer| layer.size)),
+            ("cross_attention_hidden_size", self.cross.map_or(1, |cross| cross.hidden)),
         ];
         for (field, size) in sizes {
             positive(field, size)?;
@@ -241,6 +347,13 @@ impl LlamaConfig {
             return Err(invalid("pad_token_id", format!("{pad} is none of {} tokens", self.vocabulary)));
         }
         self.window.map_or(Ok(()), |window| window.check())?;
+        if self.window.is_some() && !self.causal {
+            return Err(invalid("is_decoder", "a window needs queries that see no later keys".to_string()));
+        }
+        if self.tied && self.head_letter() != self.embedding_letter() {
+            let why = "a head of another size than the rows of the embedding cannot be tied to it".to_string();
+            return Err(ConfigError::Contradiction(why));
+        }
         not_negative("rms_norm_eps", self.norm_eps)?;
         not_negative("initializer_range", self.deviation)?;
         for (field, softcap) in

@@ -1,44 +1,102 @@
-//! The block of the embedding: rows of the table, their factor, and learned positions.
+//! The block of the embedding: rows of the table, their factor, positions, norm, and a matrix to the stream's size.
 
-use super::config::{EmbeddingScale, Learned, LlamaConfig};
+use super::config::{EmbeddingNorm, EmbeddingScale, Learned, LlamaConfig, Waves};
 use super::dropout;
 use crate::graph::{ArgKind, ResultKind};
 use crate::models::balance;
-use crate::models::draft::{Body, Draft, DraftError, Weight};
-use crate::ops::{Binary, BinaryKind, Embedding, Slice};
+use crate::models::draft::{Body, Draft, DraftError, Linear, Weight};
+use crate::ops::{Binary, BinaryKind, Concat, Einsum, Embedding, Iota, Reduce, Reshape, Slice, UnaryKind};
+use crate::types::{DType, PartialKind};
+
+/// The names of the tables whose first row is added.
+const KINDS: [&str; 2] = ["wte", "wke"];
 
 /// The block, and its call, which gives `x`, and the sums over layers of names `passed`, none so far.
 pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) -> Result<(), DraftError> {
-    let mut weights = vec![Weight::normal("emb", "v h", config.deviation)];
-    let mut inputs = vec!["tok"];
-    if let Some(Learned { positions, unread }) = config.learned {
-        weights.push(Weight::normal("wpe", &format!("{} h", positions + unread), config.deviation));
-        inputs.push("pos");
-    }
-    if config.embedding_norm {
-        weights.extend(config.norm.weights("emb_norm"));
-    }
+    let weights = weights(config);
+    let has_positions = config.learned.is_some() || config.waves.is_some();
+    let inputs = &["tok", "pos"][..1 + usize::from(has_positions)];
     draft.declare(&weights);
     let args: Vec<_> = inputs.iter().map(|name| (*name, ArgKind::Input, draft.ids())).collect();
     let block = draft.block("embed", &args, &weights, &vec![ResultKind::Value; 1 + passed.len()], |b| {
-        tokens(config, b, if config.learned.is_some() { "token" } else { "x" })?;
-        if let Some(learned) = config.learned {
-            positions(learned, b)?;
-            b.op(&["x"], Binary::of(BinaryKind::Add), &["token", "place"])?;
-        }
-        let mut x = dropout::build(b, config.embedding_dropout, "x", "embed")?;
-        if config.embedding_norm {
-            config.norm.build(config.norm_eps, b, "xn", &x, "emb_norm")?;
-            x = "xn".to_string();
-        }
+        let x = rows(config, b)?;
         if !passed.is_empty() {
             balance::first(b)?;
         }
         [&*x].iter().chain(passed).map(|name| b.value(name)).collect()
     })?;
     let params: Vec<&str> = weights.iter().map(|weight| &*weight.name).collect();
-    draft.call(&[&["x"], passed].concat().join(" "), block, None, &inputs, &params);
+    draft.call(&[&["x"], passed].concat().join(" "), block, None, inputs, &params);
     Ok(())
+}
+
+/// The parameters.
+fn weights(config: &LlamaConfig) -> Vec<Weight> {
+    let row = config.embedding_letter();
+    let mut weights = vec![Weight::normal("emb", &format!("v {row}"), config.deviation)];
+    if let Some(Learned { positions, unread }) = config.learned {
+        let dims = format!("{} {row}", positions + unread);
+        weights.push(match config.fixed_positions {
+            Some(fall) => Weight::waves("wpe", &dims, fall),
+            None => Weight::normal("wpe", &dims, config.deviation),
+        });
+    }
+    weights.extend(config.rotary_table.map(|positions| {
+        let fall = 2.0 * config.rotation.theta.ln() / config.head as f64;
+        Weight::waves("rotary_table", &format!("{positions} d"), fall)
+    }));
+    let tables = KINDS.iter().zip(config.kinds).filter(|(_, count)| *count > 0);
+    weights.extend(tables.map(|(name, count)| Weight::normal(*name, &format!("{count} {row}"), config.deviation)));
+    if config.embedding_norm != EmbeddingNorm::None {
+        weights.extend(config.norm.weights("emb_norm", row));
+    }
+    if config.embedding_size.is_some() {
+        weights.push(Weight::normal("emb_proj", "a h", config.deviation));
+        weights.push(Weight::constant("emb_proj_bias", "h", 0.0));
+    }
+    weights
+}
+
+/// The operand of the first layer, by the name that it gives.
+fn rows(config: &LlamaConfig, b: &mut Body<'_>) -> Result<String, DraftError> {
+    let row = config.embedding_letter();
+    let is_alone = config.learned.is_none() && config.waves.is_none() && config.kinds == [0; 2];
+    let sum = if config.embedding_size.is_some() { "x1" } else { "x" };
+    let mut last = if is_alone { sum } else { "token" }.to_string();
+    tokens(config, b, &last)?;
+    if config.embedding_norm == EmbeddingNorm::Tokens {
+        config.norm.build(config.norm_eps, b, row, "tn", &last, "emb_norm")?;
+        last = "tn".to_string();
+    }
+    let mut further: Vec<&str> = Vec::new();
+    for (name, count) in KINDS.into_iter().zip(config.kinds) {
+        if count > 0 {
+            last = first_row(b, name, &last, row)?;
+        }
+    }
+    if let Some(learned) = config.learned {
+        positions(learned, b)?;
+        further.push("place");
+    }
+    if let Some(waves) = config.waves {
+        waved(config, waves, b)?;
+        further.push("wave");
+    }
+    for added in further {
+        b.op(&[sum], Binary::of(BinaryKind::Add), &[&last, added])?;
+        last = sum.to_string();
+    }
+    if config.embedding_norm == EmbeddingNorm::Sum {
+        config.norm.build(config.norm_eps, b, row, "xn", &last, "emb_norm")?;
+        last = "xn".to_string();
+    }
+    last = dropout::build(b, config.embedding_dropout, &last, "embed")?;
+    if config.embedding_size.is_some() {
+        let bias = Some("emb_proj_bias");
+        b.linear(&Linear { y: "x", x: &last, w: "emb_proj", bias, from: "a", to: "h" })?;
+        last = "x".to_string();
+    }
+    Ok(last)
 }
 
 /// `y`, the rows of the tokens times their factor.
@@ -52,6 +110,15 @@ fn tokens(config: &LlamaConfig, b: &mut Body<'_>, y: &str) -> Result<(), DraftEr
     b.scale(y, factor, "x0")
 }
 
+/// The sum of a value and of the first row of a table, by the name that it gives.
+fn first_row(b: &mut Body<'_>, table: &str, x: &str, row: &str) -> Result<String, DraftError> {
+    let [one, flat, sum] = ["row", "first", "sum"].map(|end| format!("{table}_{end}"));
+    b.op(&[&one], Slice { dim: 0, start: 0, length: 1 }, &[table])?;
+    b.op(&[&flat], Reduce::new(PartialKind::Sum, &format!("i {row} -> {row}"))?, &[&one])?;
+    b.op(&[&sum], Binary::spread(BinaryKind::Add, &format!("b s {row}, {row} -> b s {row}"))?, &[x, &flat])?;
+    Ok(sum)
+}
+
 /// `place`, the rows of the positions.
 fn positions(Learned { positions, unread }: Learned, b: &mut Body<'_>) -> Result<(), DraftError> {
     if unread == 0 {
@@ -59,4 +126,21 @@ fn positions(Learned { positions, unread }: Learned, b: &mut Body<'_>) -> Result
     }
     b.op(&["wpe_read"], Slice { dim: 0, start: unread, length: positions }, &["wpe"])?;
     b.op(&["place"], Embedding::default(), &["pos", "wpe_read"])
+}
+
+/// `wave`, the waves of the positions, computed in f32.
+fn waved(config: &LlamaConfig, Waves { first, fall }: Waves, b: &mut Body<'_>) -> Result<(), DraftError> {
+    let half = (config.hidden / 2).to_string();
+    b.unary("at", UnaryKind::Cast(DType::F32), "pos")?;
+    b.unary("at_first", UnaryKind::Shift(first as f64), "at")?;
+    b.op(&["wave_number"], Iota { dim: 0, dims: b.dims(&half), dtype: DType::F32 }, &[])?;
+    b.scale("wave_fall", -fall, "wave_number")?;
+    b.unary("frequency", UnaryKind::Exp, "wave_fall")?;
+    b.op(&["angle"], Einsum::new("b s, i -> b s i")?, &["at_first", "frequency"])?;
+    b.unary("sine", UnaryKind::Sin, "angle")?;
+    b.unary("cosine", UnaryKind::Cos, "angle")?;
+    b.op(&["both"], Concat { dim: 2 }, &["sine", "cosine"])?;
+    b.op(&["wave_wide"], Reshape { dims: b.dims("b s h") }, &["both"])?;
+    let dtype = b.dtype("emb")?;
+    b.unary("wave", UnaryKind::Cast(dtype), "wave_wide")
 }

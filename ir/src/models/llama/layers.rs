@@ -12,13 +12,17 @@ use std::ops::Range;
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct LayerKind<'a> {
     /// The name of the block, and of the array of its parameters.
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// The experts in place of a feed-forward net, if any.
     pub(super) experts: Option<&'a Experts>,
     /// The window of attention, if any.
     pub(super) window: Option<Window>,
     /// How positions turn queries and keys; none: they have no positions.
     pub(super) rotation: Option<&'a Rotation>,
+    /// Attention reads the stream itself.
+    pub(super) bare: bool,
+    /// The result of attention has a bias.
+    pub(super) out_bias: bool,
 }
 
 impl LayerKind<'_> {
@@ -33,7 +37,8 @@ impl LayerKind<'_> {
 ///
 /// Layers with experts are called `layer`, and those without them `dense`; without any experts all are called `layer`. Where
 /// only some layers have a window, these are called `local` and `local_dense`. Where only some layers of the same window have no
-/// positions, the names of these have `nope` in them.
+/// positions, the names of these have `nope` in them. A first layer without a norm of what attention reads has `first`, a last one
+/// with a bias of its own `last`.
 pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>> {
     let mixed = config.window.is_some_and(|window| (1..config.layers).contains(&window.full.count(config.layers)));
     // The numbers of layers with and without positions, by whether they have a window.
@@ -48,17 +53,18 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let rotation = (!nope).then_some(local.unwrap_or(&config.rotation));
         let is_dense = config.experts.is_some() && experts.is_none();
         let differs = nope && turns[usize::from(window.is_some())].iter().all(|&count| count > 0);
-        let name = match (mixed && window.is_some(), differs, is_dense) {
-            (false, false, false) => "layer",
-            (false, false, true) => "dense",
-            (false, true, false) => "nope",
-            (false, true, true) => "nope_dense",
-            (true, false, false) => "local",
-            (true, false, true) => "local_dense",
-            (true, true, false) => "local_nope",
-            (true, true, true) => "local_nope_dense",
-        };
-        LayerKind { name, experts, window, rotation }
+        let (bare, last) = (config.bare_first && layer == 0, config.last_bias && layer + 1 == config.layers);
+        let parts = [
+            (bare, "first"),
+            (last, "last"),
+            (mixed && window.is_some(), "local"),
+            (differs, "nope"),
+            (is_dense, "dense"),
+        ];
+        let parts: Vec<&str> = parts.iter().filter(|(holds, _)| *holds).map(|(_, part)| *part).collect();
+        let name = if parts.is_empty() { "layer".to_string() } else { parts.join("_") };
+        let out_bias = config.out_bias && (!config.last_bias || last);
+        LayerKind { name, experts, window, rotation, bare, out_bias }
     })
 }
 
@@ -86,7 +92,7 @@ pub(super) struct Layers {
     pub(super) passed: Vec<String>,
     /// The block of the last one, and the array of its parameters.
     pub(super) block: BlockId,
-    pub(super) array: &'static str,
+    pub(super) array: String,
     /// The inputs of that block.
     pub(super) inputs: &'static [&'static str],
     /// The layers of that block.

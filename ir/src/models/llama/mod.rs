@@ -3,10 +3,13 @@
 //! (Qwen2, Qwen3), Parmar et al. 2024 (Nemotron-4), DeepSeek-AI 2024 (DeepSeek-V2, V3), Gemma Team 2024 and 2025 (Gemma 2, 3),
 //! OLMo Team 2024 (OLMo 2), Abdin et al. 2024 (Phi-3, Phi-4), Black et al. 2022 (GPT-NeoX).
 
+mod alibi;
 mod attention;
 mod config;
+mod cross;
 mod dropout;
 mod embedding;
+mod head;
 mod latent;
 mod layers;
 mod mtp;
@@ -14,7 +17,10 @@ mod net;
 mod norm;
 mod qk_norm;
 
-pub use config::{Branches, EmbeddingScale, Learned, LlamaConfig, Mtp, Norms, QkNorm, Temperature};
+pub use config::{
+    Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Learned, LlamaConfig, Mtp, Norms, QkNorm,
+    Temperature, Waves,
+};
 pub use latent::Latent;
 pub use norm::Norm;
 
@@ -26,7 +32,7 @@ use super::rotation::LENGTHS;
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ids::BlockId;
-use crate::ops::{Binary, BinaryKind, CrossEntropy, Einsum, UnaryKind};
+use crate::ops::{Binary, BinaryKind, CrossEntropy};
 use crate::types::DimName;
 use std::ops::Range;
 
@@ -46,6 +52,11 @@ impl LlamaConfig {
             dims.push(DimName::new("f", self.feed_forward, Some(DimRole::FeedForward)));
         }
         dims.push(DimName::new("v", self.vocabulary, Some(DimRole::Vocabulary)));
+        dims.extend(self.embedding_size.map(|size| DimName::new("a", size, None)));
+        let head = self.head_layer.filter(|_| self.head_letter() == "o");
+        dims.extend(head.map(|layer| DimName::new("o", layer.size, None)));
+        let other = self.cross.filter(|cross| cross.hidden != self.hidden);
+        dims.extend(other.map(|cross| DimName::new("x", cross.hidden, None)));
         if let Some(experts) = &self.experts {
             dims.extend(experts.dims(seq)?);
         }
@@ -54,7 +65,7 @@ impl LlamaConfig {
 
     /// `y = norm(x)`
     fn norm(&self, b: &mut Body<'_>, y: &str, x: &str, gain: &str) -> Result<(), DraftError> {
-        self.norm.build(self.norm_eps, b, y, x, gain)
+        self.norm.build(self.norm_eps, b, "h", y, x, gain)
     }
 }
 
@@ -78,11 +89,7 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
     }
     config.mtp.iter().for_each(|mtp| mtp.declare(&mut draft));
     let layers = layers(config, &mut draft)?;
-    let matrix = if config.tied { "emb" } else { "out" };
-    let matrix_dims = if config.tied { "v h" } else { "h v" };
-    let mut head = config.norm.weights("final_norm");
-    head.extend(config.head_bias.then(|| Weight::constant("out_bias", "v", 0.0)));
-    head.push(Weight::normal(matrix, matrix_dims, config.deviation));
+    let head = head::weights(config);
     draft.declare(&head[..head.len() - usize::from(config.tied)]);
     // The head comes last, so that a model without those layers ends alike.
     config.mtp.map_or(Ok(()), |mtp| mtp::further(config, mtp, &mut draft, &layers))?;
@@ -92,8 +99,7 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
     let results: &[ResultKind] =
         if over_layers.is_some() { &[ResultKind::Loss, ResultKind::Regulariser] } else { &[ResultKind::Loss] };
     let end = draft.block("head", &args, &head, results, |b| {
-        config.norm(b, "n", "x", "final_norm")?;
-        logits(config, b, matrix, matrix_dims)?;
+        head::logits(config, b)?;
         b.op(&["loss", "lse"], CrossEntropy, &["logits", "lab"])?;
         let Some((factor, layers)) = over_layers else { return Ok(vec![b.value("loss")?]) };
         balance::last(b, factor, layers)?;
@@ -106,34 +112,14 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
     Ok(draft.finish())
 }
 
-/// `logits = bounded(scale (n matrix + bias))`
-fn logits(config: &LlamaConfig, b: &mut Body<'_>, matrix: &str, dims: &str) -> Result<(), DraftError> {
-    let scaled = if config.logit_softcap.is_some() { "unbounded" } else { "logits" };
-    let biased = if config.logit_scale == 1.0 { scaled } else { "unscaled" };
-    let product = if config.head_bias { "unbiased" } else { biased };
-    b.op(&[product], Einsum::new(&format!("b s h, {dims} -> b s v"))?, &["n", matrix])?;
-    if config.head_bias {
-        b.op(&[biased], Binary::spread(BinaryKind::Add, "b s v, v -> b s v")?, &[product, "out_bias"])?;
-    }
-    if config.logit_scale != 1.0 {
-        b.scale(scaled, config.logit_scale, biased)?;
-    }
-    if let Some(softcap) = config.logit_softcap {
-        b.scale("share", 1.0 / softcap, scaled)?;
-        b.unary("bounded", UnaryKind::Tanh, "share")?;
-        b.scale("logits", softcap, "bounded")?;
-    }
-    Ok(())
-}
-
 /// The blocks of all layers, and their calls in order.
 fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError> {
     let runs = runs(config);
-    let mut blocks: Vec<(&str, BlockId)> = Vec::new();
+    let mut blocks: Vec<(String, BlockId)> = Vec::new();
     let mut last = "x".to_string();
     let passed = if config.balance_over_layers().is_some() { &PASSED[..] } else { &[] };
     let mut passed: Vec<String> = passed.iter().map(|name| name.to_string()).collect();
-    let array = runs.last().map_or("layer", |(kind, _)| kind.name);
+    let array = runs.last().map_or("layer".to_string(), |(kind, _)| kind.name.clone());
     for (at, (kind, range)) in runs.iter().enumerate() {
         let known = blocks.iter().find(|(name, _)| *name == kind.name).map(|(_, block)| *block);
         let block = match known {
@@ -141,8 +127,8 @@ fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError>
             None => {
                 // Layers that predict further tokens are like the last one.
                 let further = config.mtp.filter(|_| kind.name == array).map_or(0, |mtp| mtp.depth);
-                let made = layer(config, kind, draft, layers_of(&runs, kind.name) + further)?;
-                blocks.push((kind.name, made));
+                let made = layer(config, kind, draft, layers_of(&runs, &kind.name) + further)?;
+                blocks.push((kind.name.clone(), made));
                 made
             }
         };
@@ -155,13 +141,13 @@ fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError>
         let given: Vec<String> = taken.iter().zip(ADDED).map(|(_, name)| format!("{name}{at}")).collect();
         let operands = [&[&*last], &*taken, kind.inputs()].concat();
         let results = [std::slice::from_ref(&result), &given].concat().join(" ");
-        draft.call(&results, block, Some(range.clone()), &operands, &[kind.name]);
+        draft.call(&results, block, Some(range.clone()), &operands, &[&kind.name]);
         last = result;
         passed = if given.is_empty() { passed } else { given };
     }
     let block = blocks.iter().find(|(name, _)| *name == array).map(|(_, block)| *block);
     let inputs = runs.last().map_or(&[][..], |(kind, _)| kind.inputs());
-    let (block, count) = (block.ok_or(DraftError::NoLayers)?, layers_of(&runs, array));
+    let (block, count) = (block.ok_or(DraftError::NoLayers)?, layers_of(&runs, &array));
     Ok(Layers { last, passed, block, array, inputs, count })
 }
 
@@ -173,7 +159,7 @@ fn layers_of(runs: &[(LayerKind<'_>, Range<u32>)], name: &str) -> u32 {
 /// The block of `count` layers of a kind, and their parameters.
 fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u32) -> Result<BlockId, DraftError> {
     let weights = layer_weights(config, kind);
-    draft.declare_array(kind.name, count, &weights);
+    draft.declare_array(&kind.name, count, &weights);
     let (stream, ids) = (draft.ty("b s h"), draft.ids());
     let mut args = vec![("x", ArgKind::Value, stream)];
     let further = kind.experts.map_or(Vec::new(), |experts| experts.balance.results());
@@ -187,28 +173,33 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
     args.extend(kind.inputs().iter().map(|name| (*name, ArgKind::Input, ids.clone())));
     results.extend(further.iter().map(|_| ResultKind::Regulariser));
     given.extend(further);
-    draft.block(kind.name, &args, &weights, &results, |b| {
-        let attention = Branch { number: 1, read: "x", stream: "x", sum: "x1", normed: "a", result: "p" };
+    draft.block(&kind.name, &args, &weights, &results, |b| {
+        let normed = if kind.bare { "x" } else { "a" };
+        let attention = Branch { number: 1, read: "x", stream: "x", sum: "x1", normed, result: "p" };
         attention.build(config, b, |b, x| attention::build(config, kind, b, x))?;
         let read = if config.branches == Branches::InTurn { "x1" } else { "x" };
         let normed = if config.branches == Branches::Shared { "a" } else { "n" };
-        let net = Branch { number: 2, read, stream: "x1", sum: "y", normed, result: "fd" };
+        let result = if kind.experts.is_some_and(|experts| experts.normed) { "fn" } else { "fd" };
+        let net = Branch { number: 2, read, stream: "x1", sum: "y", normed, result };
         net.build(config, b, |b, x| match kind.experts {
-            Some(experts) => experts.build(config.activation, b, x),
+            Some(experts) => {
+                experts.build(config.activation, b, x)?;
+                if experts.normed { config.norm(b, "fn", "fd", "experts_norm") } else { Ok(()) }
+            }
             None => net::build(config, b, x),
         })?;
         given.iter().map(|name| b.value(name)).collect()
     })
 }
 
-/// A branch of a layer, `sum = stream + norm(f(norm(read)))`, with the norms of the configuration.
+/// A branch of a layer, `sum = stream + norm(f(norm(read)))` or `sum = norm(stream + f(read))`, with the norms of the configuration.
 struct Branch<'a> {
     /// The number of its norms.
     number: u32,
     read: &'a str,
     stream: &'a str,
     sum: &'a str,
-    /// The value of the first norm.
+    /// The value of the first norm, or that of which a norm of the sum is.
     normed: &'a str,
     /// The value that `f` computes.
     result: &'a str,
@@ -223,13 +214,14 @@ impl Branch<'_> {
         f: impl FnOnce(&mut Body<'_>, &str) -> Result<(), DraftError>,
     ) -> Result<(), DraftError> {
         let Branch { number, read, stream, sum, normed, result } = *self;
-        let is_normed = number == 2 && config.branches == Branches::Shared;
-        if config.norms != Norms::After && !is_normed {
+        let is_normed = number == 2 && config.branches == Branches::Shared || normed == read;
+        let (before, after) = (config.norms_before(), config.norms_after());
+        if before && !is_normed {
             config.norm(b, normed, read, &format!("norm{number}"))?;
         }
-        f(b, if config.norms == Norms::After { read } else { normed })?;
+        f(b, if before { normed } else { read })?;
         let mut added = result.to_string();
-        if config.norms != Norms::Before {
+        if after {
             added = format!("{result}_normed");
             config.norm(b, &added, result, &format!("post_norm{number}"))?;
         }
@@ -238,32 +230,45 @@ impl Branch<'_> {
             let whole = std::mem::replace(&mut added, format!("{result}_scaled"));
             b.scale(&added, config.residual_scale, &whole)?;
         }
-        b.op(&[sum], Binary::of(BinaryKind::Add), &[stream, &added])
+        if config.norms != Norms::Sums {
+            return b.op(&[sum], Binary::of(BinaryKind::Add), &[stream, &added]);
+        }
+        b.op(&[normed], Binary::of(BinaryKind::Add), &[stream, &added])?;
+        config.norm(b, sum, normed, &format!("norm{number}"))
     }
 }
 
 /// Matrices that write to the residual stream start smaller by `sqrt(2 layers)`: 2 layers of them add up there, and so its
 /// variance does not grow with depth (Radford et al. 2019, section 2.3).
 fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
-    let residual = config.deviation / (2.0 * f64::from(config.layers)).sqrt();
-    let (before, after) = (config.norms != Norms::After, config.norms != Norms::Before);
+    // A norm of each sum makes this unnecessary.
+    let sums = if config.norms == Norms::Sums { 1.0 } else { 2.0 * f64::from(config.layers) };
+    let residual = config.deviation / sums.sqrt();
+    let after = config.norms_after();
+    let first = config.norms_before() || config.norms == Norms::Sums;
     let mut weights = Vec::new();
-    if before {
-        weights.extend(config.norm.weights("norm1"));
+    if first && !kind.bare {
+        weights.extend(config.norm.weights("norm1", "h"));
     }
-    weights.extend(attention::weights(config, residual));
+    weights.extend(attention::weights(config, kind, residual));
     if after {
-        weights.extend(config.norm.weights("post_norm1"));
+        weights.extend(config.norm.weights("post_norm1", "h"));
     }
-    if before && config.branches != Branches::Shared {
-        weights.extend(config.norm.weights("norm2"));
+    weights.extend(config.cross.into_iter().flat_map(|cross| cross::weights(config, cross)));
+    if first && config.branches != Branches::Shared {
+        weights.extend(config.norm.weights("norm2", "h"));
     }
     weights.extend(match kind.experts {
-        Some(experts) => experts.weights(config.deviation, residual),
+        Some(experts) => {
+            let mut weights = experts.weights(config.deviation, residual);
+            let norm = experts.normed.then(|| config.norm.weights("experts_norm", "h"));
+            weights.extend(norm.into_iter().flatten());
+            weights
+        }
         None => net::weights(config, residual),
     });
     if after {
-        weights.extend(config.norm.weights("post_norm2"));
+        weights.extend(config.norm.weights("post_norm2", "h"));
     }
     weights
 }

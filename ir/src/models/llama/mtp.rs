@@ -47,7 +47,7 @@ pub(super) fn further(config: &LlamaConfig, mtp: Mtp, draft: &mut Draft, layers:
         draft.call_with(&joined, enter, None, &[&hidden, &token], vec![norm, whole("emb"), at(ENTRY, number)]);
         let place = layers.count + number;
         let operands = [&[&*joined], layers.inputs].concat();
-        draft.call(&given, layers.block, Some(place..place + 1), &operands, &[layers.array]);
+        draft.call(&given, layers.block, Some(place..place + 1), &operands, &[&layers.array]);
         draft.call_with("", leave, None, &[&given, &label], vec![at(EXIT, number), whole(matrix)]);
         hidden = given;
     }

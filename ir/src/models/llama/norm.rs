@@ -24,20 +24,28 @@ impl Norm {
         !matches!(self, Norm::RmsPlain | Norm::LayerPlain)
     }
 
-    /// The parameters of a norm of this name.
-    pub(super) fn weights(self, gain: &str) -> Vec<Weight> {
-        let gains = self.has_gain().then(|| Weight::constant(gain.to_string(), "h", 1.0));
-        let biases = (self == Norm::Layer).then(|| Weight::constant(format!("{gain}_bias"), "h", 0.0));
+    /// The parameters of a norm of this name, over a dim.
+    pub(super) fn weights(self, gain: &str, dim: &str) -> Vec<Weight> {
+        let gains = self.has_gain().then(|| Weight::constant(gain.to_string(), dim, 1.0));
+        let biases = (self == Norm::Layer).then(|| Weight::constant(format!("{gain}_bias"), dim, 0.0));
         gains.into_iter().chain(biases).collect()
     }
 
-    /// `y = norm(x)`, with the parameters of the norm of the name `gain`.
-    pub(super) fn build(self, eps: f64, b: &mut Body<'_>, y: &str, x: &str, gain: &str) -> Result<(), DraftError> {
+    /// `y = norm(x)` over a dim, with the parameters of the norm of the name `gain`.
+    pub(super) fn build(
+        self,
+        eps: f64,
+        b: &mut Body<'_>,
+        dim: &str,
+        y: &str,
+        x: &str,
+        gain: &str,
+    ) -> Result<(), DraftError> {
         let [mean, rstd, ones, zeros] = ["mean", "rstd", "gain", "bias"].map(|end| format!("{y}_{end}"));
         let gain = if self.has_gain() {
             gain
         } else {
-            b.ones(&ones, x, "h")?;
+            b.ones(&ones, x, dim)?;
             &ones
         };
         if matches!(self, Norm::Rms | Norm::RmsPlain) {
@@ -47,7 +55,7 @@ impl Norm {
         let bias = if self == Norm::Layer {
             &bias
         } else {
-            b.zeros(&zeros, x, "h")?;
+            b.zeros(&zeros, x, dim)?;
             &zeros
         };
         b.op(&[y, &mean, &rstd], LayerNorm { eps }, &[x, gain, bias])

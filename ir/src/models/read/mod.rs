@@ -11,7 +11,7 @@ use super::error::{ConfigError, depth, invalid, positive, unsupported};
 use super::feed_forward::Activation;
 use super::fields::Fields;
 use super::layer_set::LayerSet;
-use super::llama::{Branches, EmbeddingScale, LlamaConfig, Mtp, Norm, Norms, QkNorm};
+use super::llama::{Branches, EmbeddingNorm, EmbeddingScale, HeadGate, LlamaConfig, Mtp, Norm, Norms, QkNorm};
 
 /// The names under which a family has what all families have, and how it states rotary positions.
 #[derive(Clone, Copy)]
@@ -37,10 +37,12 @@ pub(super) struct Heads {
 /// Sizes that all families have.
 #[derive(Clone, Copy)]
 pub(super) struct ModelSizes {
-    hidden: u64,
+    /// Size of the stream.
+    pub(super) hidden: u64,
     /// Query heads.
     pub(super) heads: u64,
-    layers: u32,
+    /// Number of layers.
+    pub(super) layers: u32,
 }
 
 impl Base {
@@ -81,11 +83,19 @@ impl Base {
             norm_eps: fields.get(self.norm_eps)?,
             norm: Norm::Rms,
             norms: Norms::Before,
+            bare_first: false,
             branches: Branches::InTurn,
             residual_scale: 1.0,
-            embedding_norm: false,
+            embedding_norm: EmbeddingNorm::None,
+            embedding_size: None,
+            kinds: [0; 2],
             inner_norms: false,
             learned: None,
+            fixed_positions: None,
+            rotary_table: None,
+            alibi: false,
+            waves: None,
+            causal: true,
             rotation: heads.rotary.rotation,
             local_rotation: heads.rotary.local,
             nope: LayerSet::None,
@@ -98,12 +108,15 @@ impl Base {
             pad: pad(fields)?,
             tied: fields.get("tie_word_embeddings")?,
             head_bias: false,
+            head_layer: None,
             embedding_scale: EmbeddingScale::One,
             qkv_bias: false,
+            plain_keys: false,
             out_bias: false,
+            last_bias: false,
             net_bias: false,
             clip: None,
-            gated_heads: false,
+            head_gate: HeadGate::None,
             qk_norm: QkNorm::None,
             sinks: false,
             attention_dropout: fields.optional("attention_dropout")?.unwrap_or(0.0),
@@ -112,6 +125,7 @@ impl Base {
             // Where the class has none, it takes this one (Youtu).
             deviation: fields.optional("initializer_range")?.unwrap_or(2.0 / (5.0 * sizes.hidden as f64).sqrt()),
             latent: None,
+            cross: None,
             experts: None,
             mtp: None,
         })
@@ -129,7 +143,7 @@ impl ModelSizes {
     }
 
     /// The size of a head that no key states.
-    fn head(self) -> Result<u64, ConfigError> {
+    pub(super) fn head(self) -> Result<u64, ConfigError> {
         let ModelSizes { hidden, heads, .. } = self;
         positive("num_attention_heads", heads)?;
         if !hidden.is_multiple_of(heads) {

@@ -1,8 +1,8 @@
 //! Flags of a model's sizes.
 
 use ir::models::{
-    Activation, Balance, BalanceLoss, BalanceScope, Branches, EmbeddingScale, Experts, Gpt2Config, Latent, LayerSet,
-    LlamaConfig, ModelConfig, Norm, Norms, QkNorm, Rotation,
+    Activation, Balance, BalanceLoss, BalanceScope, Branches, EmbeddingNorm, EmbeddingScale, Experts, Gpt2Config,
+    HeadGate, Latent, LayerSet, LlamaConfig, ModelConfig, Norm, Norms, QkNorm, Rotation,
 };
 use ir::ops::Scaling;
 
@@ -86,15 +86,23 @@ impl ModelFlags {
             self.put("mtp-num-layers", further.depth);
             self.put("mtp-loss-scaling-factor", further.loss_factor);
         }
-        self.lacks(config.norms != Norms::Before, "norms of what branches give");
+        self.lacks(config.norms != Norms::Before, "norms of what branches give, or of sums");
         self.lacks(config.branches != Branches::InTurn, "attention and feed-forward net side by side");
         self.lacks(config.embedding_scale != EmbeddingScale::One, "scaled embeddings");
         self.lacks(config.residual_scale != 1.0 || config.logit_scale != 1.0, "factors of branches or logits");
-        self.lacks(config.embedding_norm || config.inner_norms, "norms of embeddings or within branches");
-        self.lacks(config.learned.is_some(), "learned positions");
+        let has_inner = config.embedding_norm != EmbeddingNorm::None || config.inner_norms;
+        self.lacks(has_inner, "norms of embeddings or within branches");
+        self.lacks(config.embedding_size.is_some() || config.head_layer.is_some(), "layers at the ends");
+        self.lacks(config.kinds != [0; 2], "kinds of tokens");
+        self.lacks(!config.causal, "attention that sees later tokens");
+        self.lacks(config.cross.is_some(), "parameters of attention to another sequence");
+        self.lacks(config.learned.is_some() || config.waves.is_some(), "learned positions, or waves of them");
+        self.lacks(config.rotary_table.is_some(), "a table of rotary positions");
         self.lacks(config.head_bias, "a bias of logits");
         self.lacks(config.clip.is_some(), "bounds of queries, keys and values");
-        self.lacks(config.gated_heads, "gates of heads");
+        self.lacks(config.head_gate != HeadGate::None, "gates of heads");
+        self.lacks(config.alibi, "biases of scores by distance");
+        self.lacks(config.bare_first || config.last_bias, "a layer that differs from the others");
         self.lacks(config.softcap.is_some() || config.logit_softcap.is_some(), "bounds of scores or logits");
         self.lacks(config.score_size.is_some(), "the factor of scores");
         self.lacks(config.local_rotation.is_some(), "a rotation of layers with a window");
@@ -122,12 +130,12 @@ impl ModelFlags {
         let of_experts = config.experts.as_ref().is_none_or(|experts| experts.biases);
         let has_nets = config.experts.as_ref().is_none_or(|experts| experts.dense != LayerSet::None);
         if config.out_bias && (config.net_bias || !has_nets) && of_experts {
-            self.lacks(!config.qkv_bias, "products of queries without a bias");
+            self.lacks(!config.qkv_bias || config.plain_keys, "products of queries or keys without a bias");
             return;
         }
         self.set("disable-bias-linear");
         self.set_if(config.qkv_bias, "add-qkv-bias");
-        self.lacks(config.out_bias || config.net_bias, "biases of some products");
+        self.lacks(config.out_bias || config.net_bias || config.plain_keys, "biases of some products");
         self.lacks(config.experts.as_ref().is_some_and(|experts| experts.biases), "biases of experts");
     }
 

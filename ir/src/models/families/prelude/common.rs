@@ -5,11 +5,7 @@ use crate::models::keys::Key;
 /// The keys of all families.
 pub(in crate::models::families) const EVERY: &[Key] = &[
     Key::read(&["model_type"], "", "the family"),
-    Key::read(
-        &["initializer_range"],
-        "0.02",
-        "standard deviation of the initial matrices; those that write to the stream start smaller",
-    ),
+    Key::read(&["initializer_range"], "0.02", DEVIATION),
     Key::only(&["per_layer_config"], "null", "all layers are alike"),
     Key::nothing(
         &[
@@ -172,6 +168,10 @@ pub(in crate::models::families) const WHOLE_HEADS: Key =
 pub(in crate::models::families) const LAYER_TYPES: Key =
     Key::read(&["layer_types"], "null", "sliding_attention or full_attention, by layer");
 
+pub(in crate::models::families) const DEVIATION: &str =
+    "standard deviation of the initial matrices; those that write to the stream start smaller";
+/// The ratio of the largest to the smallest frequency of waves of positions (Vaswani et al. 2017, section 3.5).
+pub(in crate::models::families) const WAVES: f64 = 10_000.0;
 pub(in crate::models::families) const VOCABULARY: &str = "size of the vocabulary";
 pub(in crate::models::families) const HIDDEN: &str = "size of the residual stream";
 pub(in crate::models::families) const FEED_FORWARD: &str = "size between the matrices of the feed-forward net";
