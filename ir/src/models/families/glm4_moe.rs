@@ -17,7 +17,7 @@ pub(super) const FAMILY: Family = Family {
     read,
 };
 
-const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     Key::read(&["vocab_size"], "151552", VOCABULARY),
     Key::read(&["hidden_size"], "4096", HIDDEN),
     Key::read(&["intermediate_size"], "10944", FEED_FORWARD),
@@ -45,7 +45,7 @@ const KEYS: &[Key] = &[
     Key::read(&["attention_bias"], "false", QKV_BIAS),
 ];
 
-fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+pub(super) fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let rope = Rope { part: Some("partial_rotary_factor"), ..Rope::USUAL };
     let sizes = ModelSizes::read(fields)?;
     positive("num_attention_heads", sizes.heads)?;

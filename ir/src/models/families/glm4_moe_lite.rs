@@ -60,7 +60,8 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     Ok(LlamaConfig { experts: experts(fields, base.layers)?, ..base }.into())
 }
 
-fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {
+/// Reads experts of layers that a key lists.
+pub(super) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {
     let Some(dense) = dense_types(fields, layers, fields.get("first_k_dense_replace")?)? else { return Ok(None) };
     Ok(deepseek_v3::experts(fields, layers)?.map(|experts| Experts { dense, ..experts }))
 }

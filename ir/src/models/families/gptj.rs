@@ -26,7 +26,7 @@ pub(super) const FAMILY: Family = Family {
     read,
 };
 
-const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     Key::read(&["vocab_size"], "50400", VOCABULARY),
     Key::alias(&["n_positions"], "max_position_embeddings"),
     Key::alias(&["n_embd"], "hidden_size"),
@@ -61,7 +61,7 @@ const KEYS: &[Key] = &[
     ),
 ];
 
-const LAYER: &[HubTensor] = &[
+pub(super) const LAYER: &[HubTensor] = &[
     HubTensor::vector("ln_1.weight", &["norm1"]),
     HubTensor::vector("ln_1.bias", &["norm1_bias"]),
     HubTensor::linear("attn.q_proj.weight", &["wq"]),
@@ -74,7 +74,7 @@ const LAYER: &[HubTensor] = &[
     HubTensor::vector("mlp.fc_out.bias", &["down_bias"]),
 ];
 
-fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+pub(super) fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = Base { feed_forward: "hidden_size", norm_eps: "layer_norm_epsilon", ..Base::USUAL }.read(fields)?;
     let turned = Some(fields.get("rotary_dim")?).filter(|turned| *turned != base.head);
     Ok(LlamaConfig {

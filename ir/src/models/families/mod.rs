@@ -5,13 +5,22 @@ mod apertus;
 mod apertus1p5_text;
 mod arcee;
 mod aria_text;
+mod axk1;
+mod bert;
 mod biogpt;
 mod bitnet;
+mod bloom;
+mod codegen;
 mod cohere;
 mod cohere2;
+mod cohere2_moe;
+mod ctrl;
 mod cwm;
+mod dbrx;
+mod decoders;
 mod deepseek;
 mod dots1;
+mod emu3_text;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone;
@@ -30,6 +39,7 @@ mod gpt2;
 mod gpt_bigcode;
 mod gpt_neo;
 mod gpt_neox;
+mod gpt_neox_japanese;
 mod gpt_oss;
 mod gptj;
 mod granite;
@@ -46,6 +56,7 @@ mod internlm3;
 mod iquestcoder;
 mod jais2;
 mod kolibri1;
+mod laguna;
 mod llama;
 mod llama4_text;
 mod mellum;
@@ -56,12 +67,14 @@ mod ministral3;
 mod missing;
 mod mistral;
 mod mixtral;
+mod mpt;
 mod nanochat;
 mod nemotron;
 mod olmo;
 mod olmo2;
 mod olmo3;
 mod olmoe;
+mod openai_gpt;
 mod opt;
 mod persimmon;
 mod phi;
@@ -69,6 +82,8 @@ mod phi3;
 mod prelude;
 mod presets;
 mod qwen;
+mod sarvam_mla;
+mod sarvam_moe;
 mod seed_oss;
 mod smollm3;
 mod solar_open;
@@ -76,8 +91,16 @@ mod stablelm;
 mod starcoder2;
 mod tiny;
 mod vaultgemma;
+mod xglm;
 mod youtu;
 
+use bert::{
+    bert_generation, bert_lm, camembert, data2vec_text, electra, ernie, megatron_bert, modernbert_decoder, rembert,
+    roberta, roberta_prelayernorm, roformer, xlm_roberta, xlm_roberta_xl,
+};
+use decoders::{
+    bart, bigbird_pegasus, blenderbot, blenderbot_small, marian, mbart, mvp, pegasus, plbart, trocr, whisper,
+};
 use deepseek::{deepseek_v2, deepseek_v3};
 use gemma::{gemma2, gemma3_text};
 use qwen::{qwen2, qwen2_moe, qwen3, qwen3_moe};
@@ -167,6 +190,45 @@ pub const FAMILIES: &[Family] = &[
     bitnet::FAMILY,
     ministral3::FAMILY,
     falcon::FAMILY,
+    bert_lm::FAMILY,
+    bert_generation::FAMILY,
+    roberta::FAMILY,
+    camembert::FAMILY,
+    data2vec_text::FAMILY,
+    xlm_roberta::FAMILY,
+    electra::FAMILY,
+    ernie::FAMILY,
+    megatron_bert::FAMILY,
+    rembert::FAMILY,
+    roberta_prelayernorm::FAMILY,
+    xlm_roberta_xl::FAMILY,
+    bart::FAMILY,
+    plbart::FAMILY,
+    mbart::FAMILY,
+    mvp::FAMILY,
+    blenderbot::FAMILY,
+    blenderbot_small::FAMILY,
+    bigbird_pegasus::FAMILY,
+    trocr::FAMILY,
+    whisper::FAMILY,
+    sarvam_mla::FAMILY,
+    sarvam_moe::FAMILY,
+    axk1::FAMILY,
+    cohere2_moe::FAMILY,
+    codegen::FAMILY,
+    openai_gpt::FAMILY,
+    ctrl::FAMILY,
+    xglm::FAMILY,
+    emu3_text::FAMILY,
+    bloom::FAMILY,
+    mpt::FAMILY,
+    gpt_neox_japanese::FAMILY,
+    laguna::FAMILY,
+    modernbert_decoder::FAMILY,
+    pegasus::FAMILY,
+    marian::FAMILY,
+    roformer::FAMILY,
+    dbrx::FAMILY,
     gpt2::FAMILY,
 ];
 

@@ -55,7 +55,7 @@ const KEYS: &[Key] = &[
     Key::only(&["activation_dropout"], "0.0", UNREAD),
 ];
 
-const LAYER: &[HubTensor] = &[
+pub(super) const LAYER: &[HubTensor] = &[
     HubTensor::vector("self_attn_layer_norm.weight", &["norm1"]),
     HubTensor::vector("self_attn_layer_norm.bias", &["norm1_bias"]),
     HubTensor::vector("final_layer_norm.weight", &["norm2"]),

@@ -6,7 +6,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "persimmon",
     class: "PersimmonForCausalLM",
     keys: Keys { class: "PersimmonConfig", lists: &[KEYS, ONE_TYPE, ROTARY, EVERY] },
-    wholes: &[],
+    wholes: &[Composite { tied: Tied::Whole, ..Composite::of("fuyu") }],
     weights: Weights {
         outer: &[
             HubTensor::table("model.embed_tokens.weight", &["emb"]),

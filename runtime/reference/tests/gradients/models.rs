@@ -29,6 +29,19 @@ const GPT2: &str = r#"{"model_type": "gpt2", "vocab_size": 11, "n_embd": 12, "n_
     "n_ctx": 16, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0,
     "attn_pdrop": 0.0}"#;
 
+/// Norms of sums, queries that see later tokens, kinds of tokens, and layers at both ends.
+const ELECTRA: &str = r#"{"model_type": "electra", "vocab_size": 11, "embedding_size": 6, "hidden_size": 12, "intermediate_size": 20,
+    "num_hidden_layers": 2, "num_attention_heads": 3, "max_position_embeddings": 16, "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-5, "pad_token_id": null}"#;
+
+/// Biases of scores by distance, of a number of heads that is no power of two.
+const BLOOM: &str = r#"{"model_type": "bloom", "vocab_size": 11, "hidden_size": 12, "n_layer": 2, "n_head": 3}"#;
+
+/// Gates of heads by softplus, and experts.
+const LAGUNA: &str = r#"{"model_type": "laguna", "vocab_size": 11, "hidden_size": 12, "intermediate_size": 20,
+    "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 4, "num_experts": 4,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 7, "shared_expert_intermediate_size": 5}"#;
+
 /// A training model with sequences of 5 tokens.
 fn model_of(config: &str, batch: u64, optimizer: &Optimizer) -> Model {
     model_in(DType::F32, config, batch, optimizer)
@@ -83,6 +96,9 @@ fn whole_models_follow_central_differences() {
         ("deepseek", DEEPSEEK),
         ("qwen with experts", QWEN),
         ("gpt2", GPT2),
+        ("electra", ELECTRA),
+        ("bloom", BLOOM),
+        ("laguna", LAGUNA),
         ("gpt2, dropout", &dropped),
     ] {
         let model = model_of(config, 2, &Optimizer::default());

@@ -120,9 +120,96 @@ fn early() -> Vec<String> {
     ]
 }
 
+/// BERT and its likes.
+fn berts() -> Vec<String> {
+    let bert = r#""vocab_size": 32, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 20,
+        "max_position_embeddings": 20"#;
+    let modern = r#""head_dim": 6, "pad_token_id": 2, "local_attention": 8, "num_hidden_layers": 4, "norm_bias": true"#;
+    vec![
+        with("bert", bert, r#""is_decoder": true"#),
+        with("bert-generation", bert, ""),
+        with("roberta", bert, ""),
+        with("camembert", bert, ""),
+        with("data2vec-text", bert, ""),
+        with("xlm-roberta", bert, ""),
+        with("electra", bert, r#""embedding_size": 6"#),
+        with("electra", bert, r#""embedding_size": 12, "tie_word_embeddings": false"#),
+        with("ernie", bert, r#""use_task_id": true"#),
+        with("megatron-bert", bert, ""),
+        with("rembert", bert, r#""input_embedding_size": 6, "output_embedding_size": 10"#),
+        with("roberta-prelayernorm", bert, ""),
+        with("xlm-roberta-xl", bert, ""),
+        with(
+            "roformer",
+            &bert.replace(r#""num_attention_heads": 4"#, r#""num_attention_heads": 2"#),
+            r#""embedding_size": 6"#,
+        ),
+        with("modernbert-decoder", COMMON, modern)
+            .replace(r#", "num_key_value_heads": 2"#, "")
+            .replace(r#""head_dim": 6, "#, r#""hidden_size": 16, "#),
+    ]
+}
+
+/// Decoders of models with an encoder.
+fn decoders() -> Vec<String> {
+    let bart = r#""vocab_size": 32, "d_model": 12, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 20,
+        "pad_token_id": 1"#;
+    let positions = r#""max_position_embeddings": 16"#;
+    let mut all = vec![
+        with("whisper", bart, r#""max_target_positions": 16"#),
+        with("trocr", bart, &format!(r#"{positions}, "cross_attention_hidden_size": 10"#)),
+        with("bigbird_pegasus", bart, &format!(r#"{positions}, "use_bias": true"#)),
+    ];
+    let plain =
+        ["bart", "plbart", "mbart", "mvp", "blenderbot", "blenderbot-small", "bigbird_pegasus", "pegasus", "marian"];
+    all.extend(plain.map(|family| with(family, bart, positions)));
+    all
+}
+
+/// Families with parts of their own.
+fn further() -> Vec<String> {
+    let gpt = r#""vocab_size": 32, "n_embd": 16, "n_head": 4, "n_layer": 2, "n_positions": 16"#;
+    let waved = r#""vocab_size": 32, "d_model": 12, "num_layers": 2, "attention_heads": 4, "ffn_dim": 20"#;
+    let routed = r#""n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "head_dim": 6"#;
+    let cohere = r#""num_experts": 4, "num_experts_per_tok": 2, "num_shared_experts": 1, "head_dim": 6, "first_k_dense_replace": 1"#;
+    let laguna = format!(r#"{EXPERTS}, "head_dim": 8, "shared_expert_intermediate_size": 10"#);
+    vec![
+        with("codegen", gpt, r#""rotary_dim": 4"#),
+        with("openai-gpt", gpt, ""),
+        with("ctrl", gpt, r#""dff": 20"#),
+        with("xglm", waved, ""),
+        with("emu3_text_model", COMMON, r#""hidden_size": 16, "pad_token_id": 2"#),
+        with("sarvam_mla", LATENT, ""),
+        with("sarvam_moe", COMMON, &format!(r#"{routed}, "first_k_dense_replace": 1, "use_qk_norm": true"#)),
+        with("axk1", &LATENT.replace(r#""first_k_dense_replace": 1, "#, ""), r#""q_lora_rank": 8"#),
+        with("cohere2_moe", COMMON, cohere),
+        with(
+            "cohere2_moe",
+            COMMON,
+            &format!(r#"{cohere}, "rms_norm_eps": 1e-5, "prefix_dense_intermediate_size": 10"#),
+        ),
+        with("bloom", gpt, "").replace("n_embd", "hidden_size").replace(r#", "n_positions": 16"#, ""),
+        with("mpt", r#""vocab_size": 32, "d_model": 12, "n_heads": 6, "n_layers": 2"#, ""),
+        with("gpt_neox_japanese", COMMON, r#""hidden_size": 16, "intermediate_multiple_size": 2"#)
+            .replace(r#", "num_key_value_heads": 2"#, "")
+            .replace(r#""intermediate_size": 20, "#, ""),
+        with("laguna", COMMON, &laguna),
+        with(
+            "dbrx",
+            r#""vocab_size": 32, "d_model": 16, "n_heads": 4, "n_layers": 2"#,
+            r#""attn_config": {"kv_n_heads": 2}"#,
+        ),
+        with(
+            "laguna",
+            COMMON,
+            &format!(r#"{laguna}, "gating": "per-element", "layer_types": ["full_attention", "sliding_attention"]"#),
+        ),
+    ]
+}
+
 /// The texts of all configurations.
 pub(crate) fn all() -> Vec<String> {
-    [dense(), sparse(), early(), first()].concat()
+    [dense(), sparse(), early(), berts(), decoders(), further(), first()].concat()
 }
 
 /// The families that came first here.

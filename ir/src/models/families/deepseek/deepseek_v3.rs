@@ -22,7 +22,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
     read,
 };
 
-const KEYS: &[Key] = &[
+pub(in crate::models::families) const KEYS: &[Key] = &[
     Key::read(&["vocab_size"], "129280", VOCABULARY),
     Key::read(&["hidden_size"], "7168", HIDDEN),
     Key::read(&["intermediate_size"], "18432", FEED_FORWARD),
@@ -48,7 +48,7 @@ const KEYS: &[Key] = &[
     WHOLE_HEADS,
 ];
 
-fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+pub(in crate::models::families) fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = deepseek_v2::latent(fields)?;
     let experts = experts(fields, base.layers)?;
     Ok(LlamaConfig { experts, mtp: further(fields)?, ..base }.into())

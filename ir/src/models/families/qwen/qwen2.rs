@@ -16,6 +16,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
             ..Composite::of("qwen2_5_vl")
         },
         Composite { tied: Tied::Whole, ..Composite::of("internvl") },
+        Composite { tied: Tied::Whole, ..Composite::of("got_ocr2") },
     ],
     weights: USUAL,
     read,

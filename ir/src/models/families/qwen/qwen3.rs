@@ -10,6 +10,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
     wholes: &[
         Composite { text_type: Some("qwen3_vl_text"), defaults: VL, tied: Tied::Whole, ..Composite::of("qwen3_vl") },
         Composite { tied: Tied::Whole, ..Composite::of("internvl") },
+        Composite { tied: Tied::Whole, ..Composite::of("moss_transcribe_diarize") },
     ],
     weights: USUAL,
     read,
