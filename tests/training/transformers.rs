@@ -228,7 +228,7 @@ fn run(
             off[2] = tensors(
                 "the gradient",
                 &executor.gradients().map_err(|why| why.to_string())?,
-                &stored.kind("gradient", &config, case.seq),
+                &trained(&file.model, stored.kind("gradient", &config, case.seq)),
                 case.tolerance(),
             )?;
         }
@@ -245,6 +245,14 @@ fn run(
         fs::write(path.join(name + ".json"), record.to_string()).map_err(|why| why.to_string())?;
     }
     Ok(off)
+}
+
+/// Those of tensors whose parameters have gradients.
+fn trained(model: &Model, mut tensors: Tensors) -> Tensors {
+    for param in model.params.values().filter(|param| param.frozen) {
+        (0..param.instances()).for_each(|instance| drop(tensors.remove(&param.instance_name(instance))));
+    }
+    tensors
 }
 
 /// Saves a checkpoint and exports it into a folder of a case.

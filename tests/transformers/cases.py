@@ -100,6 +100,52 @@ FALCON = dict(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_
 GROWING = dict(rope_type="default", rope_theta=500.0, llama_4_scaling_beta=0.5, original_max_position_embeddings=4)
 MLA = {key: value for key, value in LATENT.items() if key.endswith(("_size", "_layers", "_heads", "_embeddings", "_dim", "_rank")) and not key.startswith("moe")}
 
+# No token is padding: the classes of RoBERTa give such a token no position of its own.
+BERT = dict(
+    vocab_size=61,
+    hidden_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=40,
+    max_position_embeddings=32,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+CAUSAL = dict(BERT, is_decoder=True)
+ROBERTA = dict(CAUSAL, pad_token_id=3)
+DECODER = dict(
+    vocab_size=61,
+    d_model=24,
+    encoder_layers=3,
+    encoder_attention_heads=2,
+    decoder_layers=2,
+    decoder_attention_heads=4,
+    decoder_ffn_dim=40,
+    max_position_embeddings=32,
+    dropout=0.0,
+    attention_dropout=0.0,
+    pad_token_id=1,
+)
+TROCR = {key: value for key, value in DECODER.items() if not key.startswith("encoder_")}
+COHERE_MOE = dict(COHERE, num_experts=6, intermediate_size=16, head_dim=8, num_hidden_layers=4, sliding_window=5, tie_word_embeddings=False)
+WAVED = dict(vocab_size=61, d_model=24, num_layers=2, attention_heads=4, ffn_dim=40, dropout=0.0, attention_dropout=0.0, pad_token_id=1)
+SARVAM = {key: value for key, value in GLM.items() if key not in ("use_qk_norm", "attention_bias")}
+
+DBRX = dict(
+    vocab_size=61,
+    d_model=24,
+    n_heads=4,
+    n_layers=2,
+    max_seq_len=32,
+    attn_config=dict(kv_n_heads=2, clip_qkv=0.5, rope_theta=10000.0),
+    ffn_config=dict(ffn_hidden_size=16, moe_num_experts=6, moe_top_k=2),
+)
+BLOOM = dict(vocab_size=61, hidden_size=24, n_layer=2)
+MPT = dict(vocab_size=61, d_model=24, n_layers=2, max_seq_len=32)
+NEOX_JAPANESE = dict(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_multiple_size=2, max_position_embeddings=64, attention_dropout=0.0)
+MODERN = {key: value for key, value in dict(ROTARY, num_hidden_layers=4, pad_token_id=2, local_attention=10).items() if key != "num_key_value_heads"}
+LAGUNA = dict(ROTARY, **SOFTMAX, num_hidden_layers=3, head_dim=8, sliding_window=5, shared_expert_intermediate_size=20, pad_token_id=2, layer_types=TYPES)
+
 # Name, family, options of the class.
 CASES = [
     ("llama", "llama", ROTARY),
@@ -335,6 +381,78 @@ CASES = [
     ("falcon-new", "falcon", dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, bias=True, tie_word_embeddings=False)),
     ("falcon-new-one", "falcon", dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1)),
     ("falcon-many", "falcon", dict(FALCON, multi_query=False, bias=True, ffn_hidden_size=36)),
+    ("bert", "bert", CAUSAL),
+    ("bert-encoder", "bert", dict(BERT, hidden_act="relu", type_vocab_size=3)),
+    ("bert-generation", "bert-generation", CAUSAL),
+    ("roberta", "roberta", ROBERTA),
+    ("roberta-encoder", "roberta", dict(ROBERTA, is_decoder=False, hidden_act="relu")),
+    ("camembert", "camembert", ROBERTA),
+    ("data2vec", "data2vec-text", ROBERTA),
+    ("xlm-roberta", "xlm-roberta", ROBERTA),
+    ("electra", "electra", dict(CAUSAL, embedding_size=12)),
+    ("electra-whole", "electra", dict(CAUSAL, embedding_size=24, tie_word_embeddings=False)),
+    ("ernie", "ernie", dict(CAUSAL, use_task_id=True)),
+    ("megatron-bert", "megatron-bert", CAUSAL),
+    ("rembert", "rembert", dict(CAUSAL, input_embedding_size=12, output_embedding_size=20)),
+    ("rembert-alike", "rembert", dict(CAUSAL, input_embedding_size=12, output_embedding_size=12, is_decoder=False)),
+    ("roberta-prelayernorm", "roberta-prelayernorm", ROBERTA),
+    ("xlm-roberta-xl", "xlm-roberta-xl", ROBERTA),
+    ("bart", "bart", DECODER),
+    ("bart-scaled", "bart", dict(DECODER, scale_embedding=True, tie_word_embeddings=False, activation_function="relu")),
+    ("plbart", "plbart", DECODER),
+    ("mbart", "mbart", DECODER),
+    ("mvp", "mvp", DECODER),
+    ("blenderbot", "blenderbot", DECODER),
+    ("blenderbot-small", "blenderbot-small", DECODER),
+    ("bigbird-pegasus", "bigbird_pegasus", DECODER),
+    ("bigbird-pegasus-biases", "bigbird_pegasus", dict(DECODER, use_bias=True, scale_embedding=False)),
+    ("trocr", "trocr", dict(TROCR, cross_attention_hidden_size=20, is_decoder=True)),
+    ("trocr-plain", "trocr", dict(TROCR, layernorm_embedding=False, scale_embedding=True)),
+    ("whisper", "whisper", dict({key: value for key, value in DECODER.items() if key != "max_position_embeddings"}, max_target_positions=32)),
+    ("roformer", "roformer", CAUSAL),
+    ("roformer-small", "roformer", dict(BERT, embedding_size=12)),
+    ("pegasus", "pegasus", DECODER),
+    ("marian", "marian", dict(DECODER, scale_embedding=True)),
+    ("bloom", "bloom", dict(BLOOM, n_head=4)),
+    ("bloom-heads", "bloom", dict(BLOOM, n_head=12)),
+    ("mpt", "mpt", dict(MPT, n_heads=12)),
+    ("mpt-clipped", "mpt", dict(MPT, n_heads=4, attn_config=dict(clip_qkv=0.5, softmax_scale=0.3), tie_word_embeddings=False)),
+    ("gpt-neox-japanese", "gpt_neox_japanese", dict(NEOX_JAPANESE, num_hidden_layers=3)),
+    ("gpt-neox-japanese-part", "gpt_neox_japanese", dict(NEOX_JAPANESE, rope_parameters=PART, tie_word_embeddings=False)),
+    ("modernbert-decoder", "modernbert-decoder", MODERN),
+    (
+        "modernbert-decoder-biases",
+        "modernbert-decoder",
+        dict(MODERN, norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True, decoder_bias=False, layer_types=TYPES + ["full_attention"], tie_word_embeddings=False),
+    ),
+    ("laguna", "laguna", LAGUNA),
+    ("laguna-elements", "laguna", dict(LAGUNA, gating="per-element", attention_bias=True, moe_routed_scaling_factor=1.5, tie_word_embeddings=True)),
+    ("dbrx", "dbrx", DBRX),
+    ("dbrx-plain", "dbrx", dict(DBRX, ffn_config=dict(DBRX["ffn_config"], moe_top_k=3, moe_normalize_expert_weights=None))),
+    ("sarvam-mla", "sarvam_mla", dict(THIRD, q_lora_rank=None)),
+    ("sarvam-moe", "sarvam_moe", SARVAM),
+    ("axk1", "axk1", LITE),
+    ("cohere2-moe", "cohere2_moe", COHERE_MOE),
+    (
+        "cohere2-moe-sigmoid",
+        "cohere2_moe",
+        dict(
+            COHERE_MOE,
+            expert_selection_fn="sigmoid",
+            num_shared_experts=2,
+            rms_norm_eps=1e-5,
+            layer_types=["full_attention", *TYPES],
+            mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+            prefix_dense_intermediate_size=20,
+        ),
+    ),
+    ("cohere2-moe-sum", "cohere2_moe", dict(COHERE_MOE, num_shared_experts=1, shared_expert_combination_strategy="sum")),
+    ("codegen", "codegen", dict(GPTJ, n_head=8, rotary_dim=4)),
+    ("openai-gpt", "openai-gpt", dict(vocab_size=61, n_positions=32, n_embd=24, n_layer=2, n_head=4, **NO_DROPOUT)),
+    ("ctrl", "ctrl", dict(vocab_size=61, n_positions=32, n_embd=24, dff=40, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0)),
+    ("xglm", "xglm", WAVED),
+    ("xglm-plain", "xglm", dict(WAVED, scale_embedding=False, tie_word_embeddings=False)),
+    ("emu3", "emu3_text_model", dict(ROTARY, attention_dropout=0.0, pad_token_id=2)),
     ("gpt2", "gpt2", GPT2),
     ("gpt2-exact", "gpt2", dict(GPT2, activation_function="gelu", n_inner=36, tie_word_embeddings=False)),
 ]
@@ -398,7 +516,8 @@ EXPERTS = [
 
 # Families that share all parts with others: their cases are compared with `--whole` alone.
 ALIKE = {
-    "afmoe", "apertus", "apertus1p5_text", "aria_text", "biogpt", "bitnet", "cohere", "cohere2", "cwm", "dots1", "ernie4_5",
+    "afmoe", "apertus", "apertus1p5_text", "aria_text", "biogpt", "bitnet", "camembert", "codegen", "data2vec-text", "emu3_text_model",
+    "mvp", "plbart", "sarvam_mla", "sarvam_moe", "xlm-roberta", "xlm-roberta-xl", "cohere", "cohere2", "cwm", "dots1", "ernie4_5",
     "ernie4_5_moe", "exaone", "exaone4", "exaone_moe", "falcon", "flex_olmo", "flint", "gemma", "glm", "glm4", "glm4_moe_lite",
     "gpt_bigcode", "gpt_neo", "gptj", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe", "hy_v3", "hyperclovax", "internlm3", "iquestcoder",
     "jais2", "kolibri1", "mellum", "minicpm3", "minimax_m2", "ministral", "ministral3", "nanochat", "nemotron", "olmo", "olmoe", "opt",

@@ -17,11 +17,12 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 import transformers
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+from transformers import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 import rust
 import saved
+import train
 
 HEAD = """# Causal language models of `transformers`
 
@@ -35,12 +36,16 @@ model.
 """
 
 
-def count(config):
+def count(config, name):
     """Parameters of a class, with the biases of experts that are no parameters there; none if the class cannot be made."""
     try:
-        config = config.get_text_config()
+        text = config.get_text_config()
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config)
+            if text is not config:
+                # The whole class says whether its head is tied.
+                whole = getattr(transformers, name)(config)
+                text.tie_word_embeddings = not any(key.endswith("lm_head.weight") for key, _ in whole.named_parameters())
+            model = train.made_of(text)
     except Exception:
         return None
     biases = [buffer for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
@@ -69,7 +74,7 @@ def row(binary, family, name):
         found = opened(binary, folder)
     if isinstance(found, str):
         return found, False
-    own = count(config)
+    own = count(config, name)
     return f"{found:,}" + ("" if found == own else " (–)" if own is None else f" ({own:,})"), own in (found, None)
 
 

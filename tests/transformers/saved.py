@@ -19,7 +19,7 @@ def config_of(config, has_further):
 
 def has_experts(file):
     """True if a configuration says how many experts a token takes."""
-    return any(key in file for key in ("num_experts_per_tok", "moe_topk", "moe_k"))
+    return any(key in file for key in ("num_experts_per_tok", "moe_topk", "moe_k", "ffn_config"))
 
 
 def save(model, folder, shard):

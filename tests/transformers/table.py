@@ -6,7 +6,9 @@ import json
 import subprocess
 
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+from transformers import CONFIG_MAPPING
+
+import train
 
 # Keys whose absence means something else here, and why that changes no number.
 OTHER_DEFAULTS = {
@@ -19,7 +21,12 @@ OTHER_DEFAULTS = {
 ORDER = {"rope_interleave"}
 
 # The keys of bases of rotary frequencies that have another name.
-THETAS = {"mellum": {"global": "rope_local_base_freq"}, "gpt_neox": {"global": "rotary_emb_base"}, "gemma3_text": {"local": "rope_local_base_freq"}}
+THETAS = {
+    "mellum": {"global": "rope_local_base_freq"},
+    "gpt_neox": {"global": "rotary_emb_base"},
+    "gemma3_text": {"local": "rope_local_base_freq"},
+    "modernbert-decoder": {"global": "global_rope_theta", "local": "local_rope_theta"},
+}
 
 # Values that stop the class, or stand for an empty thing.
 UNTOUCHED = {"transformers_version", "dtype", "model_type", "is_encoder_decoder", "return_dict", "output_attentions"}
@@ -83,7 +90,7 @@ def without_effect(family, rows, options):
 
 def loss(cls, options):
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(cls(**copy.deepcopy(options)))
+    model = train.made_of(cls(**copy.deepcopy(options)))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     tokens = torch.arange(24).reshape(2, 12) % 7

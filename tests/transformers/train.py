@@ -3,7 +3,7 @@
 import copy
 
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, Emu3ForCausalLM
 
 import further
 
@@ -27,6 +27,12 @@ ADAMW = dict(name="adamw", beta1=0.9, beta2=0.95, eps=1e-5, weight_decay=0.1, cl
 RELATIVE = ("gemma", "vaultgemma", "nemotron")
 
 
+# The end of the name of a table of positions, which some classes do not train.
+TABLE = "embed_positions.weight"
+# Families whose classes give a token of padding no position of its own.
+WITHOUT_PADDING = ("roberta", "camembert", "data2vec-text", "xlm-roberta", "roberta-prelayernorm", "xlm-roberta-xl")
+
+
 # Parts of names whose files have others, by family.
 RENAMED = {
     "exaone": {
@@ -45,7 +51,16 @@ RENAMED = {
 
 
 def is_gain(key):
-    return key.endswith("weight") and any(part in key for part in ("norm", "ln_"))
+    # Names of modules that have more than norms.
+    key = key.replace("norm_attn_norm.", "").replace("roberta_prelayernorm.", "")
+    return key.endswith("weight") and any(part in key.lower() for part in ("norm", "ln_", ".ln."))
+
+
+def made_of(config, **how):
+    """A model of a configuration. One class is that of the text model alone of another one."""
+    if config.model_type == "emu3_text_model":
+        return Emu3ForCausalLM(config)
+    return AutoModelForCausalLM.from_config(config, **how)
 
 
 def model_of(family, options, seed):
@@ -53,10 +68,13 @@ def model_of(family, options, seed):
     torch.manual_seed(seed)
     config = CONFIG_MAPPING[family](**copy.deepcopy(options))
     # The other ways to compute experts want sizes that are multiples of four.
-    model = AutoModelForCausalLM.from_config(config, experts_implementation="eager")
+    model = made_of(config, experts_implementation="eager")
     if "num_mtp_layers" in options:
         further.attach(model, options["num_mtp_layers"])
     for key, parameter in model.named_parameters():
+        # Tables of waves are what they are.
+        if key.endswith(TABLE) and not parameter.requires_grad:
+            continue
         # Gains about 1, the rest about 0; large enough that every part of a layer counts. Some classes add the 1 themselves.
         mean = 1.0 if not family.startswith(RELATIVE) and is_gain(key) else 0.0
         torch.nn.init.normal_(parameter, mean=mean, std=0.2)
@@ -85,6 +103,8 @@ def batches(model, steps, documents):
     depth = model.further.num_mtp_layers if hasattr(model, "further") else 0
     for _ in range(steps):
         ids = torch.randint(0, model.config.vocab_size, (SEQUENCES, SEQ + 1), generator=generator)
+        if model.config.model_type in WITHOUT_PADDING:
+            ids[ids == model.config.pad_token_id] += 1
         inputs, labels = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
         # Samples differ in how many labels count.
         for row in range(SEQUENCES):
@@ -138,6 +158,16 @@ def balance(model, named):
     return model.config.router_aux_loss_coef * sum(losses) / len(parts)
 
 
+def in_weights_format(model, precision):
+    """Puts tables that meet the stream into the format of the weights, as the method `to` of a model does."""
+    if model.config.model_type == "openai-gpt":
+        for block in model.transformer.h:
+            block.attn.bias = block.attn.bias.to(precision)
+    if model.config.model_type == "xglm":
+        table = model.model.embed_positions
+        table.weights = table.weights.to(precision)
+
+
 def trained(model, precision=torch.float32, steps=STEPS, compared=COMPARED, documents=None):
     """Losses and norms of all steps, gradients of the first, weights after the compared ones, and the tokens.
 
@@ -146,6 +176,7 @@ def trained(model, precision=torch.float32, steps=STEPS, compared=COMPARED, docu
     copies = {p: p.detach().clone().requires_grad_() for p in model.parameters()}
     for parameter in model.parameters():
         parameter.data = parameter.data.to(precision)
+    in_weights_format(model, precision)
     # Biases of experts have two dims, as have gains of each head.
     decays = {p: p.dim() > 1 and not key.endswith("bias") and not is_gain(key) for key, p in model.named_parameters()}
     vectors, matrices = [[copies[p] for p, decay in decays.items() if decay == of] for of in (False, True)]
@@ -164,7 +195,8 @@ def trained(model, precision=torch.float32, steps=STEPS, compared=COMPARED, docu
         for p, copy_of in copies.items():
             copy_of.grad = None if p.grad is None else p.grad.float()
         if step == 0:
-            first = {key: torch.zeros_like(p) if p.grad is None else p.grad.clone() for key, p in named(model) if p.requires_grad}
+            trained_or_table = [(key, p) for key, p in named(model) if p.requires_grad or key.endswith(TABLE)]
+            first = {key: torch.zeros_like(p) if p.grad is None else p.grad.clone() for key, p in trained_or_table}
         norms.append(torch.nn.utils.clip_grad_norm_(copies.values(), ADAMW["clip"]).item())
         losses.append(loss.item())
         optimizer.step()
@@ -219,9 +251,13 @@ def snapshot(model):
 def named(model):
     """Parameters and buffers under the names of files, as far as layers that predict further tokens and these families go."""
     layers = getattr(model.config, "num_hidden_layers", 0)
+    all_named = dict(model.named_parameters(remove_duplicate=False))
+    ties = getattr(model, "_tied_weights_keys", None) or {}
+    # Files have the embedding under its own name.
+    tied = {key: of for key, of in ties.items() if all_named.get(key) is all_named.get(of)}
     tensors = [*model.named_parameters(), *model.named_buffers()]
     renamed = RENAMED.get(model.config.model_type, {})
-    return [(renaming(further.name(key, layers), renamed), tensor) for key, tensor in tensors if tensor.is_floating_point()]
+    return [(renaming(further.name(tied.get(key, key), layers), renamed), tensor) for key, tensor in tensors if tensor.is_floating_point()]
 
 
 def renaming(key, renamed):
