@@ -3,6 +3,7 @@
 //!
 //! A softmax stays as it is if all scores of a query grow alike, so that the slope times the position of the key is the same bias. This is a
 //! product of two more elements of queries and keys: slopes, and positions as a quotient and a rest, which are whole numbers in any format.
+//! Heads have two more elements for it, so that kernels of tensor cores, which take multiples of 16, do not serve them.
 
 use super::config::LlamaConfig;
 use crate::models::draft::{Body, DraftError};
