@@ -6,6 +6,7 @@
 
 mod famous;
 mod page;
+mod recipes;
 
 use crate::sample::is_whole;
 use ir::config_key::ConfigKey;

@@ -38,21 +38,31 @@ impl<'a> StackExpression<'a> {
         if self.changes.is_empty() {
             return Ok(stack);
         }
-        let wrong = |message: String| PresetError::wrong(Code::BadStack, message);
-        let mut traits = Value::try_from(&stack.traits).map_err(|why| wrong(why.to_string()))?;
+        let mut traits = Value::try_from(&stack.traits).map_err(wrong)?;
         for (path, value) in &self.changes {
-            let place = place(&mut traits, path).map_err(&wrong)?;
+            let place = place(&mut traits, path)?;
             *place = read(place, value);
         }
-        let told = self.changes.iter().map(|(path, value)| format!("{path}={value}")).collect::<Vec<_>>().join(", ");
-        let traits = traits.try_into().map_err(|why: toml::de::Error| wrong(format!("{told}: {}", why.message())))?;
-        let name = self.changes.iter().fold(stack.name.clone(), |name, (path, value)| format!("{name}+{path}={value}"));
-        Stack { name, about: format!("{}; with {told}", stack.about), traits, ..stack }.checked()
+        let told = self.changes.iter().map(|(path, value)| format!("{path}={value}")).collect::<Vec<_>>();
+        let traits = traits.try_into().map_err(|why| {
+            let why: toml::de::Error = why;
+            wrong(format!("{}: {}", told.join(", "), why.message()))
+        })?;
+        let (name, about) = (&stack.name, &stack.about);
+        let (name, about) = (format!("{name}+{}", told.join("+")), format!("{about}; with {}", told.join(", ")));
+        Stack { name, about, traits, ..stack }.checked()
     }
 }
 
+fn wrong(message: impl ToString) -> PresetError {
+    PresetError::wrong(Code::BadStack, message.to_string())
+}
+
 /// The property of a path.
-fn place<'v>(traits: &'v mut Value, path: &str) -> Result<&'v mut Value, String> {
+///
+/// # Errors
+/// There is none.
+fn place<'v>(traits: &'v mut Value, path: &str) -> Result<&'v mut Value, PresetError> {
     let mut place = traits;
     for name in path.split('.') {
         let known: Vec<String> = place.as_table().map(|table| table.keys().cloned().collect()).unwrap_or_default();
@@ -60,7 +70,7 @@ fn place<'v>(traits: &'v mut Value, path: &str) -> Result<&'v mut Value, String>
             let near = nearest(name, known.iter().map(String::as_str));
             let near =
                 near.map_or_else(|| format!("one of {}", known.join(", ")), |near| format!("did you mean `{near}`?"));
-            return Err(format!("stacks have no property `{path}` ({near})"));
+            return Err(wrong(format!("stacks have no property `{path}` ({near})")));
         }
         place = &mut place[name];
     }

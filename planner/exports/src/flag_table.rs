@@ -83,6 +83,9 @@ enum Takes {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Judged {
+    /// Names that exports write.
+    #[cfg_attr(not(test), expect(dead_code, reason = "pages list them"))]
+    written: Vec<String>,
     #[serde(default)]
     groups: BTreeMap<String, String>,
     #[serde(default)]
@@ -95,6 +98,20 @@ struct Judged {
     /// Names, and sections of names, that sources newer than the last release have, with the group of each.
     #[serde(default)]
     later: BTreeMap<String, String>,
+}
+
+/// The flags of a framework by what a prediction does with them.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct Lists {
+    /// Exports write them.
+    pub(crate) written: Vec<String>,
+    /// They are read.
+    pub(crate) read: Vec<String>,
+    /// They change no figure, by the reason.
+    pub(crate) harmless: BTreeMap<String, Vec<String>>,
+    /// They touch a part of the prediction that does not know them.
+    pub(crate) unmodelled: Vec<(String, String)>,
 }
 
 /// Notation of the names of a framework.
@@ -285,6 +302,56 @@ impl FlagTable {
         FlagError::Unknown(format!("{} has no {kind} {}{near}", self.framework, self.shown(flag)))
     }
 
+    /// All flags by what a prediction does with them; `asked` are those that are read.
+    #[cfg(test)]
+    pub(crate) fn lists(&self, asked: &[&str]) -> Lists {
+        let mut lists = Lists::default();
+        let first = self.rows.iter().filter_map(|row| row.flags.first()).chain(self.judged.later.keys());
+        let mut names: Vec<&str> = first.map(String::as_str).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let spellings = || self.row(name).into_iter().flat_map(|row| &row.flags).map(String::as_str).chain([name]);
+            let shown = format!("`{}`", self.shown(name));
+            let is_read = spellings().any(|name| asked.contains(&name));
+            if spellings().any(|name| self.judged.written.iter().any(|written| written == name)) {
+                lists.written.push(shown);
+            } else if is_read {
+                lists.read.push(shown);
+            } else if let Judgement::Unmodelled(unmodelled) = self.judgement(name) {
+                lists.unmodelled.push((shown, unmodelled.told()));
+            } else {
+                let reason = self.reason(name).expect("every flag is judged");
+                lists.harmless.entry(reason.to_string()).or_default().push(shown);
+            }
+        }
+        lists
+    }
+
+    /// Why a flag changes no figure.
+    #[cfg(test)]
+    fn reason(&self, name: &str) -> Option<&str> {
+        let Judged { groups, harmless, .. } = &self.judged;
+        let row = self.row(name);
+        let spellings = row.into_iter().flat_map(|row| row.flags.iter().map(String::as_str)).chain(self.sections(name));
+        let alone = spellings.filter_map(|name| harmless.get(name)).next();
+        alone
+            .or_else(|| groups.get(row.map_or_else(|| self.later(name), |row| Some(row.group.trim()))?))
+            .map(String::as_str)
+    }
+
+    /// Names that exports write and no version has.
+    #[cfg(test)]
+    pub(crate) fn written_of_nothing(&self) -> Vec<&str> {
+        self.judged.written.iter().map(String::as_str).filter(|name| self.row(name).is_none()).collect()
+    }
+
+    /// True if exports write a flag, by the table.
+    #[cfg(test)]
+    pub(crate) fn writes(&self, name: &str) -> bool {
+        self.judged.written.iter().any(|written| written == name)
+    }
+
     /// Flags without a judgement, by their first spelling.
     #[cfg(test)]
     pub(crate) fn unsaid(&self) -> impl Iterator<Item = &str> {
@@ -295,7 +362,7 @@ impl FlagTable {
     /// Judgements of flags and groups that none of some tables has, which share their judgements.
     #[cfg(test)]
     pub(crate) fn of_nothing<'t>(tables: &[&'t FlagTable]) -> Vec<&'t str> {
-        let Judged { groups, harmless, unmodelled, former, later } = &tables[0].judged;
+        let Judged { groups, harmless, unmodelled, former, later, written: _ } = &tables[0].judged;
         let judged = harmless.keys().chain(unmodelled.keys());
         let flags =
             judged.filter(|flag| !tables.iter().any(|table| table.row(flag).is_some() || later.contains_key(*flag)));

@@ -19,6 +19,8 @@ mod megatron_bridge;
 mod nanotron;
 pub mod nanotron_file;
 mod notes;
+#[cfg(test)]
+mod pages;
 mod present;
 mod python_config;
 mod shell;

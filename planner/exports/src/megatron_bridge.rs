@@ -13,7 +13,7 @@ struct Row {
     fields: &'static [(&'static str, Given)],
 }
 
-/// What a field is given.
+/// Value of a field.
 #[derive(Clone, Copy)]
 enum Given {
     /// A text of Python, whatever the flag's value.
@@ -195,7 +195,7 @@ fn assignments(line: &str) -> Vec<String> {
     }
 }
 
-/// What Megatron-LM does by itself, and Megatron-Bridge where a field says so.
+/// Assignments of what Megatron-LM does by itself, and Megatron-Bridge where a field says so.
 fn defaults(job: &Job, flags: &JobFlags) -> Vec<String> {
     let is_fused = flags.has("swiglu") || !(flags.has("disable-bias-linear") || flags.has("squared-relu"));
     let is_interleaved = job.parallel.pp > 1 && job.stages_of_rank() > 1;

@@ -53,7 +53,7 @@ pub struct Note {
     pub grade: Grade,
     /// The difference, and for a lost key the nearest that can be stated.
     pub text: String,
-    /// What the framework does instead, as this program says it.
+    /// The framework's way, as this program says it.
     #[serde(skip)]
     pub instead: Option<Instead>,
     /// By how much the framework's way differs from the prediction, if that can be predicted.

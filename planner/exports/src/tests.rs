@@ -149,6 +149,29 @@ fn racks_that_nvlink_joins_are_segments() {
     assert!(text.contains("backend deepep\n") && !text.contains("segment"), "{text}");
 }
 
+/// The table of Megatron-LM says of each flag of an export that it is written.
+#[test]
+fn flags_of_exports_are_in_the_table() {
+    let mut jobs = vec![
+        job(|parallel| {
+            (parallel.dp, parallel.tp, parallel.pp, parallel.cp, parallel.sp, parallel.zero) = (2, 2, 2, 2, true, 1)
+        }),
+        job(|parallel| (parallel.dp, parallel.zero, parallel.ep, parallel.offload_optimizer) = (8, 3, 4, true)),
+        job(|parallel| parallel.recompute = "full:4".parse().unwrap()),
+    ];
+    jobs[1].experts = 8;
+    for precision in ["bf16", "fp16", "fp8-tensor", "f32"] {
+        for written in
+            jobs.iter().map(|job| exported(&Job { precision: precision.into(), ..job.clone() }, Target::Megatron))
+        {
+            let lines = written.text.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
+            for flag in lines.filter(|line| !line.starts_with("rdzv")).filter_map(|line| line.split(' ').next()) {
+                assert!(MEGATRON.writes(flag), "--{flag}");
+            }
+        }
+    }
+}
+
 /// Graphs of a prediction are written where Megatron-LM takes them. Read back without them, launches take time.
 #[test]
 fn graphs_are_written_and_read() {
@@ -500,6 +523,7 @@ fn every_flag_is_judged() {
     ];
     for (tables, asked) in tables {
         assert_eq!(FlagTable::of_nothing(tables), [""; 0]);
+        assert_eq!(tables[0].written_of_nothing(), [""; 0]);
         for table in tables {
             let unsaid: Vec<&str> = table.unsaid().filter(|flag| !asked.contains(flag)).collect();
             assert_eq!(unsaid, [""; 0]);

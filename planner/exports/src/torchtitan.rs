@@ -103,6 +103,8 @@ fn assumptions(job: &Job, fields: &mut Fields, notes: &mut Notes) -> Vec<Assumpt
     if job.recipe.comm_gradient < 4.0 && job.precision != "f32" {
         notes.does(Instead::GradDtype("f32"), "grad_dtype", "bf16", "torchtitan reduces gradients in f32");
     }
+    // The entry of a registry may have the opposite.
+    rows.iter().filter(|(.., holds)| !holds).for_each(|(_, _, field, _)| fields.put(field, python(false)));
     let written = rows.into_iter().filter(|(.., holds)| *holds).map(|(name, without, field, _)| {
         fields.put(field, python(true));
         Assumption { name, without, flags: vec![format!("config.{field} = True")], environment: Vec::new() }

@@ -244,6 +244,8 @@ impl ModelFlags {
         }
         self.set_if(experts.scaled_inputs, "moe-apply-probs-on-input");
         self.lacks(experts.by_logits, "a choice of experts by logits");
+        // Its own jitter is of the router's input alone.
+        self.lacks(experts.jitter != 0.0, "jitter that experts see too");
         self.balance(&experts.balance);
         if experts.sigmoid {
             self.put("moe-router-score-function", "sigmoid");
