@@ -516,12 +516,14 @@ EXPERTS = [
 
 # Families that share all parts with others: their cases are compared with `--whole` alone.
 ALIKE = {
-    "afmoe", "apertus", "apertus1p5_text", "aria_text", "biogpt", "bitnet", "camembert", "codegen", "data2vec-text", "emu3_text_model",
-    "mvp", "plbart", "sarvam_mla", "sarvam_moe", "xlm-roberta", "xlm-roberta-xl", "cohere", "cohere2", "cwm", "dots1", "ernie4_5",
-    "ernie4_5_moe", "exaone", "exaone4", "exaone_moe", "falcon", "flex_olmo", "flint", "gemma", "glm", "glm4", "glm4_moe_lite",
-    "gpt_bigcode", "gpt_neo", "gptj", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe", "hy_v3", "hyperclovax", "internlm3", "iquestcoder",
-    "jais2", "kolibri1", "mellum", "minicpm3", "minimax_m2", "ministral", "ministral3", "nanochat", "nemotron", "olmo", "olmoe", "opt",
-    "persimmon", "phi", "seed_oss", "solar_open", "stablelm", "starcoder2", "vaultgemma", "youtu",
+    "afmoe", "apertus", "apertus1p5_text", "aria_text", "axk1", "bert-generation", "bigbird_pegasus", "biogpt", "bitnet", "blenderbot",
+    "blenderbot-small", "camembert", "codegen", "cohere", "cohere2", "ctrl", "cwm", "data2vec-text", "dots1", "electra",
+    "emu3_text_model", "ernie", "ernie4_5", "ernie4_5_moe", "exaone", "exaone4", "exaone_moe", "falcon", "flex_olmo", "flint", "gemma",
+    "glm", "glm4", "glm4_moe_lite", "gpt_bigcode", "gpt_neo", "gpt_neox_japanese", "gptj", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe",
+    "hy_v3", "hyperclovax", "internlm3", "iquestcoder", "jais2", "kolibri1", "marian", "mbart", "megatron-bert", "mellum", "minicpm3",
+    "minimax_m2", "ministral", "ministral3", "mpt", "mvp", "nanochat", "nemotron", "olmo", "olmoe", "opt", "pegasus", "persimmon", "phi",
+    "plbart", "rembert", "roberta", "roberta-prelayernorm", "roformer", "sarvam_mla", "sarvam_moe", "seed_oss", "solar_open", "stablelm",
+    "starcoder2", "trocr", "vaultgemma", "xglm", "xlm-roberta", "xlm-roberta-xl", "youtu",
 }
 
 
