@@ -45,7 +45,7 @@ fn part(part: &Part<'_>) -> String {
     let _ = write!(text, "### Written: {}\n\nExports have them.\n\n{}\n\n", written.len(), wrapped(&written));
     let _ = write!(
         text,
-        "### Read: {}\n\nImports read them, beside those that are written.\n\n{}\n\n",
+        "### Read: {}\n\nImports read them, and those that are written.\n\n{}\n\n",
         read.len(),
         wrapped(&read)
     );

@@ -152,7 +152,7 @@ fn racks_that_nvlink_joins_are_segments() {
 /// The table of Megatron-LM says of each flag of an export that it is written.
 #[test]
 fn flags_of_exports_are_in_the_table() {
-    let mut jobs = vec![
+    let mut jobs = [
         job(|parallel| {
             (parallel.dp, parallel.tp, parallel.pp, parallel.cp, parallel.sp, parallel.zero) = (2, 2, 2, 2, true, 1)
         }),

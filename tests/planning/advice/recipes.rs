@@ -86,7 +86,8 @@ fn plans_are_no_slower_than_recipes() {
     sources.sort();
     sources.dedup();
     if are_all() {
-        page::holds(MARKS, &format!("{HEAD}{rows}\nSources: {}.\n", sources.join("; ")));
+        let sources: String = sources.iter().map(|source| format!("- {source}\n")).collect();
+        page::holds(MARKS, &format!("{HEAD}{rows}\nSources:\n\n{sources}"));
     } else {
         page::has_lines(MARKS, &rows);
     }
