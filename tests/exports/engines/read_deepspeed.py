@@ -4,17 +4,15 @@ Runs in the environment of DeepSpeed, with `DS_ACCELERATOR=cpu`. A line of stand
 `{"why", "read"}`.
 """
 
-import contextlib
-import io
 import json
 import os
 import re
-import sys
 
 os.environ["DS_ACCELERATOR"] = "cpu"
 ANSWERS = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 
+from answering import serve
 import deepspeed
 import deepspeed.runtime.config as config
 
@@ -61,15 +59,4 @@ def accepted(job):
     }
 
 
-def main():
-    for line in sys.stdin:
-        answer, said = {"why": None, "read": None}, io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            try:
-                answer["read"] = accepted(json.loads(line))
-            except Exception as why:
-                answer["why"] = f"{type(why).__name__}: {why}"
-        print(json.dumps(answer), file=ANSWERS, flush=True)
-
-
-main()
+serve(accepted, ANSWERS)

@@ -4,15 +4,13 @@ Runs in the environment of megatron-bridge. A line of standard input is a job, `
 `{"why", "read"}`. Megatron-Bridge imports Transformer Engine and a reader of other data in any case: empty classes stand in for them.
 """
 
-import contextlib
 import importlib.abc
 import importlib.machinery
-import io
-import json
 import os
 import sys
 import types
 
+from answering import serve
 import read_megatron as core
 import torch
 
@@ -86,15 +84,4 @@ def accepted(job):
     return {**core.read(args, model, ddp, cfg.optimizer), "connections": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS")}
 
 
-def main():
-    for line in sys.stdin:
-        answer, said = {"why": None, "read": None}, io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            try:
-                answer["read"] = accepted(json.loads(line))
-            except Exception as why:
-                answer["why"] = f"{type(why).__name__}: {why}"
-        print(json.dumps(answer), file=core.ANSWERS, flush=True)
-
-
-main()
+serve(accepted, core.ANSWERS)

@@ -4,8 +4,6 @@ Runs in the environment of nanotron. A line of standard input is a job, `{"text"
 export leaves to the user have fixed values here.
 """
 
-import contextlib
-import io
 import json
 import os
 import sys
@@ -24,6 +22,7 @@ import nanotron.logging  # noqa: F401
 for module in [module for module in sys.modules if module.startswith("nanotron.config")]:
     del sys.modules[module]
 
+from answering import serve
 import rows
 import yaml
 from nanotron.config.utils_config import cast_str_to_pipeline_engine, cast_str_to_torch_dtype
@@ -67,14 +66,7 @@ def main():
     if sys.argv[1:] == ["--flags"]:
         print(json.dumps(rows.unique(rows.of_dataclass(Config))), file=ANSWERS, flush=True)
         return
-    for line in sys.stdin:
-        answer, said = {"why": None, "read": None}, io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            try:
-                answer["read"] = accepted(json.loads(line))
-            except Exception as why:
-                answer["why"] = f"{type(why).__name__}: {why}"
-        print(json.dumps(answer), file=ANSWERS, flush=True)
+    serve(accepted, ANSWERS)
 
 
 main()

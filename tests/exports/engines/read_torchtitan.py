@@ -3,17 +3,14 @@
 Runs in the environment of torchtitan. A line of standard input is a job, `{"text", "world", "model"}`; the answer is a line, `{"why", "read"}`.
 """
 
-import contextlib
-import io
-import json
 import os
-import sys
 import warnings
 
 ANSWERS = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 warnings.filterwarnings("ignore")
 
+from answering import serve
 import torch
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torchtitan.distributed.parallel_dims import ParallelDims
@@ -64,15 +61,4 @@ def accepted(job):
     }
 
 
-def main():
-    for line in sys.stdin:
-        answer, said = {"why": None, "read": None}, io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            try:
-                answer["read"] = accepted(json.loads(line))
-            except Exception as why:
-                answer["why"] = f"{type(why).__name__}: {why}"
-        print(json.dumps(answer), file=ANSWERS, flush=True)
-
-
-main()
+serve(accepted, ANSWERS)
