@@ -1,6 +1,7 @@
 //! Stacks with single properties changed: `megatron-core-2025+launch.graphs=none+hides=tp|dp`.
 
 use crate::preset_error::PresetError;
+use crate::presets::STACKS;
 use crate::stack::Stack;
 use ir::catalogue::Code;
 use ir::diag::nearest;
@@ -28,6 +29,19 @@ impl<'a> StackExpression<'a> {
             base = rest;
         }
         StackExpression { base, changes }
+    }
+
+    /// True if the base is a preset.
+    pub fn is_of_preset(&self) -> bool {
+        STACKS.iter().any(|preset| preset.name == self.base)
+    }
+
+    /// The preset with the changes.
+    ///
+    /// # Errors
+    /// The base is no preset, and as [`StackExpression::applied`].
+    pub fn preset(&self) -> Result<Stack, PresetError> {
+        self.applied(Stack::find(self.base)?)
     }
 
     /// The stack with the changes.
@@ -98,8 +112,7 @@ mod tests {
     use crate::traits::{Graphs, Hidden};
 
     fn changed(text: &str) -> Result<Stack, PresetError> {
-        let expression = StackExpression::of(text);
-        expression.applied(Stack::find(expression.base)?)
+        StackExpression::of(text).preset()
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 /// Effect on a prediction of a flag that is neither written nor read.
 pub(crate) enum Judgement<'t> {
-    /// Nothing.
-    Harmless,
+    /// Nothing, for a reason.
+    Harmless(#[cfg_attr(not(test), expect(dead_code, reason = "pages list it"))] &'t str),
     /// It touches a part of the prediction that does not know it.
     Unmodelled(&'t Unmodelled),
     /// The table does not say: the importer reads it.
@@ -46,7 +46,7 @@ impl Unmodelled {
 const NOTHING: &str = "null";
 
 /// The beginning of a value that is known only where a job runs.
-pub(crate) const ANYTHING: &str = "${";
+const ANYTHING: &str = "${";
 
 /// A key with its value.
 pub(crate) struct Setting {
@@ -206,12 +206,11 @@ impl FlagTable {
         };
         let flags = row.into_iter().flat_map(|row| row.flags.iter().map(String::as_str));
         let spellings: Vec<&str> = flags.chain(self.sections(flag)).collect();
-        match spellings.iter().find_map(|name| unmodelled.get(*name)) {
-            Some(unmodelled) => Judgement::Unmodelled(unmodelled),
-            None if spellings.iter().any(|name| harmless.contains_key(*name)) => Judgement::Harmless,
-            None if groups.contains_key(group) => Judgement::Harmless,
-            None => Judgement::Unsaid,
+        if let Some(unmodelled) = spellings.iter().find_map(|name| unmodelled.get(*name)) {
+            return Judgement::Unmodelled(unmodelled);
         }
+        let reason = spellings.iter().find_map(|name| harmless.get(*name)).or_else(|| groups.get(group));
+        reason.map_or(Judgement::Unsaid, |reason| Judgement::Harmless(reason))
     }
 
     /// True if the framework has a flag.
@@ -261,25 +260,26 @@ impl FlagTable {
         }
     }
 
-    /// Warnings about settings that a prediction does not know, with the part of it that they touch.
-    ///
-    /// # Errors
-    /// The framework has no key of a name, or one does not take its value.
-    pub(crate) fn warnings<'s>(&self, settings: impl Iterator<Item = &'s Setting>) -> Result<Vec<String>, FlagError> {
-        let mut warnings = Vec::new();
-        for Setting { name, value } in settings {
-            match value {
-                Some(value) => self.check(name, std::slice::from_ref(value))?,
-                None => self.known(name).map(drop)?,
-            }
-            if let Judgement::Unmodelled(unmodelled) = self.judgement(name)
-                && !unmodelled.is_neutral(value.as_deref())
-            {
-                let value = value.as_ref().map_or_else(String::new, |value| format!("={value}"));
-                warnings.push(format!("not modelled: {name}{value} touches {}", unmodelled.told()));
-            }
+    /// Checks a setting as [`FlagTable::check`] does; a value that is no text is any.
+    pub(crate) fn check_setting(&self, Setting { name, value }: &Setting) -> Result<(), FlagError> {
+        match value {
+            Some(value) => self.check(name, std::slice::from_ref(value)),
+            None => self.known(name).map(drop),
         }
-        Ok(warnings)
+    }
+
+    /// The warning about a flag that a prediction does not know, with the part of it that the flag touches.
+    pub(crate) fn warning(&self, name: &str, values: &[String]) -> Option<String> {
+        let Judgement::Unmodelled(unmodelled) = self.judgement(name) else { return None };
+        if unmodelled.is_neutral(values.first().map(String::as_str)) {
+            return None;
+        }
+        let before = match self.notation {
+            Notation::Flags => ' ',
+            Notation::Keys => '=',
+        };
+        let values: String = values.iter().map(|value| format!("{before}{value}")).collect();
+        Some(format!("not modelled: {}{values} touches {}", self.shown(name), unmodelled.told()))
     }
 
     /// The fault of a name that no version has, with the nearest that there is. Keys are compared by their last part.
@@ -318,26 +318,15 @@ impl FlagTable {
                 lists.written.push(shown);
             } else if is_read {
                 lists.read.push(shown);
-            } else if let Judgement::Unmodelled(unmodelled) = self.judgement(name) {
-                lists.unmodelled.push((shown, unmodelled.told()));
             } else {
-                let reason = self.reason(name).expect("every flag is judged");
-                lists.harmless.entry(reason.to_string()).or_default().push(shown);
+                match self.judgement(name) {
+                    Judgement::Unmodelled(unmodelled) => lists.unmodelled.push((shown, unmodelled.told())),
+                    Judgement::Harmless(why) => lists.harmless.entry(why.to_string()).or_default().push(shown),
+                    Judgement::Unsaid => panic!("{name} is not judged"),
+                }
             }
         }
         lists
-    }
-
-    /// Why a flag changes no figure.
-    #[cfg(test)]
-    fn reason(&self, name: &str) -> Option<&str> {
-        let Judged { groups, harmless, .. } = &self.judged;
-        let row = self.row(name);
-        let spellings = row.into_iter().flat_map(|row| row.flags.iter().map(String::as_str)).chain(self.sections(name));
-        let alone = spellings.filter_map(|name| harmless.get(name)).next();
-        alone
-            .or_else(|| groups.get(row.map_or_else(|| self.later(name), |row| Some(row.group.trim()))?))
-            .map(String::as_str)
     }
 
     /// Names that exports write and no version has.

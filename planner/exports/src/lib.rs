@@ -121,9 +121,8 @@ impl Target {
             Target::Maxtext => &["jax"],
             Target::Deepspeed | Target::TorchPipelining => return false,
         };
-        let stack = StackExpression::of(stack).base;
-        let is_preset = cost::STACKS.iter().any(|preset| preset.name == stack);
-        is_preset && !own.iter().any(|beginning| stack.starts_with(beginning))
+        let stack = StackExpression::of(stack);
+        stack.is_of_preset() && !own.iter().any(|beginning| stack.base.starts_with(beginning))
     }
 
     /// The mark that begins a comment line of its files; `None` for JSON, which has none.

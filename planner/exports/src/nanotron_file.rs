@@ -86,7 +86,10 @@ pub fn read(text: &str) -> Result<Present, FlagError> {
 fn unmodelled(file: &Yaml) -> Result<Vec<String>, FlagError> {
     let mut settings = Vec::new();
     leaves(file, String::new(), &mut settings);
-    NANOTRON.warnings(settings.iter().filter(|setting| !READ.contains(&setting.name.as_str())))
+    settings.retain(|setting| !READ.contains(&setting.name.as_str()));
+    settings.iter().try_for_each(|setting| NANOTRON.check_setting(setting))?;
+    let warnings = settings.iter().filter_map(|setting| NANOTRON.warning(&setting.name, setting.value.as_slice()));
+    Ok(warnings.collect())
 }
 
 /// The keys within a section, by their paths, with their values.

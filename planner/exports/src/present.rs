@@ -37,8 +37,7 @@ pub struct Present {
 pub(crate) fn stated_stack(text: &str) -> Option<&str> {
     let value = text.lines().find_map(|line| line.strip_prefix("STACK")?.trim_start().strip_prefix('='))?;
     let name = value.trim_start_matches([' ', '"']).split([' ', '"']).next()?;
-    let base = StackExpression::of(name).base;
-    cost::STACKS.iter().any(|preset| preset.name == base).then_some(name)
+    StackExpression::of(name).is_of_preset().then_some(name)
 }
 
 /// The keys of a configuration, in the order in which they are found.

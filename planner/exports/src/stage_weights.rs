@@ -19,7 +19,7 @@ pub struct StageWeights {
 }
 
 impl StageWeights {
-    /// The keys `vp` and `stages` for a model of so many layers.
+    /// The keys `vp` and `stages` for a model, by its number of layers.
     ///
     /// # Errors
     /// torchtitan refuses the division.

@@ -349,6 +349,9 @@ fn converters_of_torchtitan_are_precisions() {
     assert_eq!((tensor.precision.as_str(), tensor.model.as_deref()), ("fp8-tensor", Some("llama3-8b")));
     assert_eq!(toml("converters = [\"float8\"]\n[float8]\nrecipe_name = \"rowwise\"").precision, "fp8-row");
     assert_eq!(toml("converters = [\"mx\"]").precision, "mxfp8");
+    let nested = toml("converters = [\"float8\"]\n[quantize.linear.float8]\nrecipe_name = \"rowwise\"\nemulate = true");
+    assert_eq!(nested.precision, "fp8-row");
+    assert!(nested.warnings[0].contains("quantize.linear.float8.emulate=true touches all products"), "{nested:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Reading the configuration of torchtitan: a Python file of its registry, or a TOML file of versions up to 0.2.
 
 use crate::flag_error::FlagError;
-use crate::flag_table::{ANYTHING, FlagTable, Setting, TORCHTITAN, TORCHTITAN_TOML};
+use crate::flag_table::{FlagTable, Setting, TORCHTITAN, TORCHTITAN_TOML};
 use crate::present::{Keys, Present, stated_stack};
 use crate::python_config::{COMPUTED, values};
 use crate::stage_weights::StageWeights;
@@ -28,14 +28,15 @@ pub fn read(text: &str, form: Form<'_>, gpus: Option<u64>) -> Result<Present, Fl
         Form::Python(function) => values(text, function)?,
         Form::Toml => of_toml(text)?,
     };
-    let fields = known(fields, form)?;
+    let fields = without_own(fields, form);
+    let settings = fields.iter().map(|(name, value)| Setting { name: name.clone(), value: text_of(value) });
+    let settings: Vec<Setting> = settings.collect();
+    settings.iter().try_for_each(|setting| check(setting, form))?;
     let mut reader = Reader::of(&fields);
     let mut present = reader.all(form, gpus)?;
     present.stack = stated_stack(text).map(str::to_string).or(present.stack);
-    let others = fields.iter().filter(|(name, _)| !reader.asked.contains(name));
-    let others: Vec<Setting> =
-        others.map(|(name, value)| Setting { name: name.clone(), value: text_of(value) }).collect();
-    present.warnings.extend(table(form).warnings(others.iter())?);
+    let others = settings.iter().filter(|setting| !reader.asked.contains(&setting.name));
+    present.warnings.extend(others.filter_map(|other| table(form).warning(&other.name, other.value.as_slice())));
     Ok(present)
 }
 
@@ -63,28 +64,31 @@ fn table(form: Form<'_>) -> &'static FlagTable {
     }
 }
 
-/// The fields that torchtitan has: all, unless a module of one's own adds some.
-///
-/// # Errors
-/// torchtitan has no field of a name, or another version has it, or it refuses the value.
-fn known(mut fields: BTreeMap<String, Value>, form: Form<'_>) -> Result<BTreeMap<String, Value>, FlagError> {
+/// The fields without those that a module of one's own adds, if there is such a module.
+fn without_own(mut fields: BTreeMap<String, Value>, form: Form<'_>) -> BTreeMap<String, Value> {
     const MODULES: [&str; 2] = ["experimental.custom_args_module", "job.custom_config_module"];
     if MODULES.iter().any(|key| fields.get(*key).and_then(Value::as_str).is_some_and(|module| !module.is_empty())) {
         fields.retain(|name, _| table(form).has(name));
     }
-    for (name, value) in &fields {
-        let value = text_of(value).unwrap_or(ANYTHING.to_string());
-        table(form).check(name, &[value]).map_err(|fault| match form {
-            Form::Python(_) if TORCHTITAN_TOML.has(name) && !TORCHTITAN.has(name) => {
-                format!("{name} is a key of torchtitan up to 0.2: {fault}")
-            }
-            Form::Toml if TORCHTITAN.has(name) && !TORCHTITAN_TOML.has(name) => {
-                format!("{name} is a key of torchtitan 0.3, which has no TOML files: {fault}")
-            }
-            _ => fault.to_string(),
-        })?;
-    }
-    Ok(fields)
+    fields
+}
+
+/// Checks that torchtitan has a field, and takes its value.
+///
+/// # Errors
+/// torchtitan has no field of the name, or another version has it, or it refuses the value.
+fn check(setting: &Setting, form: Form<'_>) -> Result<(), FlagError> {
+    let name = &setting.name;
+    table(form).check_setting(setting).map_err(|fault| match form {
+        _ if table(form).has(name) => fault,
+        Form::Python(_) if TORCHTITAN_TOML.has(name) => {
+            format!("{name} is a key of torchtitan up to 0.2: {fault}").into()
+        }
+        Form::Toml if TORCHTITAN.has(name) => {
+            format!("{name} is a key of torchtitan 0.3, which has no TOML files: {fault}").into()
+        }
+        _ => fault,
+    })
 }
 
 /// A value as a table of keys has it; none of a list or of one that is computed.
@@ -103,11 +107,19 @@ fn of_toml(text: &str) -> Result<BTreeMap<String, Value>, FlagError> {
     if !file.contains_key("parallelism") && !file.contains_key("training") {
         return Err("it has neither a section `parallelism` nor one `training`".into());
     }
-    let fields = file.into_iter().flat_map(|(section, value)| {
-        let pairs = if let Value::Object(pairs) = value { pairs } else { serde_json::Map::new() };
-        pairs.into_iter().map(move |(name, value)| (format!("{section}.{name}"), value))
-    });
-    Ok(fields.collect())
+    let mut fields = BTreeMap::new();
+    file.into_iter().for_each(|(section, value)| flatten(section, value, &mut fields));
+    Ok(fields)
+}
+
+/// Puts the values within a section, by their paths.
+fn flatten(path: String, value: Value, fields: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(pairs) => {
+            pairs.into_iter().for_each(|(name, value)| flatten(format!("{path}.{name}"), value, fields));
+        }
+        value => drop(fields.insert(path, value)),
+    }
 }
 
 /// The block that a layer of a name is: the embedding is the first one.

@@ -4,7 +4,7 @@ use super::layout::MODULES;
 use super::sizes::{self, ModelOfFlags};
 use super::stage_split::{Split, starts};
 use crate::flag_error::FlagError;
-use crate::flag_table::{Judgement, MEGATRON};
+use crate::flag_table::MEGATRON;
 use crate::present::{Keys, Present};
 use crate::shell::words;
 use ir::limits::DEVICES;
@@ -160,17 +160,9 @@ impl<'a> Reader<'a> {
 
     /// Warnings of the given flags that were not read.
     fn told(&mut self) -> Vec<String> {
-        let mut warnings = std::mem::take(&mut self.warnings);
-        for (flag, values) in self.flags.iter().filter(|(flag, _)| !self.asked.contains(&flag.as_str())) {
-            if let Judgement::Unmodelled(unmodelled) = MEGATRON.judgement(flag) {
-                let value = values.first().map(String::as_str);
-                if !unmodelled.is_neutral(value) {
-                    let values = values.iter().map(|value| format!(" {value}")).collect::<String>();
-                    warnings.push(format!("not modelled: --{flag}{values} touches {}", unmodelled.told()));
-                }
-            }
-        }
-        warnings
+        let others = self.flags.iter().filter(|(flag, _)| !self.asked.contains(&flag.as_str()));
+        let warnings = others.filter_map(|(flag, values)| MEGATRON.warning(flag, values));
+        std::mem::take(&mut self.warnings).into_iter().chain(warnings).collect()
     }
 
     pub(super) fn has(&mut self, flag: &'static str) -> bool {

@@ -4,7 +4,7 @@ use super::assumptions::{FUSED_BY_DEFAULT, FUSED_IF_STATED};
 use super::reader::Reader;
 use crate::flag_error::FlagError;
 use crate::present::stated_stack;
-use cost::{EnumSet, FusedKernel, Graphs, Stack, StackExpression};
+use cost::{EnumSet, FusedKernel, Graphs, StackExpression};
 
 /// The stack of jobs that name none.
 const USUAL: &str = "megatron-core-2025";
@@ -118,10 +118,9 @@ impl Reader<'_> {
 
     /// The stack, with graphs only if the flags have them. Those of dense layers are left to the stack.
     fn launching(&mut self, stack: &str, graphs: Option<&str>) -> String {
-        let stated =
-            Stack::find(StackExpression::of(stack).base).map_or(Graphs::None, |stack| stack.traits.launch.graphs);
-        match (stated, graphs) {
-            (Graphs::All, None) if !stack.contains("launch.graphs") => format!("{stack}+launch.graphs=none"),
+        let replayed = StackExpression::of(stack).preset().map_or(Graphs::None, |stack| stack.traits.launch.graphs);
+        match (replayed, graphs) {
+            (Graphs::All, None) => format!("{stack}+launch.graphs=none"),
             (Graphs::None | Graphs::Dense, Some(kind)) => {
                 self.warnings.push(format!(
                     "not modelled: --cuda-graph-impl {kind} touches launches: replayed kernels need none"
@@ -146,8 +145,8 @@ impl Reader<'_> {
             self.warnings
                 .push("not modelled: --attention-backend unfused touches attention: scores are in memory".into());
         }
-        let fused = Stack::find(StackExpression::of(stack.unwrap_or(USUAL)).base)
-            .map_or_else(|_| EnumSet::default(), |stack| stack.traits.kernels.fused);
+        let stack = StackExpression::of(stack.unwrap_or(USUAL)).preset();
+        let fused = stack.map_or_else(|_| EnumSet::default(), |stack| stack.traits.kernels.fused);
         // Megatron-LM itself turns the fused rotation off there.
         let is_latent = self.flags.contains_key("multi-latent-attention");
         for (group, flag) in FUSED_BY_DEFAULT {
