@@ -247,7 +247,7 @@ fn run(
     Ok(off)
 }
 
-/// Those of tensors whose parameters have gradients.
+/// Tensors of parameters that have gradients.
 fn trained(model: &Model, mut tensors: Tensors) -> Tensors {
     for param in model.params.values().filter(|param| param.frozen) {
         (0..param.instances()).for_each(|instance| drop(tensors.remove(&param.instance_name(instance))));

@@ -71,7 +71,7 @@ impl Weight {
         Weight { part_of: Some(whole), ..self }
     }
 
-    /// The same as one that stays as it is.
+    /// This weight as one that stays as it is.
     #[must_use]
     pub fn frozen(self) -> Weight {
         Weight { frozen: true, ..self }

@@ -47,7 +47,7 @@ pub struct HubTensor {
     pub leading: usize,
     /// The dims of each parameter behind these that are inputs of its matrix; 0: it is a vector. The others are outputs.
     pub inputs: usize,
-    /// Those dims and the rows of the matrix are one dim of the tensor.
+    /// True if the leading dims and the rows of the matrix are one dim of the tensor.
     pub stacked: bool,
     /// The order of the matrix.
     pub order: MatrixOrder,
@@ -79,7 +79,7 @@ pub enum Join {
     Heads,
     /// The outputs of each first dim together: those of one behind those of the other (Falcon).
     Groups,
-    /// The outputs of each of so many equal parts of the first dim together: those of one behind those of the other (CodeGen).
+    /// The outputs of each of some equal parts of the first dim together: those of one behind those of the other (CodeGen).
     Parts(u64),
     /// One output of each in turn.
     Alternating,

@@ -14,7 +14,7 @@ use std::ops::AddAssign;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LossOn {
-    /// Those whose label the data has: completions, and what an assistant says.
+    /// Tokens whose label the data has: completions, and what an assistant says.
     #[default]
     Completion,
     /// All.

@@ -52,7 +52,7 @@ impl Side {
         Side { length: all[at][0] * group, first: widths[..at].iter().sum(), steps, parts: None }
     }
 
-    /// Each of so many equal parts of the first dim has those of all parameters, which follow each other.
+    /// Each of some equal parts of the first dim has those of all parameters, which follow each other.
     fn by_part(all: &[&[u64]], at: usize, count: u64) -> Side {
         let widths: Vec<u64> = all.iter().map(|dims| dims.iter().product::<u64>() / count).collect();
         let distance: u64 = widths.iter().sum();

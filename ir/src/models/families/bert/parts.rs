@@ -114,6 +114,14 @@ pub(super) const BERT: Weights = Weights {
 /// The head of RoBERTa's likes.
 pub(super) const ROBERTA: Weights = Weights { head: "lm_head.decoder.weight", ..BERT };
 
+/// The names of RoBERTa itself, which its languages share.
+pub(super) const ROBERTA_ITSELF: Weights = Weights {
+    base: "roberta.",
+    embedding: "roberta.embeddings.word_embeddings.weight",
+    outer: roberta_outer!("roberta."),
+    ..ROBERTA
+};
+
 /// Reads what they share, as BERT without kinds of tokens and without the layer in front of the head.
 pub(super) fn shared(fields: &Fields) -> Result<LlamaConfig, ConfigError> {
     let base = Base { norm_eps: "layer_norm_eps", ..Base::USUAL }.read(fields)?;

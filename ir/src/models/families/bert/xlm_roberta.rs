@@ -8,12 +8,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
     class: "XLMRobertaForCausalLM",
     keys: Keys { class: "XLMRobertaConfig", lists: &[ROBERTA_KEYS, SHARED_KEYS, EVERY] },
     wholes: &[],
-    weights: Weights {
-        base: "roberta.",
-        embedding: "roberta.embeddings.word_embeddings.weight",
-        outer: roberta_outer!("roberta."),
-        ..ROBERTA
-    },
+    weights: ROBERTA_ITSELF,
     read,
 };
 

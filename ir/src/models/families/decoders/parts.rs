@@ -119,12 +119,12 @@ pub(super) fn decoder(fields: &Fields, learned: Learned) -> Result<LlamaConfig, 
     })
 }
 
-/// The same with norms of what branches read, and none of embeddings.
+/// The configuration with norms of what branches read, and none of embeddings.
 pub(super) fn normed_before(base: LlamaConfig) -> LlamaConfig {
     LlamaConfig { norms: Norms::Before, embedding_norm: EmbeddingNorm::None, ..base }
 }
 
-/// The same with a table of waves of positions, and without a norm of embeddings.
+/// A decoder with a table of waves of positions, and without a norm of embeddings.
 pub(super) fn waved(fields: &Fields) -> Result<LlamaConfig, ConfigError> {
     let base = decoder(fields, Learned { positions: fields.get("max_position_embeddings")?, unread: 0 })?;
     let fixed_positions = Some(2.0 * WAVES.ln() / base.hidden as f64);
