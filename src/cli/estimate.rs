@@ -34,6 +34,8 @@ Examples:
       --global-batch-size 128 --bf16\"
   meshwright estimate llama3-8b --gpus 64 --from-torchtitan config_registry.py:llama3_8b
   meshwright estimate --from-nanotron config.yaml
+  meshwright estimate llama3-8b --gpus 16 --seq 4096 --from-deepspeed ds_config.json
+  meshwright estimate --gpus 64 --from-maxtext llama3_8b.yml
   meshwright estimate llama3-8b --cluster a100-80gb --gpus 64 --seq 4096 --global-batch 256 \\
       --configs configs.jsonl
   meshwright estimate --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 \\
@@ -60,7 +62,7 @@ impl Estimate {
     pub(super) fn run(mut self) -> Result<Answer, Error> {
         self.flags.job.in_numbers(&self.sizes)?;
         let mut notes = Vec::new();
-        if let Some(mut present) = self.present.read(self.flags.gpus)? {
+        if let Some(mut present) = self.present.read(self.flags.gpus, self.flags.job.cluster())? {
             notes = told(&mut present, self.flags.job.model.as_deref())?;
             self.flags.job.fill(&present);
             self.flags.parallel = Some(present.parallel);

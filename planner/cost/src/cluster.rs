@@ -289,6 +289,11 @@ impl Device {
 }
 
 impl Cluster {
+    /// Devices of a node: those that share a host, or that the innermost links join where no host is known.
+    pub fn devices_of_node(&self) -> u64 {
+        self.host.as_ref().map_or(self.links[0].joins, |host| host.devices)
+    }
+
     /// Cores per device for a number of devices: 1 if there are at most as many cores as devices, or if no cores are
     /// shared.
     pub fn cores_each(&self, devices: u64) -> u64 {

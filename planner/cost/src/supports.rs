@@ -30,6 +30,8 @@ pub struct Supports {
     pub sp: Option<bool>,
     /// ZeRO within groups of data-parallel ranks.
     pub shard: Option<bool>,
+    /// Overlap of tensor-parallel communication where a configuration asks for it, though not by default.
+    pub tp_overlap: Option<bool>,
     /// Parameters that ZeRO-3 gathers once a step.
     pub gather: Option<bool>,
     /// Stage boundaries set by the configuration.

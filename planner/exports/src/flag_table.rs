@@ -63,8 +63,7 @@ struct Row {
     flags: Vec<String>,
     /// Its group.
     group: String,
-    #[serde(rename = "default")]
-    _default: String,
+    default: String,
     /// Values that it takes, if not all.
     choices: Vec<String>,
     takes: Takes,
@@ -92,6 +91,9 @@ struct Judged {
     harmless: BTreeMap<String, String>,
     #[serde(default)]
     unmodelled: BTreeMap<String, Unmodelled>,
+    /// Names that the versions of the table no longer have, with what the same key is called there.
+    #[serde(default)]
+    renamed: BTreeMap<String, String>,
     /// Names that the versions of the table no longer have, with what took their place.
     #[serde(default)]
     former: BTreeMap<String, String>,
@@ -156,6 +158,24 @@ pub(crate) static NANOTRON: LazyLock<FlagTable> = LazyLock::new(|| {
     FlagTable::read("nanotron", Notation::Keys, &rows, include_str!("../engines/nanotron.toml"))
 });
 
+/// Fields of Megatron-Bridge.
+pub(crate) static MEGATRON_BRIDGE: LazyLock<FlagTable> = LazyLock::new(|| {
+    let rows = [include_str!("../engines/megatron-bridge/0.6.2.json")];
+    FlagTable::read("Megatron-Bridge", Notation::Keys, &rows, include_str!("../engines/megatron-bridge.toml"))
+});
+
+/// Keys of DeepSpeed.
+pub(crate) static DEEPSPEED: LazyLock<FlagTable> = LazyLock::new(|| {
+    let rows = [include_str!("../engines/deepspeed/0.19.8.json")];
+    FlagTable::read("DeepSpeed", Notation::Keys, &rows, include_str!("../engines/deepspeed.toml"))
+});
+
+/// Keys of MaxText.
+pub(crate) static MAXTEXT: LazyLock<FlagTable> = LazyLock::new(|| {
+    let rows = [include_str!("../engines/maxtext/0.2.5.json")];
+    FlagTable::read("MaxText", Notation::Keys, &rows, include_str!("../engines/maxtext.toml"))
+});
+
 impl FlagTable {
     /// Reads embedded files, which a test reads too. Names that several versions have are of the first.
     fn read(framework: &'static str, notation: Notation, versions: &[&str], judged: &str) -> FlagTable {
@@ -189,6 +209,19 @@ impl FlagTable {
         })
     }
 
+    /// True if names are within a section of a name, which a file may state as none.
+    fn has_section(&self, name: &str) -> bool {
+        let is_within = |other: &&String| other.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        self.notation == Notation::Keys
+            && self.by_name.keys().chain(self.judged.later.keys()).any(|own| is_within(&own))
+    }
+
+    /// True if a name that the tables lack is in a section whose keys change no figure: versions differ most there.
+    fn is_idle(&self, name: &str) -> bool {
+        let group = name.split_once('.').and_then(|(group, _)| self.judged.groups.get(group));
+        group.is_some() && self.row(name).is_none() && self.later(name).is_none() && !self.has_section(name)
+    }
+
     /// A name as a user writes it.
     fn shown(&self, name: &str) -> String {
         match self.notation {
@@ -213,6 +246,31 @@ impl FlagTable {
         reason.map_or(Judgement::Unsaid, |reason| Judgement::Harmless(reason))
     }
 
+    /// The name of a key today.
+    pub(crate) fn current(&self, name: String) -> String {
+        self.judged.renamed.get(&name).cloned().unwrap_or(name)
+    }
+
+    /// The spelling of a flag, or of the flag that negates it.
+    pub(crate) fn named(&self, flag: &str) -> Option<&str> {
+        let negated = format!("no-{flag}");
+        let found = self.by_name.get_key_value(flag).or_else(|| self.by_name.get_key_value(&negated));
+        found.map(|(name, _)| name.as_str())
+    }
+
+    /// True if a flag takes values.
+    pub(crate) fn takes_values(&self, flag: &str) -> bool {
+        self.row(flag).is_some_and(|row| row.takes != Takes::Nothing)
+    }
+
+    /// True if a value is the default of a key.
+    pub(crate) fn is_default(&self, name: &str, value: Option<&str>) -> bool {
+        let (Some(row), Some(value)) = (self.by_name.get(name).map(|&at| &self.rows[at]), value) else { return false };
+        let default = if row.default == "None" { NOTHING } else { &row.default };
+        let numbers: [Option<f64>; 2] = [default, value].map(|text| text.parse().ok());
+        default.eq_ignore_ascii_case(value) || numbers[0].is_some() && numbers[0] == numbers[1]
+    }
+
     /// True if the framework has a flag.
     pub(crate) fn has(&self, flag: &str) -> bool {
         self.row(flag).is_some()
@@ -234,7 +292,9 @@ impl FlagTable {
             return Err(FlagError::Unknown(format!("{shown} is of former versions of {framework}: {instead}")));
         }
         match self.row(flag) {
-            None if self.later(flag).is_none() => Err(self.unknown(flag)),
+            None if self.later(flag).is_none() && !self.has_section(flag) && !self.is_idle(flag) => {
+                Err(self.unknown(flag))
+            }
             row => Ok(row),
         }
     }
@@ -270,6 +330,13 @@ impl FlagTable {
 
     /// The warning about a flag that a prediction does not know, with the part of it that the flag touches.
     pub(crate) fn warning(&self, name: &str, values: &[String]) -> Option<String> {
+        if self.is_idle(name) {
+            let near = self.suggestion(name);
+            return Some(format!(
+                "not known: {} has no key {name}{near}; its section changes no figure",
+                self.framework
+            ));
+        }
         let Judgement::Unmodelled(unmodelled) = self.judgement(name) else { return None };
         if unmodelled.is_neutral(values.first().map(String::as_str)) {
             return None;
@@ -282,8 +349,18 @@ impl FlagTable {
         Some(format!("not modelled: {}{values} touches {}", self.shown(name), unmodelled.told()))
     }
 
-    /// The fault of a name that no version has, with the nearest that there is. Keys are compared by their last part.
+    /// The fault of a name that no version has.
     fn unknown(&self, flag: &str) -> FlagError {
+        let kind = match self.notation {
+            Notation::Flags => "flag",
+            Notation::Keys => "key",
+        };
+        let (shown, near) = (self.shown(flag), self.suggestion(flag));
+        FlagError::Unknown(format!("{} has no {kind} {shown}{near}", self.framework))
+    }
+
+    /// The nearest name that there is, as a question. Keys are compared by their last part.
+    pub(crate) fn suggestion(&self, flag: &str) -> String {
         let names = self.by_name.keys().chain(self.judged.later.keys()).map(String::as_str);
         let near = match (self.notation, flag.rsplit_once('.')) {
             (Notation::Keys, Some((section, last))) => {
@@ -294,12 +371,7 @@ impl FlagTable {
             }
             _ => nearest(flag, names).map(|near| self.shown(near)),
         };
-        let near = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
-        let kind = match self.notation {
-            Notation::Flags => "flag",
-            Notation::Keys => "key",
-        };
-        FlagError::Unknown(format!("{} has no {kind} {}{near}", self.framework, self.shown(flag)))
+        near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"))
     }
 
     /// All flags by what a prediction does with them; `asked` are those that are read.
@@ -351,17 +423,19 @@ impl FlagTable {
     /// Judgements of flags and groups that none of some tables has, which share their judgements.
     #[cfg(test)]
     pub(crate) fn of_nothing<'t>(tables: &[&'t FlagTable]) -> Vec<&'t str> {
-        let Judged { groups, harmless, unmodelled, former, later, written: _ } = &tables[0].judged;
+        let Judged { groups, harmless, unmodelled, renamed, former, later, written: _ } = &tables[0].judged;
         let judged = harmless.keys().chain(unmodelled.keys());
         let flags =
             judged.filter(|flag| !tables.iter().any(|table| table.row(flag).is_some() || later.contains_key(*flag)));
+        let unnamed = renamed.values().filter(|name| !tables.iter().any(|table| table.has(name)));
         let known = former
             .keys()
+            .chain(renamed.keys())
             .chain(later.keys())
             .filter(|flag| tables.iter().any(|table| table.by_name.contains_key(*flag)));
         let used: Vec<&str> = tables.iter().flat_map(|table| table.rows.iter().map(|row| row.group.trim())).collect();
         let groups =
             groups.keys().filter(|group| !used.contains(&group.as_str()) && !later.values().any(|of| of == *group));
-        flags.chain(known).chain(groups).map(String::as_str).collect()
+        flags.chain(known).chain(unnamed).chain(groups).map(String::as_str).collect()
     }
 }

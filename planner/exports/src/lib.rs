@@ -1,6 +1,6 @@
 //! Parallel configurations in the languages of other training frameworks: [`export`] writes a [`Job`] as the flags or the file that
-//! the framework's own parser accepts. [`megatron::read`], [`torchtitan_file::read`] and [`nanotron_file::read`] read the
-//! configuration that a job has now.
+//! the framework's own parser accepts. [`megatron::read`], [`torchtitan_file::read`], [`nanotron_file::read`], [`deepspeed_file::read`]
+//! and [`maxtext::read`] read the configuration that a job has now.
 //!
 //! Each framework is a file: a table of the keys of a configuration. A key that the framework cannot state exactly is a [`Note`]:
 //! *near* says what differs, *lost* that it is left out, with the nearest value that can be stated.
@@ -9,13 +9,14 @@
 
 mod assumption;
 mod deepspeed;
+pub mod deepspeed_file;
 mod flag_error;
 mod flag_table;
 mod job;
 mod launch;
-mod maxtext;
+pub mod maxtext;
 pub mod megatron;
-mod megatron_bridge;
+pub mod megatron_bridge;
 mod nanotron;
 pub mod nanotron_file;
 mod notes;

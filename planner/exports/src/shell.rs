@@ -11,6 +11,18 @@ const LONGEST: usize = 1 << 20;
 /// # Errors
 /// A quotation has no end, or variables expand to more than a mebibyte.
 pub(crate) fn words(text: &str) -> Result<Vec<String>, String> {
+    read(text).map(|reader| reader.words)
+}
+
+/// The variables that a script sets, with their last values. A word `name=value` behind a command is one of them too.
+///
+/// # Errors
+/// As [`words`].
+pub(crate) fn variables(text: &str) -> Result<BTreeMap<String, String>, String> {
+    read(text).map(|reader| reader.variables)
+}
+
+fn read(text: &str) -> Result<Reader<'_>, String> {
     let mut reader = Reader { rest: text.chars().peekable(), ..Reader::default() };
     while let Some(character) = reader.rest.next() {
         reader.character(character)?;
@@ -22,7 +34,7 @@ pub(crate) fn words(text: &str) -> Result<Vec<String>, String> {
         Some(open) => Err(format!("the quotation that begins with {open} has no end")),
         None => {
             reader.end();
-            Ok(reader.words)
+            Ok(reader)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A model as the file of another framework states it.
 
-use ir::models::{Activation, LlamaConfig, ModelConfig};
+use ir::models::{Activation, LlamaConfig, ModelConfig, presets};
 use std::collections::BTreeMap;
 
 /// A model as the file of another framework states it, by Megatron-LM's names of flags.
@@ -65,6 +65,19 @@ impl StatedModel {
     /// True if the file states nothing of a model.
     pub fn is_empty(&self) -> bool {
         self.sizes.is_empty() && self.special.is_empty()
+    }
+
+    /// The first preset that has all sizes and parts that are stated; `None` if too few are stated.
+    pub fn preset(&self) -> Option<&'static str> {
+        if ["num-layers", "hidden-size", "num-attention-heads"].iter().any(|size| self.of(size).is_none()) {
+            return None;
+        }
+        let states = |model: &ModelConfig| {
+            let has = |(flag, stated): (&&str, &u64)| of_model(model, flag).is_none_or(|own| own == *stated);
+            let lacks_experts = self.of("num-experts").is_none() && of_model(model, "num-experts").unwrap_or(0) > 0;
+            self.sizes.iter().all(has) && !lacks_experts && self.missing_in(model).is_empty()
+        };
+        presets().find(|preset| states(&preset.config)).map(|preset| preset.name)
     }
 
     /// Sizes that contradict a model, as sentences.

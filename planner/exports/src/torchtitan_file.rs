@@ -109,7 +109,7 @@ fn of_toml(text: &str) -> Result<BTreeMap<String, Value>, FlagError> {
     }
     let mut fields = BTreeMap::new();
     file.into_iter().for_each(|(section, value)| flatten(section, value, &mut fields));
-    Ok(fields)
+    Ok(fields.into_iter().map(|(name, value)| (TORCHTITAN_TOML.current(name), value)).collect())
 }
 
 /// Puts the values within a section, by their paths.

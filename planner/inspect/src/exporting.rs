@@ -124,7 +124,7 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
         experts: size(DimRole::Experts),
         kv_heads: size(DimRole::KvHeads),
         domain: cluster.links[0].joins,
-        per_node: cluster.host.as_ref().map_or(cluster.links[0].joins, |host| host.devices),
+        per_node: cluster.devices_of_node(),
         capacity: config.as_ref().and_then(ModelConfig::capacity),
         config,
         recipe: estimator::recipe(

@@ -124,6 +124,11 @@ pub(in crate::cli) struct ConfigFlags {
 }
 
 impl JobFlags {
+    /// The cluster, if one is named.
+    pub(in crate::cli) fn cluster(&self) -> Option<&str> {
+        self.cluster.as_deref()
+    }
+
     /// Takes what another framework's file says of a job, where no flag of this program does.
     pub(in crate::cli) fn fill(&mut self, present: &Present) {
         self.seq = self.seq.or(present.seq);

@@ -4,8 +4,10 @@ use crate::error::Error;
 use clap::Args;
 use compiler::model_source::ModelSource;
 use compiler::text_files::read_text;
+use estimator::{EstimateRequest, Estimator};
+use exports::maxtext::Devices;
 use exports::torchtitan_file::Form;
-use exports::{FlagError, Present, megatron, nanotron_file, torchtitan_file};
+use exports::{FlagError, Present, deepspeed_file, maxtext, megatron, megatron_bridge, nanotron_file, torchtitan_file};
 use ir::catalogue::Code;
 use ir::models::ModelConfig;
 use std::path::{Path, PathBuf};
@@ -17,30 +19,46 @@ pub(in crate::cli) struct PresentFlags {
     /// Take the configuration from flags of Megatron-LM, or from a script that has them
     #[arg(long, value_name = "FLAGS|FILE", conflicts_with_all = ["parallel", "configs"], allow_hyphen_values = true)]
     from_megatron: Option<String>,
+    /// Take the configuration, and the model if no MODEL is given, from a YAML file of Megatron-Bridge: `run_config.yaml` of a checkpoint
+    #[arg(long, value_name = "FILE.yaml", conflicts_with_all = ["parallel", "configs"])]
+    from_megatron_bridge: Option<PathBuf>,
     /// Take the configuration from a function of a Python file of torchtitan, or from a TOML file of versions up to 0.2
     #[arg(long, value_name = "FILE.py[:NAME]|FILE.toml", conflicts_with_all = ["parallel", "configs"])]
     from_torchtitan: Option<String>,
     /// Take the configuration, and the model if no MODEL is given, from a YAML file of nanotron
     #[arg(long, value_name = "FILE.yaml", conflicts_with_all = ["parallel", "configs"])]
     from_nanotron: Option<PathBuf>,
+    /// Take the configuration from a JSON file of DeepSpeed
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["parallel", "configs"])]
+    from_deepspeed: Option<PathBuf>,
+    /// Take the configuration, and the model if no MODEL is given, from a YAML file of MaxText, or from a script with its keys
+    #[arg(long, value_name = "FILE.yml|SCRIPT", conflicts_with_all = ["parallel", "configs"])]
+    from_maxtext: Option<PathBuf>,
 }
 
 impl PresentFlags {
-    /// The configuration of the flag that is given.
+    /// The configuration of the flag that is given, for a number of devices of a cluster.
     ///
     /// # Errors
-    /// The file cannot be read, or has a value that the framework refuses.
-    pub(in crate::cli) fn read(&self, gpus: Option<u64>) -> Result<Option<Present>, Error> {
+    /// The file or the cluster cannot be read, or has a value that the framework refuses.
+    pub(in crate::cli) fn read(&self, gpus: Option<u64>, cluster: Option<&str>) -> Result<Option<Present>, Error> {
         let (place, present) = if let Some(given) = &self.from_megatron {
             // Flags begin with two hyphens; a name without them is a file's.
             let path = Some(Path::new(given)).filter(|path| path.is_file() || !given.contains("--"));
             let text = path.map_or_else(|| Ok(given.clone()), read_text)?;
             (path.map(|path| path.display().to_string()), megatron::read(&text, gpus))
+        } else if let Some(path) = &self.from_megatron_bridge {
+            (Some(path.display().to_string()), megatron_bridge::read(&read_text(path)?, gpus))
         } else if let Some(given) = &self.from_torchtitan {
             let (file, form) = form_of(given);
             (Some(file.to_string()), torchtitan_file::read(&read_text(Path::new(file))?, form, gpus))
         } else if let Some(path) = &self.from_nanotron {
             (Some(path.display().to_string()), nanotron_file::read(&read_text(path)?))
+        } else if let Some(path) = &self.from_deepspeed {
+            (Some(path.display().to_string()), deepspeed_file::read(&read_text(path)?, gpus))
+        } else if let Some(path) = &self.from_maxtext {
+            let devices = gpus.map(|count| devices(count, cluster)).transpose()?;
+            (Some(path.display().to_string()), maxtext::read(&read_text(path)?, devices))
         } else {
             return Ok(None);
         };
@@ -51,6 +69,13 @@ impl PresentFlags {
         };
         present.map(Some).map_err(unreadable)
     }
+}
+
+/// Devices of a cluster, the default one if none is named.
+fn devices(count: u64, cluster: Option<&str>) -> Result<Devices, Error> {
+    let default = EstimateRequest::default().cluster;
+    let cluster = Estimator::new().cluster(cluster.unwrap_or(&default))?;
+    Ok(Devices { count, per_node: cluster.devices_of_node() })
 }
 
 /// The file, and what it is written in: `FILE.py:NAME` names a function.
@@ -67,8 +92,14 @@ fn form_of(given: &str) -> (&str, Form<'_>) {
 /// # Errors
 /// A size that the file states is another one in the model, or its layers do not divide as the file says.
 pub(in crate::cli) fn told(present: &mut Present, model: Option<&str>) -> Result<Vec<String>, Error> {
+    let mut lines = Vec::new();
+    if model.is_none() && present.model.is_none() {
+        let preset = present.stated.preset().ok_or_else(no_model)?;
+        lines.push(format!("model: {preset}, which has the sizes that are stated; give MODEL for another one"));
+        present.model = Some(preset.to_string());
+    }
     divide(present, model)?;
-    let mut lines = vec![format!("configuration: {}", present.parallel)];
+    lines.push(format!("configuration: {}", present.parallel));
     lines.extend(present.warnings.iter().cloned());
     let Some(model) = model.filter(|_| !present.stated.is_empty()) else { return Ok(lines) };
     let Some(config) = config_of(model)? else { return Ok(lines) };
@@ -79,6 +110,12 @@ pub(in crate::cli) fn told(present: &mut Present, model: Option<&str>) -> Result
     }
     lines.extend(present.stated.missing_in(&config));
     Ok(lines)
+}
+
+/// The fault of a file that states no model, or not all of it.
+fn no_model() -> Error {
+    let error = Error::input(Code::FlagsUnreadable, "it states no model, or not all of its sizes and no vocabulary");
+    error.help("give MODEL: a preset, or the config.json of the model")
 }
 
 /// States the stages of a file that divides the layers of any model.

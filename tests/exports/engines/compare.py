@@ -5,7 +5,7 @@ from engines.scripts import devices
 
 def differences(engine, plan, answer, read, job):
     """The fields that differ, as text."""
-    expected = {"megatron": megatron, "megatron-bridge": megatron, "torchtitan": torchtitan, "nanotron": nanotron, "deepspeed": deepspeed}[engine](plan, answer, read)
+    expected = {"megatron": megatron, "megatron-bridge": megatron, "torchtitan": torchtitan, "nanotron": nanotron, "deepspeed": deepspeed, "maxtext": maxtext}[engine](plan, answer, read)
     wrong = [f"{name}: the plan has {value!r}, the engine reads {read.get(name)!r}" for name, value in expected.items() if not same(value, read.get(name))]
     variable = read["connections"] if engine == "megatron-bridge" else job["environment"].get(CONNECTIONS)
     if engine.startswith("megatron") and variable != (wanted := connections(plan, read, answer, job)):
@@ -149,6 +149,42 @@ def deepspeed(plan, answer, read):
     if "grad_dtype" not in lost and inputs["precision"] != "f32" and parallel["zero"] < 2:
         narrow = {"bf16": "bf16", "fp16": "fp16"}[inputs["precision"]]
         expected["accumulated"] = "fp32" if gradient_bytes(inputs, answer["stack"]) >= 4 else narrow
+    return expected
+
+
+REMAT = {"selective:core_attn+layernorm+mlp": "save_dot_except_mlp", "selective:core_attn+layernorm": "minimal", "selective:layernorm": "minimal_with_context",
+         "selective:layernorm+mlp": "save_dot_with_context_except_mlp", "full": "full"}
+QUANTIZATIONS = {"fp8-tensor": "te_fp8_currentscaling", "fp8-delayed": "te_fp8_delayedscaling", "mxfp8": "te_mxfp8", "nvfp4": "te_nvfp4"}
+
+
+def maxtext(plan, answer, read):
+    parallel, inputs = plan["parallel"], plan["inputs"]
+    lost = {note["key"] for note in answer["notes"]}
+    stack, experts = answer["stack"], read["experts"] > 1
+    ep = parallel["ep"] if experts and parallel["dp"] % parallel["ep"] == 0 else 1
+    expected = {
+        "world": devices(plan), "global_batch": inputs["global_batch"], "seq": inputs["seq"], "accumulated": microbatches(plan) if parallel["pp"] == 1 else 1,
+        "microbatches": microbatches(plan) if parallel["pp"] > 1 else 1, "hardware": "gpu", "attention": "dot_product" if stack["kernels"]["attention"] == "unfused" else "cudnn_flash_te",
+        "packing": False, "weights": "float32", "dtype": {"f32": "float32", "fp16": "float16"}.get(inputs["precision"], "bfloat16"), "host": parallel["offload_optimizer"],
+        "gradients": "float32" if inputs["precision"] == "f32" or gradient_bytes(inputs, stack) >= 4 else "bfloat16",
+        "sharded_states": parallel["zero"] == 1 and parallel["dp"] > 1,
+    }
+    if experts:
+        expected["megablox"] = False
+    if "precision" not in lost:
+        expected["quantization"] = QUANTIZATIONS.get(inputs["precision"], "")
+    if "recompute" not in lost:
+        expected["remat"] = REMAT[parallel["recompute"]]
+    if parallel["pp"] > 1 and "stages" not in lost:
+        expected["vp"] = len(plan["stages"]) // parallel["pp"]
+    degrees = {"stage": parallel["pp"], "context": parallel["cp"], "tensor_sequence" if parallel["sp"] else "tensor": parallel["tp"], "expert": ep}
+    if parallel["zero"] < 3:
+        degrees["data"] = parallel["dp"] // ep
+    elif "shard" not in lost:
+        degrees["fsdp"] = (parallel["shard"] or parallel["dp"] * parallel["cp"]) // parallel["cp"] // ep
+        degrees["data"] = parallel["dp"] // ep // degrees["fsdp"]
+    if parallel["zero"] < 3 or "shard" not in lost:
+        expected["degrees"] = {axis: degree for axis, degree in degrees.items() if degree > 1}
     return expected
 
 

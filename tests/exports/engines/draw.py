@@ -1,9 +1,9 @@
 """Drawn cases: requests of `plan`, and pinned configurations of `estimate`."""
 
 STACKS = {"megatron": ["megatron-core-2025", "megatron-core-2026", "megatron-core-2025-alltoall", "megatron-core-2025-drop"],
-          "torchtitan": ["fsdp-compile-2026", "fsdp-compile", "fsdp-eager"], "nanotron": ["nanotron-2024"], "deepspeed": ["deepspeed-2021"]}
+          "torchtitan": ["fsdp-compile-2026", "fsdp-compile", "fsdp-eager"], "nanotron": ["nanotron-2024"], "deepspeed": ["deepspeed-2021"], "maxtext": ["jax-2024"]}
 SCHEDULES = {"megatron": ["1f1b", "interleaved-1f1b"], "torchtitan": ["gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "interleaved-zb", "zb-v", "dualpipe-v"],
-             "nanotron": ["1f1b", "gpipe"], "deepspeed": ["1f1b"]}
+             "nanotron": ["1f1b", "gpipe"], "deepspeed": ["1f1b"], "maxtext": ["gpipe", "looped-bfs"]}
 # Models with the devices that hold them.
 MODELS = [
     ("llama3-8b", 8), ("llama3-70b", 64), ("llama3.1-405b", 512), ("llama3.2-1b", 8), ("qwen3-8b", 8), ("qwen3-32b", 32), ("qwen2.5-7b", 8),
@@ -13,6 +13,8 @@ MODELS = [
 CLUSTERS = ["h100", "h100", "h100", "h800", "h200", "b200", "gb200", "a100"]
 GPUS = [8, 12, 16, 24, 32, 48, 64, 96, 120, 128, 132, 256, 512, 1024]
 PRECISIONS = ["bf16", "bf16", "bf16", "fp8-tensor", "fp8-block", "fp8-delayed", "mxfp8", "fp16"]
+# Transformer Engine's recipes for JAX have no blocks.
+PRECISIONS_OF_MAXTEXT = [precision for precision in PRECISIONS if precision != "fp8-block"]
 LENGTHS = ["2048", "4096", "8192", "8192", "32768"]
 BATCHES = ["64", "100", "128", "256", "512", "1024", "2000", "2048"]
 LAUNCHES = ["torchrun", "slurm", "bare"]
@@ -25,7 +27,7 @@ def job(engine, rng):
     model, least = rng.choice(MODELS)
     gpus = rng.choice([gpus for gpus in GPUS if least <= gpus <= 16 * least])
     words = [model, "--cluster", rng.choice(CLUSTERS), "--stack", rng.choice(STACKS[engine]), "--gpus", str(gpus), "--seq", rng.choice(LENGTHS)]
-    words += ["--global-batch", rng.choice(BATCHES), "--precision", rng.choice(PRECISIONS if engine == "megatron" else ["bf16", "bf16", "f32"])]
+    words += ["--global-batch", rng.choice(BATCHES), "--precision", rng.choice(PRECISIONS if engine == "megatron" else PRECISIONS_OF_MAXTEXT if engine == "maxtext" else ["bf16", "bf16", "f32"])]
     if engine != "megatron":
         return words, gpus
     if rng.random() < 0.2:
@@ -49,11 +51,11 @@ def keys(engine, rng, gpus):
         drawn["etp"] = rng.choice([1, drawn["tp"]])
     if drawn["pp"] > 1:
         drawn["schedule"] = rng.choice(SCHEDULES[engine])
-        if drawn["schedule"] == "interleaved-1f1b":
+        if drawn["schedule"] in ("interleaved-1f1b", "looped-bfs"):
             drawn["vp"] = rng.choice([2, 2, 3, 4, 5])
-            if rng.random() < 0.3:
+            if drawn["schedule"] == "interleaved-1f1b" and rng.random() < 0.3:
                 drawn["group"] = drawn["pp"] * rng.choice([1, 2]) + rng.choice([0, 1])
-    drawn["recompute"] = rng.choice({"megatron": RECOMPUTE, "torchtitan": ["none", "full", "selective:op"]}.get(engine, ["none"]))
+    drawn["recompute"] = rng.choice({"megatron": RECOMPUTE, "torchtitan": ["none", "full", "selective:op"], "maxtext": ["full", "none", "selective:core_attn+layernorm+mlp", "selective:layernorm", "selective:core_attn+layernorm"]}.get(engine, ["none"]))
     if drawn["zero"] and rng.random() < 0.2:
         drawn["shard"] = 8
     for key, value, chance in [("offload_optimizer", "true", 0.1), ("offload", "all:4", 0.05), ("tp_overlap", "false", 0.1), ("dp_overlap", "false", 0.1), ("rank_order", "dp,pp,cp,tp", 0.1)]:
@@ -71,6 +73,8 @@ def cases(engine, rng):
         launch = rng.choice(LAUNCHES)
         # The nanotron of PyPI has no key for recomputation.
         without = ["--pin", "recompute=none"] if engine == "nanotron" else []
+        # MaxText keeps first layers without experts out of its pipelines.
+        without += ["--pin", "pp=1"] if engine == "maxtext" and words[0] in ("deepseek-v2", "deepseek-v3", "glm-4.5-air") else []
         if rng.random() < 0.25:
             yield {"command": "plan", "words": [*words, *without], "gpus": gpus, "launch": launch}
         else:

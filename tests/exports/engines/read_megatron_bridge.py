@@ -4,14 +4,20 @@ Runs in the environment of megatron-bridge. A line of standard input is a job, `
 `{"why", "read"}`. Megatron-Bridge imports Transformer Engine and a reader of other data in any case: empty classes stand in for them.
 """
 
+import dataclasses
+import enum
 import importlib.abc
 import importlib.machinery
+import json
 import os
 import sys
+import tempfile
 import types
+import typing
 
 from answering import serve
 import read_megatron as core
+import rows
 import torch
 
 
@@ -45,7 +51,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 # Megatron Core is imported by now, by its path without Transformer Engine.
 sys.meta_path.insert(0, Finder())
-from megatron.bridge.training.config import runtime_config_update
+from megatron.bridge.models.gpt_provider import GPTModelProvider
+from megatron.bridge.models.mla_provider import MLAModelProvider
+from megatron.bridge.training.config import ConfigContainer, runtime_config_update
+
+MODELS = [GPTModelProvider, MLAModelProvider]
 
 core.stand_in()
 
@@ -64,6 +74,10 @@ def accepted(job):
     scope = {"__name__": "planned"}
     exec(job["text"], scope)
     cfg = scope["planned"]()
+    with tempfile.TemporaryDirectory() as folder:
+        cfg.to_yaml(f"{folder}/run_config.yaml")
+        with open(f"{folder}/run_config.yaml") as file:
+            written = file.read()
     runtime_config_update(cfg)
     model, ddp, train = cfg.model, cfg.ddp, cfg.train
     core.unset_num_microbatches_calculator()
@@ -81,7 +95,33 @@ def accepted(job):
     )
     core.groups(args)
     core.scheduled(args, model)
-    return {**core.read(args, model, ddp, cfg.optimizer), "connections": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS")}
+    return {"yaml": written, **core.read(args, model, ddp, cfg.optimizer), "connections": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS")}
 
 
-serve(accepted, core.ANSWERS)
+def flags():
+    """Rows of the fields of the container; those of a model are of GPTs with and without latent attention."""
+    hints = typing.get_type_hints(ConfigContainer)
+    for field in dataclasses.fields(ConfigContainer):
+        kinds = MODELS if field.name == "model" else [kind for kind in rows.parts(hints[field.name]) if dataclasses.is_dataclass(kind)]
+        # A section without fields, or one that a name may state.
+        if not any(dataclasses.fields(kind) for kind in kinds) or field.name == "mixed_precision":
+            yield rows.row(field.name, field.name, hints[field.name], "")
+        for kind in kinds:
+            for inner in dataclasses.fields(kind):
+                default = "" if inner.default is dataclasses.MISSING else inner.default
+                yield rows.row(f"{field.name}.{inner.name}", field.name, types.NoneType, shown(default))
+
+
+def shown(default):
+    """A default as a file has it: enums by their names, and functions or element types by their paths."""
+    if isinstance(default, enum.Enum):
+        return default.name
+    if callable(default):
+        return f"{default.__module__}.{default.__qualname__}"
+    return str(default)
+
+
+if sys.argv[1:] == ["--flags"]:
+    print(json.dumps(rows.unique(flags())), file=core.ANSWERS, flush=True)
+else:
+    serve(accepted, core.ANSWERS)

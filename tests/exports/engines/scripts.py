@@ -25,6 +25,9 @@ def job(engine, plan, text, case, folder, original=None):
         # A variable that the file takes away is there before.
         variables = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if "os.environ.pop" in (original or text) else {}
         return {"text": text, "world": devices(plan), "capability": capability(case), "environment": variables}
+    if engine == "maxtext":
+        count, nodes = devices(plan), int(re.search(r"On each of (\d+) nodes", original or text)[1])
+        return {"text": text, "world": count, "nodes": nodes, "environment": {}}
     if engine != "megatron":
         return {"text": text, "world": devices(plan), "dp": plan["parallel"]["dp"], "environment": {}}
     return started(text, case, folder, original)
@@ -78,6 +81,6 @@ def world(run, text, words):
 def without(text, assumed):
     """The script without the flags and variables of an assumption."""
     lines = text.splitlines()
-    gone = {f"    {flag}" for flag in assumed["flags"]}
+    gone = {f"    {flag}" for flag in assumed["flags"]} | set(assumed["flags"])
     gone |= {f"export {it['name']}={it['value']}" if it["value"] is not None else f"unset {it['name']}" for it in assumed["environment"]}
     return "\n".join(line for line in lines if line not in gone) + "\n"

@@ -3,10 +3,10 @@
 use super::request::PlanRequest;
 use super::stack_rules::supported;
 use crate::error::Error;
-use crate::search::{Hides, Order, Orders, Pin, Recomputable, Schedules, Space};
+use crate::search::{Hides, Order, Orders, Overlap, Pin, Recomputable, Schedules, Space};
 use compiler::deadline::Deadline;
 use compiler::parallel::Pins;
-use cost::{Hidden, RuleName, RuleNumbers, Supports};
+use cost::{Hidden, RuleName, RuleNumbers, Stack, Supports};
 use estimator::Evaluator;
 use estimator::check_pins;
 use ir::config_key::ConfigKey;
@@ -78,7 +78,7 @@ pub(super) fn space(
         node: platform.cluster.links[0].joins.min(LARGEST_NODE),
         offload,
         offload_optimizer,
-        hides: Hides { tp: evaluator.stack().hides(Hidden::Tp), dp: evaluator.stack().hides(Hidden::Dp) },
+        hides: hides(evaluator.stack()),
         batch: evaluator.source().is_text().then(|| batch_of(&model)),
         slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.parallel.slices.unwrap_or(1)),
         orders: {
@@ -97,6 +97,15 @@ pub(super) fn space(
         pin,
         stop: Box::new(move || until.is_over()),
     })
+}
+
+/// Communication that a stack overlaps with compute, or could.
+fn hides(stack: &Stack) -> Hides {
+    let tp = match Overlap::of(stack.hides(Hidden::Tp)) {
+        Overlap::Never if stack.supports.tp_overlap == Some(true) => Overlap::IfAsked,
+        by_default => by_default,
+    };
+    Hides { tp, dp: Overlap::of(stack.hides(Hidden::Dp)) }
 }
 
 /// Orders by pipeline ranks and micro-batches.

@@ -19,7 +19,7 @@ pub use branch::{Outcome, Progress, Task, search};
 pub use count::{Counted, count};
 pub use divisors::divisors;
 pub(crate) use space::usual_zero;
-pub use space::{Hides, Order, Orders, Pin, Recomputable, Space, Stop, Supported, has_usual_sizes};
+pub use space::{Hides, Order, Orders, Overlap, Pin, Recomputable, Space, Stop, Supported, has_usual_sizes};
 
 use ir::options::ParallelConfig;
 use std::sync::Arc;

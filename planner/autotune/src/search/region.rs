@@ -58,7 +58,7 @@ fn is_near(centre: &ParallelConfig, node: &SearchNode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::{Hides, Level, Order, Pin, Recomputable};
+    use crate::search::{Hides, Level, Order, Overlap, Pin, Recomputable};
     use cost::Supports;
     use ir::heads::Heads;
 
@@ -81,7 +81,7 @@ mod tests {
             node: 2,
             offload: true,
             offload_optimizer: false,
-            hides: Hides { tp: false, dp: true },
+            hides: Hides { tp: Overlap::IfAsked, dp: Overlap::ByDefault },
             batch: None,
             slices: 1,
             orders: Box::new(move |pp, _| match pp {

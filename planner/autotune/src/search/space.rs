@@ -64,9 +64,37 @@ pub type Supported = Box<dyn Fn(EnumSet<ConfigKey>, &ParallelConfig) -> bool + S
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hides {
     /// Tensor-parallel communication.
-    pub tp: bool,
+    pub tp: Overlap,
     /// Data-parallel communication.
-    pub dp: bool,
+    pub dp: Overlap,
+}
+
+/// Overlap of a kind of communication with compute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Overlap {
+    /// The stack does not overlap it.
+    #[default]
+    Never,
+    /// The stack overlaps it where a configuration asks for it.
+    IfAsked,
+    /// The stack overlaps it unless a configuration forbids it.
+    ByDefault,
+}
+
+impl Overlap {
+    /// Overlap of a stack that does so by default, or never.
+    pub fn of(by_default: bool) -> Overlap {
+        if by_default { Overlap::ByDefault } else { Overlap::Never }
+    }
+
+    /// Values of the key, the fastest first, if there is communication.
+    pub fn values(self, communicates: bool) -> &'static [Option<bool>] {
+        match self {
+            Overlap::IfAsked if communicates => &[Some(true), None],
+            Overlap::ByDefault if communicates => &[None, Some(false)],
+            _ => &[None],
+        }
+    }
 }
 
 /// Recomputation that a stack supports.

@@ -149,10 +149,11 @@ fn hide(
 ) -> f64 {
     let gathers = matches!(collective, Collective::AllGather { .. });
     let needs_sp = site.platform.stack.traits.network.hides_forward_under_sp;
-    let in_forward = site.hides(Hidden::Tp) && (site.options.sp || !needs_sp);
-    let all = site.options.tp_overlap.unwrap_or(in_forward);
+    let may_in_forward = site.options.sp || !needs_sp;
+    let in_forward = site.hides(Hidden::Tp) && may_in_forward;
     let in_backward = site.hides(Hidden::TpBackward) || site.hides(Hidden::Tp);
-    let backward = site.options.tp_overlap.unwrap_or(in_backward);
+    let asked = site.options.tp_overlap.filter(|&overlaps| !overlaps || may_in_forward);
+    let (all, backward) = (asked.unwrap_or(in_forward), asked.unwrap_or(in_backward));
     let may = all || (backward && (section == SectionKind::W || (section == SectionKind::I && !gathers)));
     if !may {
         return 0.0;

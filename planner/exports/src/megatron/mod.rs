@@ -9,9 +9,9 @@ mod sizes;
 mod software;
 mod stage_split;
 
-#[cfg(test)]
-pub(crate) use reader::asked;
+pub(crate) use model::mscale;
 pub use reader::read;
+pub(crate) use reader::{asked, read_flags};
 
 use crate::assumption::Assumption;
 use crate::job::Job;

@@ -291,7 +291,7 @@ impl ModelFlags {
 }
 
 /// The `mscale` that gives a gain: `0.1 mscale ln(factor) + 1` (`_yarn_get_mscale`, yarn_rotary_pos_embedding.py), to six digits.
-fn mscale(gain: f64, factor: f64) -> f64 {
+pub(crate) fn mscale(gain: f64, factor: f64) -> f64 {
     let exact = if gain == 1.0 { 0.0 } else { (gain - 1.0) / (0.1 * factor.ln()) };
     (exact * 1e6).round() / 1e6
 }

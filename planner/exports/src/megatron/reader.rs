@@ -38,6 +38,9 @@ const LAUNCHERS: [&str; 24] = [
     "ntasks-per-node",
 ];
 
+/// Flags with which the embedding and the loss count as layers.
+const ENDS: [&str; 2] = ["account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split"];
+
 /// Reads flags, as a shell would pass them or as the text of a script, whose variables are expanded. `gpus` is the number of devices, if
 /// it is known.
 ///
@@ -57,8 +60,16 @@ pub fn read(text: &str, gpus: Option<u64>) -> Result<Present, FlagError> {
     Reader { flags: &flags, keys: Keys::default(), gpus, asked: Vec::new(), warnings }.all(text)
 }
 
+/// Reads flags with their values, as [`read`] does those of a text.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_flags(flags: &BTreeMap<String, Vec<String>>, gpus: Option<u64>) -> Result<Present, FlagError> {
+    flags.iter().try_for_each(|(flag, values)| MEGATRON.check(flag, values))?;
+    Reader { flags, keys: Keys::default(), gpus, asked: Vec::new(), warnings: Vec::new() }.all("")
+}
+
 /// Flags that are read, whether they are given or not.
-#[cfg(test)]
 pub(crate) fn asked() -> Vec<&'static str> {
     let flags = BTreeMap::new();
     let mut reader =
@@ -223,12 +234,16 @@ impl<'a> Reader<'a> {
         }
         if let Some(kind) = self.value("cp-comm-type")? {
             let kind = match kind {
+                "a2a+p2p" => {
+                    self.warnings.push("not modelled: --cp-comm-type a2a+p2p touches cp: heads are exchanged within groups, and it is read as a ring over all".into());
+                    "ring"
+                }
                 "p2p" => "ring",
                 "all_gather" | "allgather" => "allgather",
                 "a2a" => "ulysses",
                 other => {
                     return Err(FlagError::Value(format!(
-                        "--cp-comm-type {other}: a configuration has one of p2p, all_gather, a2a"
+                        "--cp-comm-type {other}: it is one of p2p, all_gather, a2a, a2a+p2p"
                     )));
                 }
             };
@@ -249,6 +264,7 @@ impl<'a> Reader<'a> {
             let all = self.number("num-layers")?.ok_or_else(|| {
                 FlagError::Combination("--num-layers-per-virtual-pipeline-stage needs --num-layers too".into())
             })?;
+            let all = all + u64::from(self.has(ENDS[0])) + u64::from(self.has(ENDS[1]));
             if !all.is_multiple_of(layers * pp) {
                 return Err(FlagError::Value(format!(
                     "--num-layers-per-virtual-pipeline-stage {layers}: {all} layers on {pp} ranks are no whole number of stages"
@@ -278,8 +294,7 @@ impl<'a> Reader<'a> {
     fn split(&mut self, pp: u64, chunks: u64) -> Result<Option<Split>, FlagError> {
         let first = self.number("decoder-first-pipeline-num-layers")?;
         let last = self.number("decoder-last-pipeline-num-layers")?;
-        let embedding = self.has("account-for-embedding-in-pipeline-split");
-        let loss = self.has("account-for-loss-in-pipeline-split");
+        let [embedding, loss] = ENDS.map(|flag| self.has(flag));
         if pp == 1 || (first.is_none() && last.is_none() && !embedding && !loss) {
             return Ok(None);
         }

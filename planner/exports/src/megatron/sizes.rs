@@ -51,29 +51,46 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<ModelOfFlags, FlagError> {
             stated.put(flag, size);
         }
     }
-    let vocabulary = match reader.number("padded-vocab-size")? {
-        None => reader.number("vocab-size")?,
-        padded => padded,
+    let vocabulary = vocabulary(reader)?;
+    let positions = match reader.number("max-position-embeddings")? {
+        None => reader.number("seq-length")?,
+        positions => positions,
     };
-    for flag in [
-        "make-vocab-size-divisible-by",
-        "max-position-embeddings",
-        "norm-epsilon",
-        "init-method-std",
-        "mtp-loss-scaling-factor",
-    ] {
+    for flag in ["make-vocab-size-divisible-by", "norm-epsilon", "init-method-std", "mtp-loss-scaling-factor"] {
         reader.value(flag)?;
     }
     let traits = Traits::read(reader)?;
     for special in SPECIAL {
-        let is_default = matches!(reader.values(special.flag), Some([value]) if value == "vanilla" || value == "0.0");
+        let is_default =
+            matches!(reader.values(special.flag), Some([value]) if value == "vanilla" || value.parse() == Ok(0.0));
         if reader.has(special.flag) && !is_default {
             stated.state(special);
         }
     }
     let vocabulary = vocabulary.filter(|_| !stated.is_special());
-    let config = vocabulary.and_then(|vocabulary| traits.config(&stated, vocabulary));
+    let ends = vocabulary.map(|vocabulary| Ends { vocabulary, positions });
+    let config = ends.and_then(|ends| traits.config(&stated, &ends));
     Ok(ModelOfFlags { stated, config: config.map(|config| config.to_string()) })
+}
+
+/// Sizes of tables at the ends of a model.
+struct Ends {
+    vocabulary: u64,
+    /// Positions of a table, for a model that learns them.
+    positions: Option<u64>,
+}
+
+/// The vocabulary that flags state, by a number or by a tokenizer that has one.
+fn vocabulary(reader: &mut Reader<'_>) -> Result<Option<u64>, FlagError> {
+    let padded = reader.number("padded-vocab-size")?;
+    let stated = reader.number("vocab-size")?;
+    let of_tokenizer = match reader.value("tokenizer-type")? {
+        // The merges of GPT-2 (gpt2-merges.txt), and Llama 2's model.
+        Some("GPT2BPETokenizer") => Some(50257),
+        Some("Llama2Tokenizer") => Some(32000),
+        _ => None,
+    };
+    Ok(padded.or(stated).or(of_tokenizer))
 }
 
 /// Properties of a model besides its sizes.
@@ -144,12 +161,12 @@ impl Traits {
     }
 
     /// The configuration of a family that has these traits, if there is one.
-    fn config(&self, stated: &StatedModel, vocabulary: u64) -> Option<Value> {
+    fn config(&self, stated: &StatedModel, ends: &Ends) -> Option<Value> {
         let (layers, hidden, heads) =
             (stated.of("num-layers")?, stated.of("hidden-size")?, stated.of("num-attention-heads")?);
         let default = if self.is_gated { hidden * 8 / 3 / 64 * 64 } else { 4 * hidden };
         let mut config = json!({
-            "vocab_size": vocabulary, "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
+            "vocab_size": ends.vocabulary, "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
             "intermediate_size": stated.of("ffn-hidden-size").unwrap_or(default), "tie_word_embeddings": self.is_tied,
         });
         if !self.is_gated
@@ -158,10 +175,13 @@ impl Traits {
             && !self.has_rotation
             && stated.of("num-experts").is_none()
         {
-            return Some(json!({
-                "model_type": "gpt2", "vocab_size": vocabulary, "n_embd": hidden, "n_layer": layers, "n_head": heads,
-                "n_inner": config["intermediate_size"], "n_positions": null,
-            }));
+            let is_gpt2 = self.is_tied && !self.shares_keys;
+            return is_gpt2.then(|| {
+                json!({
+                    "model_type": "gpt2", "vocab_size": ends.vocabulary, "n_embd": hidden, "n_layer": layers, "n_head": heads,
+                    "n_inner": config["intermediate_size"], "n_positions": ends.positions,
+                })
+            });
         }
         if !self.is_gated || self.has_bias || !self.has_rms_norm || !self.has_rotation {
             return None;

@@ -92,7 +92,9 @@ impl Reader<'_> {
         let overlaps = self.has("overlap-moe-expert-parallel-comm");
         let is_grouped = self.has("moe-grouped-gemm");
         let graphs = self.value("cuda-graph-impl")?.filter(|kind| *kind != "none");
-        self.values("cuda-graph-modules");
+        for flag in ["cuda-graph-modules", "cuda-graph-scope"] {
+            self.values(flag);
+        }
         if let Some(stated) = stated_stack(text) {
             return Ok(Some(self.launching(stated, graphs)));
         }

@@ -90,14 +90,22 @@ fn divided(whole: u64, parts: u64, what: &str) -> Result<u64, FlagError> {
 
 /// The first block of each stage but the first, of a layout such as `Et*3|(tt|)*2t,L`.
 pub(super) fn starts(layout: &str) -> Result<Vec<u64>, FlagError> {
-    let (mut starts, mut blocks) = (Vec::new(), 0);
+    let (mut starts, mut blocks, mut has_further) = (Vec::new(), 0, false);
     for character in unrolled(layout)?.chars() {
         match character {
             '|' => starts.push(blocks),
             'E' | 't' | 'L' => blocks += 1,
+            // A block of its own joins the layers to those that predict further tokens.
+            'm' if !has_further => {
+                blocks += 2;
+                has_further = true;
+            }
+            'm' => blocks += 1,
             ',' => {}
-            'm' => return Err(FlagError::Combination("--pipeline-model-parallel-layout has layers of multi-token prediction, `m`, which a configuration cannot place".into())),
-            other => return Err(FlagError::Value(format!("--pipeline-model-parallel-layout has `{other}`, which is none of E, t, m, L, |"))),
+            other => {
+                let text = format!("--pipeline-model-parallel-layout has `{other}`, which is none of E, t, m, L, |");
+                return Err(FlagError::Value(text));
+            }
         }
     }
     Ok(starts)

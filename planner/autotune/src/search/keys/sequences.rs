@@ -73,7 +73,7 @@ const CP_KINDS: [CpKind; 3] = [CpKind::AllGather, CpKind::Ring, CpKind::Ulysses]
 pub(super) const TP_OVERLAP: Row = Row {
     level: Level::SequenceSharding,
     open: Some(|space, parallel| {
-        let values = overlaps(space.hides.tp && parallel.tp > 1);
+        let values = space.hides.tp.values(parallel.tp > 1);
         values.iter().map(|&tp_overlap| ParallelConfig { tp_overlap, ..parallel.clone() }).collect()
     }),
     is_usual: |_, node| node.parallel.tp_overlap.is_none(),
@@ -95,11 +95,6 @@ pub(super) const TP_OVERLAP: Row = Row {
 
 /// Meaning of an overlap.
 pub(super) const OVERLAPS: &str = "whether communication overlaps with compute";
-
-/// Options for the overlap of a kind of communication: the stack's default and, if the stack overlaps it, no overlap.
-pub(super) fn overlaps(hides: bool) -> &'static [Option<bool>] {
-    if hides { &[None, Some(false)] } else { &[None] }
-}
 
 pub(super) const MBS: Row = Row {
     level: Level::Batch,

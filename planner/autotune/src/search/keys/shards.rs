@@ -1,6 +1,6 @@
 //! How data-parallel ranks share the model's states.
 
-use super::sequences::{OVERLAPS, overlaps};
+use super::sequences::OVERLAPS;
 use super::words::spent;
 use super::{ChoiceGroup, PLAIN, Row};
 use crate::search::Level;
@@ -112,7 +112,7 @@ pub(super) const GATHER: Row = Row {
 pub(super) const DP_OVERLAP: Row = Row {
     level: Level::Shards,
     open: Some(|space, parallel| {
-        let values = overlaps(space.hides.dp && parallel.dp * parallel.cp > 1);
+        let values = space.hides.dp.values(parallel.dp * parallel.cp > 1);
         values.iter().map(|&dp_overlap| ParallelConfig { dp_overlap, ..parallel.clone() }).collect()
     }),
     is_usual: |_, node| node.parallel.dp_overlap.is_none(),

@@ -1,0 +1,106 @@
+//! Keys of MaxText in a file, or behind its command in a script.
+
+use crate::flag_error::FlagError;
+use crate::flag_table::{MAXTEXT, Setting};
+use crate::{shell, yaml};
+use std::collections::BTreeMap;
+use yaml_rust2::Yaml;
+
+/// Keys with their values.
+pub(super) struct FileKeys {
+    keys: BTreeMap<String, Yaml>,
+    /// True if they are words of a script, which has words of its own too.
+    pub(super) is_script: bool,
+}
+
+impl FileKeys {
+    /// Reads a YAML file, or a script whose command has keys with their values as words.
+    ///
+    /// # Errors
+    /// The text is neither, or has no keys.
+    pub(super) fn of(text: &str) -> Result<FileKeys, FlagError> {
+        let is_script = text.starts_with("#!") || text.lines().any(|line| line.trim_start().starts_with("python"));
+        let keys = if is_script { of_script(text)? } else { of_file(text)? };
+        match keys.is_empty() {
+            true => Err(FlagError::Text("it has no keys of MaxText".to_string())),
+            false => Ok(FileKeys { keys, is_script }),
+        }
+    }
+
+    /// Reads lines of YAML, which an export writes.
+    pub(super) fn of_lines(lines: &[String]) -> Option<FileKeys> {
+        of_file(&lines.join("\n")).ok().map(|keys| FileKeys { keys, is_script: false })
+    }
+
+    /// All of them, as a table of keys takes them.
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        let settings = self.keys.iter().map(|(name, value)| Setting { name: name.clone(), value: text_of(value) });
+        settings.collect()
+    }
+
+    /// The value of a key as it is written; none of a list.
+    pub(super) fn text(&self, key: &str) -> Option<String> {
+        self.keys.get(key).and_then(text_of)
+    }
+
+    /// The items of a list of lists, by the first of each.
+    pub(super) fn rules(&self, key: &str) -> Option<Vec<&str>> {
+        self.keys.get(key)?.as_vec()?.iter().map(|rule| rule[0].as_str()).collect()
+    }
+
+    /// A whole number; `-1` where MaxText finds it itself.
+    ///
+    /// # Errors
+    /// The value is none.
+    pub(super) fn whole(&self, key: &str) -> Result<Option<i64>, FlagError> {
+        let Some(text) = self.text(key).filter(|text| text != "null") else { return Ok(None) };
+        let number = text.replace('_', "").parse();
+        number.map(Some).map_err(|_| format!("{key} is `{text}`: it takes a whole number").into())
+    }
+
+    /// A size; none if the key has another value.
+    pub(super) fn size(&self, key: &str) -> Option<u64> {
+        self.whole(key).ok().flatten()?.try_into().ok()
+    }
+
+    /// A number; none if the key has another value.
+    pub(super) fn number(&self, key: &str) -> Option<f64> {
+        self.text(key)?.replace('_', "").parse().ok()
+    }
+
+    /// A truth value; none if the key has another value.
+    pub(super) fn truth(&self, key: &str) -> Option<bool> {
+        self.text(key)?.to_ascii_lowercase().parse().ok()
+    }
+
+    /// True if a key is true.
+    pub(super) fn is_set(&self, key: &str) -> bool {
+        self.truth(key) == Some(true)
+    }
+}
+
+fn of_file(text: &str) -> Result<BTreeMap<String, Yaml>, FlagError> {
+    let file = yaml::load(text).map_err(FlagError::Text)?;
+    let keys = file.into_hash().ok_or_else(|| FlagError::Text("it has no keys".to_string()))?;
+    let keys = keys.into_iter().filter_map(|(key, value)| Some((key.into_string()?, value)));
+    Ok(keys.collect())
+}
+
+/// Keys behind the command of a script. A shell's own variables have names in capitals.
+fn of_script(text: &str) -> Result<BTreeMap<String, Yaml>, FlagError> {
+    let variables = shell::variables(text).map_err(FlagError::Text)?;
+    let is_key = |name: &String| MAXTEXT.has(name) || !name.chars().any(|c| c.is_ascii_uppercase());
+    let keys = variables.into_iter().filter(|(name, _)| is_key(name));
+    Ok(keys.map(|(name, value)| (name, Yaml::from_str(&value))).collect())
+}
+
+/// A value as it is written; none of a list or a section.
+fn text_of(value: &Yaml) -> Option<String> {
+    match value {
+        Yaml::String(text) | Yaml::Real(text) => Some(text.clone()),
+        Yaml::Integer(number) => Some(number.to_string()),
+        Yaml::Boolean(is) => Some(is.to_string()),
+        Yaml::Null => Some("null".to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,391 @@
+//! Reading the keys of MaxText: the configuration that a job has now.
+
+use super::assumptions::SHARED;
+use super::keys::FileKeys;
+use super::layout::QUANTIZATIONS;
+use super::{model, presets, remat};
+use crate::flag_error::FlagError;
+use crate::flag_table::MAXTEXT;
+use crate::present::{Keys, Present};
+
+/// Devices of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Devices {
+    /// All of them.
+    pub count: u64,
+    /// Those of a node.
+    pub per_node: u64,
+}
+
+/// Axes of the mesh, but for those of other programs.
+const AXES: [&str; 8] =
+    ["data", "fsdp", "fsdp_transpose", "context", "tensor", "tensor_sequence", "expert", "pipeline"];
+
+/// Keys that are read, besides the degrees of the axes.
+const READ: [&str; 64] = [
+    "attention",
+    "attention_bias",
+    "attention_sink",
+    "attention_type",
+    "base_config",
+    "base_emb_dim",
+    "base_mlp_dim",
+    "base_moe_mlp_dim",
+    "base_num_decoder_layers",
+    "base_num_kv_heads",
+    "base_num_query_heads",
+    "beta_fast",
+    "beta_slow",
+    "capacity_factor",
+    "context_parallel_strategy",
+    "decoder_block",
+    "dtype",
+    "first_num_dense_layers",
+    "grad_dtype",
+    "gradient_accumulation_steps",
+    "head_dim",
+    "kv_lora_rank",
+    "logical_axis_rules",
+    "logits_via_embedding",
+    "max_target_length",
+    "mlp_activations_limit",
+    "model_name",
+    "mscale",
+    "mtp_num_layers",
+    "mu_dtype",
+    "n_routing_groups",
+    "norm_topk_prob",
+    "normalization_layer_epsilon",
+    "num_experts",
+    "num_experts_per_tok",
+    "num_layers_per_pipeline_stage",
+    "num_pipeline_microbatches",
+    "num_pipeline_repeats",
+    "opt_type",
+    "optimizer_memory_host_offload",
+    "original_max_position_embeddings",
+    "per_device_batch_size",
+    "q_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "quantization",
+    "remat_policy",
+    "rope_factor",
+    "rope_linear_scaling_factor",
+    "rope_max_timescale",
+    "rope_truncate",
+    "rope_type",
+    "routed_bias",
+    "routed_scaling_factor",
+    "routed_score_func",
+    "shard_optimizer_over_data",
+    "shared_experts",
+    "sliding_window_size",
+    "topk_routing_group",
+    "trainable_position_size",
+    "use_qk_norm",
+    "v_head_dim",
+    "vocab_size",
+    "weight_dtype",
+];
+
+/// Keys that are read, with those of the axes.
+#[cfg(test)]
+pub(crate) fn asked() -> Vec<String> {
+    let degrees = AXES.iter().flat_map(|axis| ["ici", "dcn"].map(|place| format!("{place}_{axis}_parallelism")));
+    READ.iter().map(|key| (*key).to_string()).chain(degrees).collect()
+}
+
+/// Reads a YAML file, or a script with the command of a job.
+///
+/// # Errors
+/// The text has no keys, a key has a value that MaxText refuses, or the number of devices is needed.
+pub fn read(text: &str, devices: Option<Devices>) -> Result<Present, FlagError> {
+    let file = FileKeys::of(text)?;
+    let mut settings = file.settings();
+    let mut warnings = Vec::new();
+    // A script may have names of its own.
+    if file.is_script {
+        let others = settings.extract_if(.., |setting| !MAXTEXT.has(&setting.name));
+        warnings.extend(others.map(|other| format!("not known: MaxText has no key {}", other.name)));
+    }
+    settings.iter().try_for_each(|setting| MAXTEXT.check_setting(setting))?;
+    let mesh = Mesh::read(&file, devices)?;
+    let mut keys = Keys::default();
+    let batch = mesh.put(&file, &mut keys)?;
+    let is_read =
+        |name: &str| READ.contains(&name) || AXES.iter().any(|axis| name.ends_with(&format!("_{axis}_parallelism")));
+    let others = settings.iter().filter(|setting| !is_read(&setting.name));
+    warnings.extend(others.filter_map(|other| MAXTEXT.warning(&other.name, other.value.as_slice())));
+    warnings.extend(unread(&file, &mesh));
+    Ok(Present {
+        parallel: keys.text(),
+        model: named_model(&file),
+        stack: Some("jax-2024".to_string()),
+        seq: file.size("max_target_length").or(Some(2048)),
+        global_batch: Some(batch),
+        precision: precision(&file)?,
+        optimizer: optimizer(&file)?,
+        master: file.text("weight_dtype").filter(|dtype| dtype == "bfloat16").map(|_| "bf16".to_string()),
+        grad_dtype: file.text("grad_dtype").filter(|dtype| dtype == "bfloat16").map(|_| "bf16".to_string()),
+        warnings,
+        ..Present::default()
+    })
+}
+
+/// Parts of keys that are read which predictions do not know, as warnings.
+fn unread(file: &FileKeys, mesh: &Mesh) -> Vec<String> {
+    let mut warnings: Vec<String> = quantization(file).into_iter().collect();
+    let rules = file.rules("logical_axis_rules").unwrap_or_default();
+    if rules.iter().any(|name| !SHARED.contains(name)) {
+        warnings
+            .push("not modelled: logical_axis_rules touches the layout: rules of one's own place tensors".to_string());
+    }
+    // The file of a model wins over that of a job (configs/pyconfig.py).
+    if file.text("model_name").is_some_and(|name| name != "default") {
+        let own = ["base_emb_dim", "base_mlp_dim", "base_num_decoder_layers", "num_experts"];
+        let stated = own.into_iter().filter(|key| file.text(key).is_some());
+        warnings.extend(stated.map(|key| format!("not read: {key} is that of model_name in MaxText")));
+    }
+    if mesh.fsdp_transpose > 1 {
+        warnings.push("not modelled: fsdp_transpose shards another dimension: it is read as fsdp".to_string());
+    }
+    if mesh.pipeline > 1 && file.size("gradient_accumulation_steps").is_some_and(|steps| steps > 1) {
+        warnings.push("not modelled: gradient_accumulation_steps under a pipeline: each pass drains it".to_string());
+    }
+    warnings
+}
+
+/// Degrees of the axes over all nodes.
+struct Mesh {
+    data: u64,
+    fsdp: u64,
+    fsdp_transpose: u64,
+    context: u64,
+    tensor: u64,
+    tensor_sequence: u64,
+    expert: u64,
+    pipeline: u64,
+}
+
+impl Mesh {
+    /// Reads the degrees. One within a node and one across nodes may be -1: what the others leave.
+    fn read(file: &FileKeys, devices: Option<Devices>) -> Result<Mesh, FlagError> {
+        let (within, across) = (Degrees::read(file, "ici", "fsdp")?, Degrees::read(file, "dcn", "data")?);
+        let slice = devices.map(|devices| slice_of(devices, &within, &across));
+        let slices = devices.zip(slice).map(|(devices, slice)| devices.count / slice.max(1));
+        let (within, across) = (within.filled(slice)?, across.filled(slices)?);
+        let degree = |nth: usize| within[nth] * across[nth];
+        Ok(Mesh {
+            data: degree(0),
+            fsdp: degree(1),
+            fsdp_transpose: degree(2),
+            context: degree(3),
+            tensor: degree(4),
+            tensor_sequence: degree(5),
+            expert: degree(6),
+            pipeline: degree(7),
+        })
+    }
+
+    fn replicas(&self) -> u64 {
+        self.data * self.fsdp * self.fsdp_transpose * self.expert
+    }
+
+    fn devices(&self) -> u64 {
+        self.replicas() * self.context * self.tensor * self.tensor_sequence * self.pipeline
+    }
+
+    /// Puts the keys of a configuration, and returns the sequences of a step.
+    fn put(&self, file: &FileKeys, keys: &mut Keys) -> Result<u64, FlagError> {
+        let (dp, tp) = (self.replicas(), self.tensor * self.tensor_sequence);
+        keys.put("dp", dp);
+        keys.put("tp", tp);
+        keys.put("pp", self.pipeline);
+        keys.put("cp", self.context);
+        keys.put("sp", self.tensor_sequence > 1);
+        if self.expert > 1 {
+            keys.put("ep", self.expert);
+            keys.put("etp", tp);
+        }
+        if self.context > 1 {
+            let strategy = file.text("context_parallel_strategy");
+            keys.put("cp_kind", if strategy.as_deref() == Some("ring") { "ring" } else { "allgather" });
+        }
+        self.zero(file, keys);
+        let microbatches = self.pipeline_keys(file, keys)?;
+        let batch = self.batch(file, microbatches, keys)?;
+        if let Some(policy) = remat::recompute(&file.text("remat_policy").unwrap_or("full".to_string())) {
+            keys.put("recompute", policy);
+        }
+        if file.is_set("optimizer_memory_host_offload") {
+            keys.put("offload_optimizer", true);
+        }
+        Ok(batch)
+    }
+
+    /// Parameters are shared by the ranks of fsdp, of experts and of context, unless rules of the file say otherwise.
+    fn zero(&self, file: &FileKeys, keys: &mut Keys) {
+        let is_whole = file.rules("logical_axis_rules").is_some_and(|rules| rules.contains(&"embed"));
+        let others = if is_whole { 1 } else { self.expert * self.context };
+        let shard = self.fsdp * self.fsdp_transpose * others;
+        if shard > 1 {
+            keys.put("zero", 3);
+            if shard < self.replicas() * self.context {
+                keys.put("shard", shard);
+            }
+        } else {
+            keys.put("zero", u64::from(file.is_set("shard_optimizer_over_data")));
+        }
+    }
+
+    /// Puts the schedule, and returns the micro-batches of a pass.
+    fn pipeline_keys(&self, file: &FileKeys, keys: &mut Keys) -> Result<u64, FlagError> {
+        if self.pipeline == 1 {
+            return Ok(1);
+        }
+        let repeats = match file.whole("num_pipeline_repeats")? {
+            Some(repeats) if repeats > 0 => repeats.unsigned_abs(),
+            _ => {
+                let layers = file.size("base_num_decoder_layers");
+                let layers = layers.ok_or("num_pipeline_repeats follows from the layers of model_name: state it")?;
+                layers / (self.pipeline * file.size("num_layers_per_pipeline_stage").unwrap_or(1)).max(1)
+            }
+        };
+        keys.put("schedule", if repeats > 1 { "looped-bfs" } else { "gpipe" });
+        if repeats > 1 {
+            keys.put("vp", repeats);
+        }
+        let microbatches = file.whole("num_pipeline_microbatches")?;
+        Ok(microbatches.filter(|&count| count > 0).map_or(self.pipeline, i64::unsigned_abs))
+    }
+
+    /// Puts the size of a micro-batch, and returns the sequences of a step.
+    fn batch(&self, file: &FileKeys, microbatches: u64, keys: &mut Keys) -> Result<u64, FlagError> {
+        // Default of base.yml.
+        let share = file.number("per_device_batch_size").unwrap_or(12.0);
+        let pass = (share * self.devices() as f64) as u64;
+        let passes = file.whole("gradient_accumulation_steps")?.unwrap_or(1).max(1).unsigned_abs();
+        let places = self.replicas() * microbatches;
+        if pass == 0 || !pass.is_multiple_of(places) {
+            let text = format!(
+                "per_device_batch_size {share} on {} devices is {pass} sequences a pass: they do not divide into {places} micro-batches",
+                self.devices()
+            );
+            return Err(text.into());
+        }
+        keys.put("mbs", pass / places);
+        pass.checked_mul(passes).ok_or_else(|| "gradient_accumulation_steps: the step has too many sequences".into())
+    }
+}
+
+/// Degrees of the axes in a place, as a file states them.
+struct Degrees {
+    place: &'static str,
+    stated: [u64; 8],
+    /// The axis that takes what the others leave.
+    open: Option<usize>,
+}
+
+impl Degrees {
+    /// Reads them. `open` is the axis that takes the rest by default (base.yml).
+    ///
+    /// # Errors
+    /// A degree is no number of devices.
+    fn read(file: &FileKeys, place: &'static str, open: &str) -> Result<Degrees, FlagError> {
+        let mut degrees = Degrees { place, stated: [1; 8], open: None };
+        for (nth, axis) in AXES.into_iter().enumerate() {
+            let key = format!("{place}_{axis}_parallelism");
+            match file.whole(&key)?.unwrap_or(if axis == open { -1 } else { 1 }) {
+                -1 => degrees.open = Some(nth),
+                degree @ 1..=0xffff => degrees.stated[nth] = degree.unsigned_abs(),
+                other => return Err(format!("{key} is {other}: it takes a number from 1 to 65535, or -1").into()),
+            }
+        }
+        Ok(degrees)
+    }
+
+    /// Their product, but for the open one.
+    fn product(&self) -> u64 {
+        self.stated.iter().fold(1, |all, degree| all.saturating_mul(*degree))
+    }
+
+    /// The degrees on a number of devices or slices.
+    ///
+    /// # Errors
+    /// They are not as many, or the number is needed.
+    fn filled(self, room: Option<u64>) -> Result<[u64; 8], FlagError> {
+        let product = self.product();
+        let Degrees { place, mut stated, open } = self;
+        match (open, room) {
+            (Some(nth), Some(room)) if room.is_multiple_of(product) => stated[nth] = room / product,
+            (None, Some(room)) if room == product => {}
+            (None, None) => {}
+            (_, Some(room)) => {
+                return Err(format!("the degrees {place}_*_parallelism are {product} in all, of {room}").into());
+            }
+            (Some(nth), None) => {
+                let text = format!("{place}_{}_parallelism depends on the number of devices: give --gpus", AXES[nth]);
+                return Err(text.into());
+            }
+        }
+        Ok(stated)
+    }
+}
+
+/// Devices of a slice: those of a node, but all of them where the file states more, as on TPUs.
+fn slice_of(devices: Devices, within: &Degrees, across: &Degrees) -> u64 {
+    let of_node = devices.per_node.min(devices.count).max(1);
+    let fills = within.open.is_some() || within.product() == of_node;
+    match of_node.is_multiple_of(within.product()) && fills {
+        true => of_node,
+        false => devices.count / across.product().max(1),
+    }
+}
+
+/// The model that the keys state, or the preset that they name.
+fn named_model(file: &FileKeys) -> Option<String> {
+    match file.text("model_name").filter(|name| name != "default") {
+        Some(name) => presets::preset(&name).map(str::to_string),
+        None => model::of_keys(file).map(|config| config.to_string()),
+    }
+}
+
+/// A warning about a recipe of MaxText's own.
+fn quantization(file: &FileKeys) -> Option<String> {
+    let name = file.text("quantization").filter(|name| !name.is_empty())?;
+    let instead = match name.as_str() {
+        name if QUANTIZATIONS.iter().any(|(_, own)| *own == name) => return None,
+        name if name.contains("fp8") => "fp8-tensor",
+        _ => "bf16",
+    };
+    Some(format!("not modelled: quantization={name} touches products: they are predicted in {instead}"))
+}
+
+fn precision(file: &FileKeys) -> Result<String, FlagError> {
+    let quantization = file.text("quantization").filter(|name| !name.is_empty());
+    if let Some(name) = quantization {
+        let known = QUANTIZATIONS.iter().find(|(_, own)| *own == name);
+        return Ok(match known {
+            Some((recipe, _)) => (*recipe).to_string(),
+            None if name.contains("fp8") => "fp8-tensor".to_string(),
+            None => "bf16".to_string(),
+        });
+    }
+    match file.text("dtype").as_deref() {
+        None | Some("bfloat16") => Ok("bf16".into()),
+        Some("float32") => Ok("f32".into()),
+        Some("float16") => Ok("fp16".into()),
+        Some(other) => Err(format!("dtype is `{other}`: predictions know bfloat16, float16 and float32").into()),
+    }
+}
+
+fn optimizer(file: &FileKeys) -> Result<String, FlagError> {
+    let has_narrow = file.text("mu_dtype").as_deref() == Some("bfloat16");
+    match file.text("opt_type").as_deref() {
+        None | Some("adamw" | "adam_pax") if has_narrow => Ok("adamw-bf16".into()),
+        None | Some("adamw" | "adam_pax") => Ok("adamw".into()),
+        Some("sgd") => Ok("sgd".into()),
+        Some(other) => Err(format!("opt_type is `{other}`: predictions know adamw and sgd").into()),
+    }
+}

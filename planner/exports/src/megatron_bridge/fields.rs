@@ -1,0 +1,83 @@
+//! Fields of a YAML file of Megatron-Bridge, by their paths.
+
+use crate::flag_error::FlagError;
+use crate::flag_table::Setting;
+use crate::yaml;
+use std::collections::BTreeMap;
+use yaml_rust2::Yaml;
+
+/// A value that a file states as none.
+pub(super) const NONE: &str = "null";
+
+/// Fields with their values as text: lists are words, and functions or element types of Python their paths.
+pub(super) struct Fields(BTreeMap<String, String>);
+
+impl Fields {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// The text is no YAML, or no configuration.
+    pub(super) fn of(text: &str) -> Result<Fields, FlagError> {
+        let file = yaml::load(text).map_err(FlagError::Text)?;
+        if file["model"].as_hash().is_none() {
+            return Err(FlagError::Text("it has no section `model`".to_string()));
+        }
+        let mut fields = BTreeMap::new();
+        leaves(&file, String::new(), &mut fields);
+        Ok(Fields(fields))
+    }
+
+    /// The value of a field.
+    pub(super) fn text(&self, field: &str) -> Option<&str> {
+        self.0.get(field).map(String::as_str)
+    }
+
+    /// Puts the value of a field in the place of another, if it is stated.
+    pub(super) fn replace(&mut self, from: &str, to: &str) {
+        if let Some(value) = self.text(from).filter(|value| *value != NONE).map(str::to_string) {
+            self.0.insert(to.to_string(), value);
+        }
+    }
+
+    /// Names of all fields.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// All fields that are no names of classes, as a table of keys takes them.
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        let fields = self.0.iter().filter(|(name, _)| !name.ends_with("_target_"));
+        fields.map(|(name, value)| Setting { name: name.clone(), value: Some(value.clone()) }).collect()
+    }
+}
+
+/// Puts the fields within a section, by their paths.
+fn leaves(value: &Yaml, path: String, fields: &mut BTreeMap<String, String>) {
+    if let Some(text) = text_of(value) {
+        fields.insert(path, text);
+        return;
+    }
+    for (name, value) in value.as_hash().into_iter().flatten() {
+        let Some(name) = name.as_str() else { continue };
+        leaves(value, if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }, fields);
+    }
+}
+
+/// A value as text; none of a section.
+fn text_of(value: &Yaml) -> Option<String> {
+    Some(match value {
+        Yaml::String(text) | Yaml::Real(text) => text.clone(),
+        Yaml::Integer(number) => number.to_string(),
+        Yaml::Boolean(is) => is.to_string(),
+        Yaml::Null => NONE.to_string(),
+        Yaml::Array(items) => items.iter().filter_map(text_of).collect::<Vec<_>>().join(" "),
+        // A value of an enum has its name, a function or an element type its path alone.
+        Yaml::Hash(section) => match (value["_name_"].as_str(), value["_target_"].as_str()) {
+            (Some(name), _) => name.to_string(),
+            (None, Some(path)) if value["_call_"].as_bool() == Some(false) => path.to_string(),
+            _ if section.is_empty() => String::new(),
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
