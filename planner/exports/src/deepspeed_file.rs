@@ -40,7 +40,7 @@ pub fn read(text: &str, gpus: Option<u64>) -> Result<Present, FlagError> {
     let mut settings = Vec::new();
     leaves(&file, String::new(), &mut settings);
     let mut warnings = ignored(&file);
-    settings.retain(|setting| DEEPSPEED.has(section(&setting.name)));
+    settings.retain(|setting| DEEPSPEED.asks(section(&setting.name)));
     settings.iter().filter(|setting| setting.value.as_deref() != Some(FILLED_IN)).try_for_each(check)?;
     let tp = whole(&file, "/tensor_parallel/autotp_size")?.unwrap_or(1).max(1);
     let batch = Batch::read(&file, gpus.map(|gpus| gpus / tp))?;
@@ -85,7 +85,7 @@ fn section(name: &str) -> &str {
 
 /// Warnings about keys that DeepSpeed ignores without a word: those of the top level that it does not ask for.
 fn ignored(file: &Value) -> Vec<String> {
-    let names = file.as_object().into_iter().flat_map(Map::keys).filter(|name| !DEEPSPEED.has(name));
+    let names = file.as_object().into_iter().flat_map(Map::keys).filter(|name| !DEEPSPEED.asks(name));
     names.map(|name| format!("not known: DeepSpeed ignores {name}{}", DEEPSPEED.suggestion(name))).collect()
 }
 

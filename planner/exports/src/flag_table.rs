@@ -3,7 +3,7 @@
 use crate::flag_error::FlagError;
 use ir::diag::nearest;
 use serde::Deserialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 /// Effect on a prediction of a flag that is neither written nor read.
@@ -216,6 +216,11 @@ impl FlagTable {
             && self.by_name.keys().chain(self.judged.later.keys()).any(|own| is_within(&own))
     }
 
+    /// True if the framework has a key, or a section, of a name.
+    pub(crate) fn asks(&self, name: &str) -> bool {
+        self.has(name) || self.has_section(name)
+    }
+
     /// True if a name that the tables lack is in a section whose keys change no figure: versions differ most there.
     fn is_idle(&self, name: &str) -> bool {
         let group = name.split_once('.').and_then(|(group, _)| self.judged.groups.get(group));
@@ -359,24 +364,34 @@ impl FlagTable {
         FlagError::Unknown(format!("{} has no {kind} {shown}{near}", self.framework))
     }
 
-    /// The nearest name that there is, as a question. Keys are compared by their last part.
+    /// The nearest name that there is, as a question. Keys are compared by the parts of their section.
     pub(crate) fn suggestion(&self, flag: &str) -> String {
-        let names = self.by_name.keys().chain(self.judged.later.keys()).map(String::as_str);
         let near = match (self.notation, flag.rsplit_once('.')) {
+            (Notation::Flags, _) => nearest(flag, self.names()).map(|near| self.shown(near)),
+            (Notation::Keys, None) => nearest(flag, self.parts_in("")).map(str::to_string),
             (Notation::Keys, Some((section, last))) => {
-                let parts = names.filter_map(|name| name.rsplit_once('.'));
-                let in_section: Vec<&str> =
-                    parts.clone().filter(|(own, _)| *own == section).map(|(_, last)| last).collect();
-                nearest(last, in_section).map(|near| format!("{section}.{near}"))
+                let path = format!("{section}.");
+                nearest(last, self.parts_in(&path)).map(|near| format!("{path}{near}"))
             }
-            _ => nearest(flag, names).map(|near| self.shown(near)),
         };
         near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"))
     }
 
-    /// All flags by what a prediction does with them; `asked` are those that are read.
+    /// All names, in order.
+    fn names(&self) -> BTreeSet<&str> {
+        self.by_name.keys().chain(self.judged.later.keys()).map(String::as_str).collect()
+    }
+
+    /// Names of keys and sections within a section, whose path ends with a dot.
+    fn parts_in<'t>(&'t self, path: &str) -> BTreeSet<&'t str> {
+        let within = self.names().into_iter().filter_map(|name| name.strip_prefix(path));
+        within.map(|rest| rest.split_once('.').map_or(rest, |(part, _)| part)).collect()
+    }
+
+    /// All flags by what a prediction does with them; `asked` are those that are read. Keys that `flag_of` knows are those of flags
+    /// of Megatron-LM.
     #[cfg(test)]
-    pub(crate) fn lists(&self, asked: &[&str]) -> Lists {
+    pub(crate) fn lists(&self, asked: &[&str], flag_of: fn(&str) -> Option<&str>) -> Lists {
         let mut lists = Lists::default();
         let first = self.rows.iter().filter_map(|row| row.flags.first()).chain(self.judged.later.keys());
         let mut names: Vec<&str> = first.map(String::as_str).collect();
@@ -385,13 +400,16 @@ impl FlagTable {
         for name in names {
             let spellings = || self.row(name).into_iter().flat_map(|row| &row.flags).map(String::as_str).chain([name]);
             let shown = format!("`{}`", self.shown(name));
-            let is_read = spellings().any(|name| asked.contains(&name));
-            if spellings().any(|name| self.judged.written.iter().any(|written| written == name)) {
+            let own = matches!(self.judgement(name), Judgement::Unsaid);
+            let flag = flag_of(name).filter(|_| own);
+            let is_read = spellings().chain(flag).any(|name| asked.contains(&name));
+            let is_written = flag.is_some_and(|flag| MEGATRON.writes(flag));
+            if is_written || spellings().any(|name| self.judged.written.iter().any(|written| written == name)) {
                 lists.written.push(shown);
             } else if is_read {
                 lists.read.push(shown);
             } else {
-                match self.judgement(name) {
+                match flag.map_or_else(|| self.judgement(name), |flag| MEGATRON.judgement(flag)) {
                     Judgement::Unmodelled(unmodelled) => lists.unmodelled.push((shown, unmodelled.told())),
                     Judgement::Harmless(why) => lists.harmless.entry(why.to_string()).or_default().push(shown),
                     Judgement::Unsaid => panic!("{name} is not judged"),
@@ -425,8 +443,8 @@ impl FlagTable {
     pub(crate) fn of_nothing<'t>(tables: &[&'t FlagTable]) -> Vec<&'t str> {
         let Judged { groups, harmless, unmodelled, renamed, former, later, written: _ } = &tables[0].judged;
         let judged = harmless.keys().chain(unmodelled.keys());
-        let flags =
-            judged.filter(|flag| !tables.iter().any(|table| table.row(flag).is_some() || later.contains_key(*flag)));
+        let has = |table: &FlagTable, flag: &str| table.row(flag).is_some() || table.has_section(flag);
+        let flags = judged.filter(|flag| !tables.iter().any(|table| has(table, flag) || later.contains_key(*flag)));
         let unnamed = renamed.values().filter(|name| !tables.iter().any(|table| table.has(name)));
         let known = former
             .keys()

@@ -2,8 +2,10 @@
 //!
 //! `BLESS=1 cargo test -p meshwright-exports pages` writes them.
 
-use crate::flag_table::{FlagTable, Lists, MEGATRON, NANOTRON, TORCHTITAN, TORCHTITAN_TOML};
-use crate::{Target, megatron, nanotron_file, torchtitan_file};
+use crate::flag_table::{
+    DEEPSPEED, FlagTable, Lists, MAXTEXT, MEGATRON, MEGATRON_BRIDGE, NANOTRON, TORCHTITAN, TORCHTITAN_TOML,
+};
+use crate::{Target, deepspeed_file, maxtext, megatron, megatron_bridge, nanotron_file, torchtitan_file};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -16,6 +18,14 @@ struct Part<'t> {
     heading: &'static str,
     table: &'t FlagTable,
     asked: Vec<&'t str>,
+    /// The flag of Megatron-LM that a key is, if it is one.
+    flag_of: fn(&str) -> Option<&str>,
+}
+
+impl<'t> Part<'t> {
+    fn of(heading: &'static str, table: &'t FlagTable, asked: Vec<&'t str>) -> Part<'t> {
+        Part { heading, table, asked, flag_of: |_| None }
+    }
 }
 
 /// Names, in lines of text.
@@ -38,7 +48,7 @@ fn wrapped(names: &[String]) -> String {
 }
 
 fn part(part: &Part<'_>) -> String {
-    let Lists { written, read, harmless, unmodelled } = part.table.lists(&part.asked);
+    let Lists { written, read, harmless, unmodelled } = part.table.lists(&part.asked, part.flag_of);
     let harmless_count: usize = harmless.values().map(Vec::len).sum();
     let all = written.len() + read.len() + harmless_count + unmodelled.len();
     let mut text = format!("## {}\n\n{all} in all.\n\n", part.heading);
@@ -86,28 +96,36 @@ fn holds(name: &str, target: Target, parts: &[Part<'_>]) {
 
 #[test]
 fn each_framework_has_a_page() {
-    let keys = torchtitan_file::asked();
+    let (keys, of_maxtext) = (torchtitan_file::asked(), maxtext::asked());
     let keys = || keys.iter().map(String::as_str).collect::<Vec<_>>();
-    holds(
-        "Megatron-LM",
-        Target::Megatron,
-        &[Part { heading: "Flags of megatron-core 0.19.2", table: &MEGATRON, asked: megatron::asked() }],
-    );
+    let of_maxtext = of_maxtext.iter().map(String::as_str).collect();
+    holds("Megatron-LM", Target::Megatron, &[Part::of("Flags of megatron-core 0.19.2", &MEGATRON, megatron::asked())]);
+    let fields = Part {
+        flag_of: megatron_bridge::flag_of,
+        ..Part::of("Fields of the container of 0.6.2", &MEGATRON_BRIDGE, [megatron::asked(), FIELDS.to_vec()].concat())
+    };
+    holds("Megatron-Bridge", Target::MegatronBridge, &[fields]);
     holds(
         "torchtitan",
         Target::Torchtitan,
         &[
-            Part { heading: "Python configurations of 0.3", table: &TORCHTITAN, asked: keys() },
-            Part { heading: "TOML files of 0.1 and 0.2", table: &TORCHTITAN_TOML, asked: keys() },
+            Part::of("Python configurations of 0.3", &TORCHTITAN, keys()),
+            Part::of("TOML files of 0.1 and 0.2", &TORCHTITAN_TOML, keys()),
         ],
     );
-    holds(
-        "nanotron",
-        Target::Nanotron,
-        &[Part {
-            heading: "YAML files of 0.4 and later sources",
-            table: &NANOTRON,
-            asked: nanotron_file::READ.to_vec(),
-        }],
-    );
+    let yaml = Part::of("YAML files of 0.4 and later sources", &NANOTRON, nanotron_file::READ.to_vec());
+    holds("nanotron", Target::Nanotron, &[yaml]);
+    let json = Part::of("JSON files of 0.19.8", &DEEPSPEED, deepspeed_file::READ.to_vec());
+    holds("DeepSpeed", Target::Deepspeed, &[json]);
+    holds("MaxText", Target::Maxtext, &[Part::of("Keys of 0.2.5", &MAXTEXT, of_maxtext)]);
 }
+
+/// Fields of Megatron-Bridge that are read and are no flags.
+const FIELDS: [&str; 6] = [
+    "comm_overlap.delay_wgrad_compute",
+    "comm_overlap.overlap_grad_reduce",
+    "comm_overlap.overlap_moe_expert_parallel_comm",
+    "comm_overlap.overlap_param_gather",
+    "comm_overlap.tp_comm_overlap",
+    "mixed_precision",
+];

@@ -106,21 +106,23 @@ def of_class(kind, path, group):
     for name, field in kind.model_fields.items():
         names = [path + (field.alias or name)] + ([path + name] if field.alias else [])
         default = "" if field.is_required() else str(getattr(field.default, "value", field.default))
-        yield {**rows.row(names[0], group, field.annotation, default), "flags": names}
-        for part in rows.parts(field.annotation):
-            if isinstance(part, type) and issubclass(part, pydantic.BaseModel):
-                yield from of_class(part, f"{names[0]}.", group)
+        inner = [part for part in rows.parts(field.annotation) if isinstance(part, type) and issubclass(part, pydantic.BaseModel)]
+        # Sections of a class take no other keys.
+        if not inner:
+            yield {**rows.row(names[0], group, field.annotation, default), "flags": names}
+        for part in inner:
+            yield from of_class(part, f"{names[0]}.", group)
 
 
 def flags():
     """Rows of all keys: those that DeepSpeed asks the file for, and the fields of the classes that read its sections."""
     kinds = dict(classes(DeepSpeedConfigModel))
     for section in asked(None, None)[0]:
-        yield {"flags": [section], "group": section, "default": "", "choices": [], "takes": "one"}
         log, read = asked(section, lambda log: {"no such key": 1})
         if read and read.kind in kinds:
             yield from of_class(kinds[read.kind], read.path, section)
             continue
+        yield {"flags": [section], "group": section, "default": "", "choices": [], "takes": "one"}
         log, _ = asked(section, lambda log: Asked({}, f"{section}.", log))
         for name in log:
             if name.startswith(f"{section}."):

@@ -103,8 +103,8 @@ def flags():
     hints = typing.get_type_hints(ConfigContainer)
     for field in dataclasses.fields(ConfigContainer):
         kinds = MODELS if field.name == "model" else [kind for kind in rows.parts(hints[field.name]) if dataclasses.is_dataclass(kind)]
-        # A section without fields, or one that a name may state.
-        if not any(dataclasses.fields(kind) for kind in kinds) or field.name == "mixed_precision":
+        # A section without fields, or one that a name states, or a class of one's own.
+        if not any(dataclasses.fields(kind) for kind in kinds) or field.name in ("mixed_precision", "peft"):
             yield rows.row(field.name, field.name, hints[field.name], "")
         for kind in kinds:
             for inner in dataclasses.fields(kind):

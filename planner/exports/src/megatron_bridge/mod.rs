@@ -6,6 +6,8 @@ mod reader;
 mod rows;
 
 pub use reader::read;
+#[cfg(test)]
+pub(crate) use reader::{flag_of, is_judged_by_flag};
 
 use crate::job::Job;
 use crate::launch;

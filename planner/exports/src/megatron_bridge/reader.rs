@@ -71,7 +71,7 @@ pub fn read(text: &str, gpus: Option<u64>) -> Result<Present, FlagError> {
 }
 
 /// The flag of a field: that of its row, or the one of the same name.
-pub(super) fn flag_of(field: &str) -> Option<&str> {
+pub(crate) fn flag_of(field: &str) -> Option<&str> {
     let of_rows = ROWS.iter().find(|row| row.fields.iter().any(|(own, _)| *own == field)).map(|row| row.flag);
     let renamed = RENAMED.iter().find(|(own, _)| *own == field).map(|(_, flag)| *flag);
     let (section, name) = field.split_once('.')?;

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+torchrun pretrain_gpt.py \
+    --tensor-model-parallel-size 4 \
+    --pipeline-model-parallel-size 12 \
+    --pp-partition-method 'type:transformer|embedding' \
+    --num-layers 70 \
+    --hidden-size 14336 \
+    --num-attention-heads 112 \
+    --seq-length 2048 \
+    --max-position-embeddings 2048 \
+    --micro-batch-size 2 \
+    --rampup-batch-size 192 16 9_765_625 \
+    --global-batch-size 2048 \
+    --train-samples 220_000_000 \
+    --tokenizer-type PretrainedFromHF \
+    --tokenizer-name-or-path DATA \
+    --init-method-std 0.0048 \
+    --embed-layernorm \
+    --bf16 \
+    --seed 42 \
+    --position-embedding-type alibi \
+    --checkpoint-activations \
+    --abort-on-unmet-fused-kernel-constraints \
+    --kill-switch-path DATA \
+    --pad-vocab-size-to 250880 \
+    --optimizer adam \
+    --adam-beta1 0.9 \
+    --adam-beta2 0.95 \
+    --adam-eps 1e-8 \
+    --lr 6e-5 \
+    --min-lr 6e-6 \
+    --lr-decay-style cosine \
+    --lr-decay-samples 200_000_000 \
+    --lr-warmup-samples 183_105 \
+    --clip-grad 1.0 \
+    --weight-decay 1e-1 \
+    --exit-duration-in-mins 5990 \
+    --log-interval 1 \
+    --save-interval 100 \
+    --eval-interval 1000 \
+    --eval-iters 1 \
+    --tensorboard-dir DATA \
+    --tensorboard-queue-size 5 \
+    --log-timers-to-tensorboard \
+    --log-batch-size-to-tensorboard \
+    --log-validation-ppl-to-tensorboard \
+    --save DATA \
+    --load DATA \
+    --train-weighted-split-paths-path DATA \
+    --valid-weighted-split-paths-path DATA \
+    --num-workers 2 \
+    --valid-num-workers 0 \
+    --data-impl mmap \
+    --distributed-backend nccl \
+    --deepspeed \
+    --deepspeed_config DATA \
+    --zero-stage 0 \
+    --deepspeed-activation-checkpointing

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+torchrun pretrain_gpt.py \
+    --use-mcore-models \
+    --num-layers 12 \
+    --hidden-size 2048 \
+    --ffn-hidden-size 8192 \
+    --num-attention-heads 16 \
+    --seq-length 8192 \
+    --max-position-embeddings 8192 \
+    --attention-dropout 0.0 \
+    --hidden-dropout 0.0 \
+    --transformer-impl transformer_engine \
+    --attention-backend flash \
+    --moe-token-dispatcher-type alltoall \
+    --micro-batch-size 1 \
+    --global-batch-size 16 \
+    --train-iters 30 \
+    --lr-decay-iters 30 \
+    --lr 1.5e-4 \
+    --min-lr 1.0e-5 \
+    --lr-decay-style cosine \
+    --lr-warmup-iters 0 \
+    --weight-decay 1.0e-2 \
+    --clip-grad 1.0 \
+    --bf16 \
+    --calculate-per-token-loss \
+    --no-gradient-accumulation-fusion \
+    --tensor-model-parallel-size 1 \
+    --pipeline-model-parallel-size 1 \
+    --context-parallel-size 4 \
+    --use-varlen-dataset \
+    --mock-data \
+    --varlen-mock-dataset-config-json '{"mode":"distribution","type":"lognormal","format":"thd","min_seq_len":128,"max_seq_len":8192,"mean_seq_len":1024,"lognormal_sigma":1.5}' \
+    --tokenizer-type NullTokenizer \
+    --vocab-size 131072 \
+    --null-tokenizer-pad-id 0 \
+    --split 99,1,0 \
+    --data-cache-path DATA \
+    --dataloader-type single \
+    --num-workers 0 \
+    --log-interval 1 \
+    --log-throughput \
+    --timing-log-level 0 \
+    --eval-interval 1000000 \
+    --eval-iters 1 \
+    --save-interval 1000000 \
+    --distributed-backend nccl \
+    --distributed-timeout-minutes 60 \
+    --tensorboard-dir DATA \
+    --dynamic-context-parallel \
+    --sequence-packing-scheduler default_dynamic_cp \
+    --min-dynamic-context-parallel-size 1 \
+    --max-seqlen-per-dp-cp-rank 2048

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+torchrun pretrain_gpt.py \
+    --num-layers 32 \
+    --hidden-size 4096 \
+    --num-attention-heads 32 \
+    --group-query-attention \
+    --num-query-groups 8 \
+    --untie-embeddings-and-output-weights \
+    --log-throughput \
+    --log-params-norm \
+    --log-num-zeros-in-grad \
+    --log-validation-ppl-to-tensorboard \
+    --log-timers-to-tensorboard \
+    --tensorboard-dir DATA \
+    --micro-batch-size 2 \
+    --global-batch-size 8 \
+    --seq-length 8192 \
+    --max-position-embeddings 8192 \
+    --train-iters 25 \
+    --timing-log-level 0 \
+    --lr-decay-iters 320000 \
+    --save DATA \
+    --load DATA \
+    --tokenizer-type NullTokenizer \
+    --vocab-size 131073 \
+    --mock-data \
+    --split 949,50,1 \
+    --distributed-backend nccl \
+    --lr 0.00015 \
+    --lr-decay-style cosine \
+    --min-lr 1.0e-5 \
+    --weight-decay 1e-2 \
+    --clip-grad 1.0 \
+    --lr-warmup-fraction .01 \
+    --log-interval 2 \
+    --save-interval 10000 \
+    --eval-interval 1000 \
+    --eval-iters 5 \
+    --transformer-impl transformer_engine \
+    --tensor-model-parallel-size 4 \
+    --pipeline-model-parallel-size 1 \
+    --use-distributed-optimizer \
+    --overlap-grad-reduce \
+    --overlap-param-gather \
+    --deterministic-mode \
+    --no-gradient-accumulation-fusion \
+    --use-mcore-models \
+    --ckpt-format torch_dist \
+    --dist-ckpt-strictness log_all \
+    --data-cache-path DATA \
+    --bf16 \
+    --log-memory-to-tensorboard \
+    --async-save \
+    --use-persistent-ckpt-worker

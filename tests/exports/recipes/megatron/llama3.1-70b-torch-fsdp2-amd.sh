@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+torchrun pretrain_gpt.py \
+    --tensor-model-parallel-size 1 \
+    --pipeline-model-parallel-size 1 \
+    --context-parallel-size 1 \
+    --num-layers 80 \
+    --hidden-size 8192 \
+    --ffn-hidden-size 28672 \
+    --num-attention-heads 64 \
+    --seq-length 2048 \
+    --max-position-embeddings 131072 \
+    --untie-embeddings-and-output-weights \
+    --position-embedding-type rope \
+    --no-position-embedding \
+    --swiglu \
+    --disable-bias-linear \
+    --init-method-std 0.02 \
+    --attention-dropout 0.0 \
+    --hidden-dropout 0.0 \
+    --normalization RMSNorm \
+    --micro-batch-size 1 \
+    --global-batch-size 8 \
+    --train-iters 12 \
+    --no-async-tensor-model-parallel-allreduce \
+    --bf16 \
+    --no-masked-softmax-fusion \
+    --recompute-num-layers 80 \
+    --recompute-granularity full \
+    --recompute-method block \
+    --tokenizer-type HuggingFaceTokenizer \
+    --tokenizer-model DATA \
+    --dataloader-type cyclic \
+    --save-interval 200000 \
+    --tensorboard-dir DATA \
+    --log-interval 1 \
+    --eval-interval 320000 \
+    --eval-iters 10 \
+    --num-workers 8 \
+    --mock-data \
+    --log-interval 1 \
+    --log-throughput \
+    --no-save-optim \
+    --no-save-rng \
+    --eval-iters -1 \
+    --group-query-attention \
+    --num-query-groups 8 \
+    --no-gradient-accumulation-fusion \
+    --distributed-backend nccl \
+    --distributed-timeout-minutes 120 \
+    --overlap-grad-reduce \
+    --rerun-mode disabled \
+    --use-torch-fsdp2 \
+    --use-flash-attn \
+    --use-mcore-models \
+    --lr 1e-4 \
+    --min-lr 1e-5 \
+    --lr-decay-iters 320000 \
+    --lr-decay-style cosine \
+    --weight-decay 1.0e-1 \
+    --clip-grad 1.0 \
+    --optimizer adam \
+    --adam-beta1 0.9 \
+    --adam-beta2 0.95

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+torchrun pretrain_gpt.py \
+    --activations-checkpoint-method uniform \
+    --num-layers-per-virtual-pipeline-stage 2 \
+    --tensor-model-parallel-size 8 \
+    --pipeline-model-parallel-size 12 \
+    --micro-batch-size 1 \
+    --global-batch-size 12 \
+    --num-layers 96 \
+    --hidden-size 12288 \
+    --num-attention-heads 96 \
+    --DDP-impl local \
+    --data-path DATA \
+    --vocab-file DATA \
+    --merge-file DATA \
+    --log-interval 5 \
+    --seq-length 2048 \
+    --max-position-embeddings 2048 \
+    --train-iters 500 \
+    --lr-decay-iters 320 \
+    --lr 0.0001 \
+    --min-lr 0.00001 \
+    --lr-decay-style cosine \
+    --lr-warmup-fraction 0.01 \
+    --split 969,30,1 \
+    --eval-iters 100 \
+    --eval-interval 1000 \
+    --clip-grad 1.0 \
+    --fp16 \
+    --loss-scale 8192

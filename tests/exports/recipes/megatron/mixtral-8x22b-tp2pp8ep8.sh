@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+torchrun pretrain_gpt.py \
+    --distributed-timeout-minutes 60 \
+    --tensor-model-parallel-size 2 \
+    --pipeline-model-parallel-size 8 \
+    --use-distributed-optimizer \
+    --overlap-grad-reduce \
+    --overlap-param-gather \
+    --use-mcore-models \
+    --sequence-parallel \
+    --use-flash-attn \
+    --disable-bias-linear \
+    --micro-batch-size 1 \
+    --global-batch-size 256 \
+    --train-samples 38400 \
+    --exit-duration-in-mins 230 \
+    --transformer-impl transformer_engine \
+    --data-cache-path DATA \
+    --tokenizer-type Llama2Tokenizer \
+    --tokenizer-model DATA \
+    --data-path DATA \
+    --split 99,1,0 \
+    --no-mmap-bin-files \
+    --num-workers 6 \
+    --untie-embeddings-and-output-weights \
+    --position-embedding-type rope \
+    --no-rope-fusion \
+    --rotary-percent 1.0 \
+    --normalization RMSNorm \
+    --swiglu \
+    --num-layers 56 \
+    --hidden-size 6144 \
+    --ffn-hidden-size 16384 \
+    --num-attention-heads 48 \
+    --group-query-attention \
+    --num-query-groups 8 \
+    --seq-length 4096 \
+    --max-position-embeddings 4096 \
+    --make-vocab-size-divisible-by 128 \
+    --attention-dropout 0.0 \
+    --hidden-dropout 0.0 \
+    --clip-grad 1.0 \
+    --weight-decay 0.1 \
+    --lr-decay-samples 255126953 \
+    --lr-warmup-samples 162761 \
+    --lr 1.2e-5 \
+    --min-lr 1.2e-6 \
+    --lr-decay-style cosine \
+    --adam-beta1 0.9 \
+    --adam-beta2 0.95 \
+    --expert-model-parallel-size 8 \
+    --num-experts 8 \
+    --moe-router-load-balancing-type aux_loss \
+    --moe-router-topk 2 \
+    --moe-grouped-gemm \
+    --moe-aux-loss-coeff 1e-2 \
+    --moe-token-dispatcher-type alltoall \
+    --eval-iters 32 \
+    --eval-interval 500 \
+    --finetune \
+    --auto-detect-ckpt-format \
+    --load DATA \
+    --save DATA \
+    --no-ckpt-fully-parallel-save \
+    --save-interval 500 \
+    --init-method-std 0.008 \
+    --log-timers-to-tensorboard \
+    --log-memory-to-tensorboard \
+    --log-num-zeros-in-grad \
+    --log-params-norm \
+    --log-validation-ppl-to-tensorboard \
+    --log-throughput \
+    --log-interval 1 \
+    --tensorboard-dir DATA \
+    --wandb-project DATA \
+    --wandb-exp-name DATA \
+    --bf16

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+torchrun pretrain_gpt.py \
+    --distributed-timeout-minutes 60 \
+    --tensor-model-parallel-size 2 \
+    --pipeline-model-parallel-size 4 \
+    --use-distributed-optimizer \
+    --overlap-grad-reduce \
+    --overlap-param-gather \
+    --no-ckpt-fully-parallel-save \
+    --use-mcore-models \
+    --sequence-parallel \
+    --use-flash-attn \
+    --disable-bias-linear \
+    --micro-batch-size 1 \
+    --global-batch-size 1024 \
+    --train-samples 24414063 \
+    --exit-duration-in-mins 230 \
+    --transformer-impl transformer_engine \
+    --data-cache-path DATA \
+    --tokenizer-type GPTSentencePieceTokenizer \
+    --tokenizer-model DATA \
+    --data-path DATA \
+    --split 99,1,0 \
+    --no-mmap-bin-files \
+    --num-workers 6 \
+    --untie-embeddings-and-output-weights \
+    --position-embedding-type rope \
+    --no-rope-fusion \
+    --rotary-percent 0.5 \
+    --normalization RMSNorm \
+    --swiglu \
+    --num-layers 32 \
+    --hidden-size 4096 \
+    --ffn-hidden-size 14336 \
+    --num-attention-heads 32 \
+    --group-query-attention \
+    --num-query-groups 8 \
+    --seq-length 4096 \
+    --max-position-embeddings 4096 \
+    --make-vocab-size-divisible-by 128 \
+    --attention-dropout 0.0 \
+    --hidden-dropout 0.0 \
+    --clip-grad 1.0 \
+    --weight-decay 0.1 \
+    --lr-decay-samples 1949218748 \
+    --lr-warmup-samples 3906252 \
+    --lr 3.0e-4 \
+    --min-lr 3.0e-5 \
+    --lr-decay-style cosine \
+    --adam-beta1 0.9 \
+    --adam-beta2 0.95 \
+    --expert-model-parallel-size 4 \
+    --num-experts 8 \
+    --moe-router-load-balancing-type aux_loss \
+    --moe-router-topk 2 \
+    --moe-grouped-gemm \
+    --moe-aux-loss-coeff 1e-2 \
+    --moe-token-dispatcher-type alltoall \
+    --eval-iters 32 \
+    --eval-interval 200 \
+    --save DATA \
+    --load DATA \
+    --save-interval 5000 \
+    --init-method-std 0.010 \
+    --log-timers-to-tensorboard \
+    --log-memory-to-tensorboard \
+    --log-num-zeros-in-grad \
+    --log-params-norm \
+    --log-validation-ppl-to-tensorboard \
+    --log-throughput \
+    --log-interval 1 \
+    --tensorboard-dir DATA \
+    --wandb-project DATA \
+    --wandb-exp-name DATA \
+    --bf16

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+torchrun pretrain_gpt.py \
+    --distributed-timeout-minutes 60 \
+    --tensor-model-parallel-size 8 \
+    --pipeline-model-parallel-size 1 \
+    --use-distributed-optimizer \
+    --overlap-grad-reduce \
+    --overlap-param-gather \
+    --use-mcore-models \
+    --sequence-parallel \
+    --disable-bias-linear \
+    --micro-batch-size 4 \
+    --rampup-batch-size 384 384 97656250 \
+    --global-batch-size 1152 \
+    --train-samples 19531250 \
+    --manual-gc \
+    --transformer-impl transformer_engine \
+    --data-cache-path DATA \
+    --tokenizer-library sentencepiece \
+    --tokenizer-model DATA \
+    --data-path DATA \
+    --split 99,1,0 \
+    --no-mmap-bin-files \
+    --num-workers 6 \
+    --apply-layernorm-1p \
+    --untie-embeddings-and-output-weights \
+    --position-embedding-type rope \
+    --no-rope-fusion \
+    --rotary-percent 0.5 \
+    --squared-relu \
+    --num-layers 32 \
+    --hidden-size 6144 \
+    --num-attention-heads 48 \
+    --group-query-attention \
+    --num-query-groups 8 \
+    --seq-length 4096 \
+    --max-position-embeddings 4096 \
+    --attention-dropout 0.0 \
+    --hidden-dropout 0.0 \
+    --clip-grad 1.0 \
+    --weight-decay 0.1 \
+    --lr-decay-samples 1949218748 \
+    --lr-warmup-samples 3906252 \
+    --lr 4.5e-4 \
+    --min-lr 4.5e-5 \
+    --decoupled-lr 5.0e-4 \
+    --decoupled-min-lr 4.5e-5 \
+    --lr-decay-style cosine \
+    --adam-beta1 0.9 \
+    --adam-beta2 0.95 \
+    --eval-iters 32 \
+    --eval-interval 2000 \
+    --save DATA \
+    --load DATA \
+    --save-interval 1000 \
+    --save-retain-interval 5000 \
+    --init-method-std 0.0134 \
+    --log-timers-to-tensorboard \
+    --log-memory-to-tensorboard \
+    --log-num-zeros-in-grad \
+    --log-params-norm \
+    --log-validation-ppl-to-tensorboard \
+    --log-throughput \
+    --log-interval 100 \
+    --tensorboard-dir DATA \
+    --wandb-project DATA \
+    --wandb-entity DATA \
+    --wandb-exp-name DATA \
+    --bf16 \
+    --exit-interval 51000 \
+    --wandb-save-dir DATA \
+    --async-save

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+torchrun pretrain_gpt.py \
+    --distributed-timeout-minutes 210 \
+    --tensor-model-parallel-size 2 \
+    --pipeline-model-parallel-size 8 \
+    --num-layers-per-virtual-pipeline-stage 3 \
+    --expert-model-parallel-size 32 \
+    --context-parallel-size 1 \
+    --expert-tensor-parallel-size 1 \
+    --use-distributed-optimizer \
+    --overlap-grad-reduce \
+    --overlap-param-gather \
+    --no-create-attention-mask-in-dataloader \
+    --account-for-embedding-in-pipeline-split \
+    --account-for-loss-in-pipeline-split \
+    --use-mcore-models \
+    --sequence-parallel \
+    --use-flash-attn \
+    --disable-bias-linear \
+    --micro-batch-size 1 \
+    --global-batch-size 2048 \
+    --train-samples 268554688 \
+    --exit-duration-in-mins 230 \
+    --manual-gc \
+    --manual-gc-interval 5 \
+    --cross-entropy-loss-fusion \
+    --cross-entropy-fusion-impl te \
+    --enable-experimental \
+    --transformer-impl transformer_engine \
+    --data-cache-path DATA \
+    --tokenizer-type HuggingFaceTokenizer \
+    --tokenizer-model DATA \
+    --data-path DATA \
+    --split 99,1,0 \
+    --no-mmap-bin-files \
+    --num-workers 6 \
+    --untie-embeddings-and-output-weights \
+    --position-embedding-type rope \
+    --rotary-percent 1.0 \
+    --rotary-base 1000000 \
+    --rotary-seq-len-interpolation-factor 1 \
+    --normalization RMSNorm \
+    --swiglu \
+    --norm-epsilon 1e-06 \
+    --num-layers 94 \
+    --hidden-size 4096 \
+    --ffn-hidden-size 12288 \
+    --num-attention-heads 64 \
+    --group-query-attention \
+    --num-query-groups 4 \
+    --kv-channels 128 \
+    --qk-layernorm \
+    --seq-length 4096 \
+    --max-position-embeddings 40960 \
+    --make-vocab-size-divisible-by 1187 \
+    --attention-dropout 0.0 \
+    --hidden-dropout 0.0 \
+    --clip-grad 1.0 \
+    --weight-decay 0.1 \
+    --lr-decay-samples 584765624 \
+    --lr-warmup-samples 1536000 \
+    --lr-warmup-init 3.9e-7 \
+    --lr 3.9e-6 \
+    --min-lr 3.9e-7 \
+    --lr-decay-style cosine \
+    --adam-beta1 0.9 \
+    --adam-beta2 0.95 \
+    --num-experts 128 \
+    --moe-ffn-hidden-size 1536 \
+    --moe-router-load-balancing-type aux_loss \
+    --moe-router-topk 8 \
+    --moe-grouped-gemm \
+    --moe-aux-loss-coeff 1e-3 \
+    --moe-permute-fusion \
+    --moe-router-fusion \
+    --moe-router-dtype fp32 \
+    --eval-iters 32 \
+    --eval-interval 500 \
+    --finetune \
+    --auto-detect-ckpt-format \
+    --load DATA \
+    --no-load-rng \
+    --no-load-optim \
+    --save DATA \
+    --save-interval 100 \
+    --dist-ckpt-strictness log_all \
+    --init-method-std 0.02 \
+    --log-timers-to-tensorboard \
+    --log-memory-to-tensorboard \
+    --log-validation-ppl-to-tensorboard \
+    --log-throughput \
+    --log-interval 1 \
+    --logging-level 40 \
+    --tensorboard-dir DATA \
+    --wandb-project DATA \
+    --wandb-exp-name DATA \
+    --bf16 \
+    --recompute-granularity selective \
+    --recompute-modules moe_act layernorm \
+    --moe-router-force-load-balancing \
+    --cuda-graph-impl transformer_engine \
+    --cuda-graph-scope moe_router moe_preprocess \
+    --moe-token-dispatcher-type flex \
+    --moe-flex-dispatcher-backend deepep \
+    --tp-comm-overlap \
+    --delay-wgrad-compute \
+    --overlap-moe-expert-parallel-comm

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+torchrun pretrain_gpt.py \
+    --save DATA \
+    --lr 1e-5 \
+    --min-lr 1e-6 \
+    --lr-decay-style cosine \
+    --weight-decay 0.01 \
+    --adam-beta1 0.9 \
+    --adam-beta2 0.95 \
+    --clip-grad 1.0 \
+    --init-method-std 0.008 \
+    --attention-dropout 0.0 \
+    --hidden-dropout 0.0 \
+    --lr-decay-iters 9 \
+    --lr-warmup-iters 0 \
+    --train-iters 9 \
+    --micro-batch-size 1 \
+    --global-batch-size 8 \
+    --num-layers 48 \
+    --hidden-size 2048 \
+    --num-attention-heads 32 \
+    --ffn-hidden-size 6144 \
+    --seq-length 128 \
+    --max-position-embeddings 40960 \
+    --max-padding-length 128 \
+    --log-interval 1 \
+    --log-throughput \
+    --eval-interval 10000 \
+    --eval-iters 10 \
+    --save-interval 100000 \
+    --tensorboard-queue-size 1 \
+    --tensorboard-dir DATA \
+    --log-timers-to-tensorboard \
+    --log-validation-ppl-to-tensorboard \
+    --tensor-model-parallel-size 4 \
+    --pipeline-model-parallel-size 2 \
+    --context-parallel-size 1 \
+    --no-load-optim \
+    --no-load-rng \
+    --num-workers 32 \
+    --extra-vocab-size 293 \
+    --patch-tokenizer-type Qwen3Tokenizer \
+    --swiglu \
+    --normalization RMSNorm \
+    --norm-epsilon 1e-6 \
+    --use-rotary-position-embeddings \
+    --position-embedding-type rope \
+    --disable-bias-linear \
+    --rotary-base 1000000 \
+    --no-save-optim \
+    --ckpt-format torch_dist \
+    --transformer-impl transformer_engine \
+    --cross-entropy-loss-fusion \
+    --qk-layernorm \
+    --kv-channels 128 \
+    --te-rng-tracker \
+    --external-cuda-graph \
+    --cuda-graph-scope attn \
+    --recompute-granularity selective \
+    --recompute-modules moe \
+    --data-path DATA \
+    --split 99,1,0 \
+    --dataset MMAP \
+    --bf16 \
+    --load DATA \
+    --recompute-activations \
+    --use-distributed-optimizer \
+    --sequence-parallel \
+    --moe-grouped-gemm \
+    --moe-token-dispatcher-type alltoall \
+    --moe-router-topk 8 \
+    --num-experts 128 \
+    --expert-tensor-parallel-size 1 \
+    --expert-model-parallel-size 4 \
+    --moe-ffn-hidden-size 768 \
+    --moe-router-load-balancing-type aux_loss \
+    --moe-aux-loss-coeff 0.001 \
+    --moe-layer-freq '([1]*48)' \
+    --train-mode pretrain \
+    --attention-backend flash \
+    --untie-embeddings-and-output-weights \
+    --group-query-attention \
+    --num-query-groups 4
