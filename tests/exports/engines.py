@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -251,6 +252,20 @@ def write_flags(name, folder):
         print(f"{place}: {len(rows)} rows")
 
 
+def check(name, path, folder, capability):
+    """Whether an engine accepts a file, with what it reads of it."""
+    text = path.read_text()
+    devices = int(re.search(r"^\W*(\d+) devices", text, re.M)[1]) if name != "deepspeed" else 1
+    plan = {"parallel": {"dp": devices, "tp": 1, "pp": 1, "cp": 1}, "inputs": {"model": ""}}
+    if name == "deepspeed":
+        stated = json.loads(text)
+        plan["parallel"]["dp"] = stated["train_batch_size"] // stated["train_micro_batch_size_per_gpu"] // stated["gradient_accumulation_steps"]
+    case = {"words": ["--cluster", {8: "a100", 9: "h100", 10: "b200"}[capability]]}
+    with tempfile.TemporaryDirectory() as place:
+        job = scripts.job(name, plan, text, case, pathlib.Path(place))
+        return Engine(name, folder).read(job)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary", nargs="?", default="target/release/meshwright")
@@ -261,7 +276,13 @@ def main():
     parser.add_argument("--seed", type=int, default=int(datetime.date.today().strftime("%Y%m%d")), help="of the drawn cases; the date by default")
     parser.add_argument("--mutate", action="store_true", help="leave out assumptions one by one, too")
     parser.add_argument("--environments", type=pathlib.Path, default=pathlib.Path("target/engines"))
+    parser.add_argument("--check", type=pathlib.Path, metavar="FILE", help="whether the engine accepts an export, and end")
+    parser.add_argument("--capability", type=int, choices=[8, 9, 10], default=9, help="of the devices that --check answers for")
     options = parser.parse_args()
+    if options.check:
+        answer = check(options.engine[0], options.check, options.environments.resolve(), options.capability)
+        print(f"refused: {answer['why']}" if answer["why"] else f"accepted: {json.dumps({key: value for key, value in answer['read'].items() if key != 'yaml'})}")
+        sys.exit(bool(answer["why"]))
     if options.flags:
         for name in options.engine:
             write_flags(name, options.environments.resolve())

@@ -230,6 +230,56 @@ model: &model
     max_position_embeddings: 64
 ";
 
+const DEEPSPEED: &str = r#"{
+  "train_batch_size": 64,
+  "train_micro_batch_size_per_gpu": 2,
+  "gradient_accumulation_steps": 4,
+  "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 2, "overlap_comm": true, "offload_optimizer": {"device": "cpu"}}
+}"#;
+
+const MAXTEXT: &str = "base_config: \"base.yml\"
+decoder_block: \"llama2\"
+base_num_decoder_layers: 4
+base_emb_dim: 64
+base_num_query_heads: 4
+base_num_kv_heads: 4
+base_mlp_dim: 128
+head_dim: 16
+vocab_size: 257
+ici_fsdp_parallelism: 4
+ici_tensor_parallelism: 2
+dcn_data_parallelism: -1
+per_device_batch_size: 1_0
+max_target_length: 32
+remat_policy: minimal
+";
+
+const MAXTEXT_COMMAND: &str = "OUT=x
+python3 -m maxtext.trainers.pre_train.train base.yml run_name=$OUT model_name=llama2-7b ici_fsdp_parallelism=8 \\
+    per_device_batch_size=1 max_target_length=2048
+";
+
+const BRIDGE: &str = "model:
+  num_layers: 4
+  hidden_size: 64
+  num_attention_heads: 4
+  ffn_hidden_size: 128
+  vocab_size: 257
+  seq_length: 32
+  normalization: RMSNorm
+  add_bias_linear: false
+  gated_linear_unit: true
+  activation_func: {_call_: false, _target_: torch.nn.functional.silu}
+  position_embedding_type: rope
+  tensor_model_parallel_size: 2
+  recompute_granularity: selective
+  recompute_modules: [core_attn]
+train: {global_batch_size: 16, micro_batch_size: 1}
+ddp: {use_distributed_optimizer: true}
+mixed_precision: bf16_mixed
+";
+
 /// Configurations of other frameworks.
 fn frameworks() -> Vec<Seed> {
     let titan = "estimate tiny-llama --gpus 8 --global-batch 16 --from-torchtitan";
@@ -238,5 +288,9 @@ fn frameworks() -> Vec<Seed> {
         Seed::one("torchtitan", "run.toml", TORCHTITAN, &[&format!("{titan} run.toml")]),
         Seed::one("torchtitan", "run.py", TORCHTITAN_FUNCTION, &[&format!("{titan} run.py:small")]),
         Seed::one("nanotron", "run.yaml", NANOTRON, &["estimate --gpus 8 --from-nanotron run.yaml"]),
+        Seed::one("deepspeed", "run.json", DEEPSPEED, &["estimate tiny-llama --gpus 8 --from-deepspeed run.json"]),
+        Seed::one("maxtext", "run.yml", MAXTEXT, &["estimate --gpus 8 --from-maxtext run.yml"]),
+        Seed::one("maxtext", "run.sh", MAXTEXT_COMMAND, &["estimate --gpus 8 --from-maxtext run.sh"]),
+        Seed::one("bridge", "run.yaml", BRIDGE, &["estimate --gpus 8 --from-megatron-bridge run.yaml"]),
     ]
 }

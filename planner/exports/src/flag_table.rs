@@ -211,9 +211,9 @@ impl FlagTable {
 
     /// True if names are within a section of a name, which a file may state as none.
     fn has_section(&self, name: &str) -> bool {
-        let is_within = |other: &&String| other.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        let mut names = self.by_name.keys().chain(self.judged.later.keys());
         self.notation == Notation::Keys
-            && self.by_name.keys().chain(self.judged.later.keys()).any(|own| is_within(&own))
+            && names.any(|other| other.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
     }
 
     /// True if the framework has a key, or a section, of a name.
@@ -443,8 +443,7 @@ impl FlagTable {
     pub(crate) fn of_nothing<'t>(tables: &[&'t FlagTable]) -> Vec<&'t str> {
         let Judged { groups, harmless, unmodelled, renamed, former, later, written: _ } = &tables[0].judged;
         let judged = harmless.keys().chain(unmodelled.keys());
-        let has = |table: &FlagTable, flag: &str| table.row(flag).is_some() || table.has_section(flag);
-        let flags = judged.filter(|flag| !tables.iter().any(|table| has(table, flag) || later.contains_key(*flag)));
+        let flags = judged.filter(|flag| !tables.iter().any(|table| table.asks(flag) || later.contains_key(*flag)));
         let unnamed = renamed.values().filter(|name| !tables.iter().any(|table| table.has(name)));
         let known = former
             .keys()

@@ -8,6 +8,7 @@
 //! Field names were read in the sources of the versions in [`Target::version`].
 
 mod assumption;
+mod commands;
 mod deepspeed;
 pub mod deepspeed_file;
 mod flag_error;
@@ -163,6 +164,7 @@ pub fn export(job: &Job, target: Target, size: &dyn Fn(&Instead) -> Option<Size>
     }
     let heading = target.comment().map(|mark| {
         let lines = job.heading(target).into_iter().chain(notes.iter().map(Note::to_string));
+        let lines = lines.chain(target.commands(job));
         // A model may be named by any text: as a comment it stays on its line.
         lines.map(|line| format!("{mark} {}\n", one_line(&line))).collect::<String>()
     });

@@ -1,5 +1,6 @@
 //! Words of a shell script, as far as flags need them: quotes, comments, variables and arrays.
 
+use crate::flag_error::FlagError;
 use std::collections::BTreeMap;
 
 /// The most characters that variables may expand to: a variable can name itself twice.
@@ -10,7 +11,7 @@ const LONGEST: usize = 1 << 20;
 ///
 /// # Errors
 /// A quotation has no end, or variables expand to more than a mebibyte.
-pub(crate) fn words(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn words(text: &str) -> Result<Vec<String>, FlagError> {
     read(text).map(|reader| reader.words)
 }
 
@@ -18,20 +19,20 @@ pub(crate) fn words(text: &str) -> Result<Vec<String>, String> {
 ///
 /// # Errors
 /// As [`words`].
-pub(crate) fn variables(text: &str) -> Result<BTreeMap<String, String>, String> {
+pub(crate) fn variables(text: &str) -> Result<BTreeMap<String, String>, FlagError> {
     read(text).map(|reader| reader.variables)
 }
 
-fn read(text: &str) -> Result<Reader<'_>, String> {
+fn read(text: &str) -> Result<Reader<'_>, FlagError> {
     let mut reader = Reader { rest: text.chars().peekable(), ..Reader::default() };
     while let Some(character) = reader.rest.next() {
         reader.character(character)?;
         if reader.expanded > LONGEST {
-            return Err("its variables expand to more than a mebibyte".into());
+            return Err(FlagError::Text("its variables expand to more than a mebibyte".into()));
         }
     }
     match reader.quote {
-        Some(open) => Err(format!("the quotation that begins with {open} has no end")),
+        Some(open) => Err(FlagError::Text(format!("the quotation that begins with {open} has no end"))),
         None => {
             reader.end();
             Ok(reader)
@@ -167,7 +168,7 @@ mod tests {
     fn quotes_join_and_comments_end_lines() {
         check("a 'b c' \"d \\\"e\" # f\n--g=\"h i\" \\\n j", &["a", "b c", "d \"e", "--g=h i", "j"]);
         check("--layout='Et*3|t' x#y", &["--layout=Et*3|t", "x#y"]);
-        assert!(words("--a 'b").unwrap_err().contains("begins with '"));
+        assert!(words("--a 'b").unwrap_err().to_string().contains("begins with '"));
     }
 
     #[test]
@@ -196,6 +197,6 @@ mod tests {
     #[test]
     fn variables_that_double_end() {
         let script = "A=aaaaaaaa\n".to_string() + &"A=$A$A\n".repeat(40);
-        assert!(words(&script).unwrap_err().contains("mebibyte"));
+        assert!(words(&script).unwrap_err().to_string().contains("mebibyte"));
     }
 }

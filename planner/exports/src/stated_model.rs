@@ -72,12 +72,15 @@ impl StatedModel {
         if ["num-layers", "hidden-size", "num-attention-heads"].iter().any(|size| self.of(size).is_none()) {
             return None;
         }
-        let states = |model: &ModelConfig| {
-            let has = |(flag, stated): (&&str, &u64)| of_model(model, flag).is_none_or(|own| own == *stated);
-            let lacks_experts = self.of("num-experts").is_none() && of_model(model, "num-experts").unwrap_or(0) > 0;
-            self.sizes.iter().all(has) && !lacks_experts && self.missing_in(model).is_empty()
-        };
-        presets().find(|preset| states(&preset.config)).map(|preset| preset.name)
+        presets().find(|preset| self.is_of(&preset.config)).map(|preset| preset.name)
+    }
+
+    /// True if a model has all that is stated, and no experts where none are.
+    fn is_of(&self, model: &ModelConfig) -> bool {
+        let has_experts = of_model(model, "num-experts").unwrap_or(0) > 0;
+        (self.of("num-experts").is_some() || !has_experts)
+            && self.contradictions(model).is_empty()
+            && self.missing_in(model).is_empty()
     }
 
     /// Sizes that contradict a model, as sentences.

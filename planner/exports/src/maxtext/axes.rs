@@ -1,6 +1,7 @@
 //! Axes of MaxText's mesh, with their degrees within a node and across nodes.
 
 use crate::job::Job;
+use ir::heads::common_divisor;
 use ir::options::ParallelConfig;
 
 /// An axis of the mesh.
@@ -104,8 +105,7 @@ pub(super) fn placed(job: &Job, per_node: u64) -> Vec<Placed> {
     let mut free = per_node.max(1);
     let placed = Axis::ALL.into_iter().map(|axis| {
         let degree = axis.degree(job);
-        let fits = |part: &u64| degree.is_multiple_of(*part) && free.is_multiple_of(*part);
-        let within = (1..=degree.min(free)).rev().find(fits).unwrap_or(1);
+        let within = common_divisor(degree, free);
         free /= within;
         Placed { axis, within, across: degree / within }
     });

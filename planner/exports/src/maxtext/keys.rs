@@ -88,9 +88,8 @@ fn of_file(text: &str) -> Result<BTreeMap<String, Yaml>, FlagError> {
 
 /// Keys behind the command of a script. A shell's own variables have names in capitals.
 fn of_script(text: &str) -> Result<BTreeMap<String, Yaml>, FlagError> {
-    let variables = shell::variables(text).map_err(FlagError::Text)?;
-    let is_key = |name: &String| MAXTEXT.has(name) || !name.chars().any(|c| c.is_ascii_uppercase());
-    let keys = variables.into_iter().filter(|(name, _)| is_key(name));
+    let variables = shell::variables(text)?;
+    let keys = variables.into_iter().filter(|(name, _)| MAXTEXT.has(name) || !name.contains(char::is_uppercase));
     Ok(keys.map(|(name, value)| (name, Yaml::from_str(&value))).collect())
 }
 

@@ -105,7 +105,7 @@ fn pipeline(job: &Job, lines: &mut Vec<String>, notes: &mut Notes) {
         notes.lost("stages", job.stages.len(), "MaxText has stages of equal numbers of layers");
     }
     if !job.microbatches().is_multiple_of(parallel.pp) {
-        notes.lost("pp", parallel.pp, "MaxText needs as many micro-batches as stages, or a multiple");
+        notes.lost("pp", parallel.pp, "MaxText needs a multiple of the stages as number of micro-batches");
     }
 }
 

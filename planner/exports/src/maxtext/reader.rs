@@ -175,17 +175,9 @@ impl Mesh {
         let slice = devices.map(|devices| slice_of(devices, &within, &across));
         let slices = devices.zip(slice).map(|(devices, slice)| devices.count / slice.max(1));
         let (within, across) = (within.filled(slice)?, across.filled(slices)?);
-        let degree = |nth: usize| within[nth] * across[nth];
-        Ok(Mesh {
-            data: degree(0),
-            fsdp: degree(1),
-            fsdp_transpose: degree(2),
-            context: degree(3),
-            tensor: degree(4),
-            tensor_sequence: degree(5),
-            expert: degree(6),
-            pipeline: degree(7),
-        })
+        let [data, fsdp, fsdp_transpose, context, tensor, tensor_sequence, expert, pipeline] =
+            std::array::from_fn(|nth| within[nth] * across[nth]);
+        Ok(Mesh { data, fsdp, fsdp_transpose, context, tensor, tensor_sequence, expert, pipeline })
     }
 
     fn replicas(&self) -> u64 {

@@ -33,8 +33,7 @@ pub(super) fn policy(recompute: &Recompute) -> Chosen {
         Recompute::Selective(modules) if modules.is_empty() => vec!["core_attn"],
         Recompute::Selective(modules) => modules.iter().map(String::as_str).collect(),
     };
-    let covers = |policy: &&Policy| asked.iter().all(|module| policy.modules.contains(module));
-    let nearest = POLICIES.iter().find(covers);
+    let nearest = POLICIES.iter().find(|policy| asked.iter().all(|module| policy.modules.contains(module)));
     let is_exact = nearest.is_some_and(|policy| policy.modules.len() == asked.len());
     Chosen { name: nearest.map_or("save_qkv_proj", |policy| policy.name), is_exact }
 }

@@ -83,7 +83,7 @@ fn flags(text: &str) -> Result<BTreeMap<String, Vec<String>>, FlagError> {
     let mut flags: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut last: Option<String> = None;
     // Arrays may have a flag and its value as one word.
-    for word in words(text).map_err(FlagError::Text)?.into_iter().flat_map(split_word) {
+    for word in words(text)?.into_iter().flat_map(split_word) {
         match word.strip_prefix("--") {
             Some("") => last = None,
             Some(flag) => {

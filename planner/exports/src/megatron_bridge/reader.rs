@@ -75,8 +75,8 @@ pub(crate) fn flag_of(field: &str) -> Option<&str> {
     let of_rows = ROWS.iter().find(|row| row.fields.iter().any(|(own, _)| *own == field)).map(|row| row.flag);
     let renamed = RENAMED.iter().find(|(own, _)| *own == field).map(|(_, flag)| *flag);
     let (section, name) = field.split_once('.')?;
-    let same = || MEGATRON.named(&name.replace('_', "-")).filter(|_| SECTIONS.contains(&section));
-    of_rows.or(renamed).or_else(same)
+    let same = MEGATRON.named(&name.replace('_', "-")).filter(|_| SECTIONS.contains(&section));
+    of_rows.or(renamed).or(same)
 }
 
 /// The flags that mean what the fields say.

@@ -35,7 +35,7 @@ impl Recipe {
         }
     }
 
-    /// What is read, and what is not, as lines of the list.
+    /// Lines of the list: the parts that are read, and those that are not.
     fn told(&self) -> String {
         let Recipe { file, source, gpus } = self;
         let mut text = format!("{file}\n    {gpus} devices; {source}\n");
