@@ -98,6 +98,11 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
+    /// True if the graph reads tokens alone: then positions and segments of the batch are those of its documents.
+    pub(crate) fn is_text(&self) -> bool {
+        true
+    }
+
     /// Reads a program.
     ///
     /// # Errors

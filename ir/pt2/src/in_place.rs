@@ -38,12 +38,20 @@ fn shares(node: &RecordedNode) -> bool {
 /// The first node that reads a value whose memory another node has written over.
 pub(crate) fn stale_read(graph: &Recording) -> Option<&RecordedNode> {
     let mut memory: Vec<usize> = (0..graph.values).collect();
+    // New memory has nothing to read before it is filled.
+    let mut is_new = vec![false; graph.values];
     // The number of writes to a memory, and the one that each value has seen.
     let (mut writes, mut seen) = (vec![0u32; graph.values], vec![0u32; graph.values]);
     for node in &graph.nodes {
-        let is_stale = |value: ValueId| seen[value.index()] < writes[memory[value.index()]];
+        let is_stale = |value: ValueId| {
+            let own = memory[value.index()];
+            seen[value.index()] < writes[own] && !is_new[own]
+        };
         if node.operands().any(is_stale) {
             return Some(node);
+        }
+        if node.family() == "aten.new_empty" {
+            node.outputs.iter().for_each(|output| is_new[output.index()] = true);
         }
         let first =
             node.args.iter().find_map(|(_, arg)| if let Arg::Value(value) = arg { Some(value.index()) } else { None });

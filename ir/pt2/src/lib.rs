@@ -135,8 +135,10 @@ impl Export {
                 why: "has a stream of other dims than tokens".to_string(),
             });
         }
-        let shapes =
-            self.graph.parameters.iter().map(|(value, name)| (name.clone(), self.sizes[value].clone())).collect();
+        let parameters = self.graph.parameters.iter().map(|(value, name)| (name.clone(), self.sizes[value].clone()));
+        let buffers = self.graph.buffers.values();
+        let buffers = buffers.filter_map(|name| Some((name.clone(), self.tensors.get(name)?.sizes.clone())));
+        let shapes = parameters.chain(buffers).collect();
         let parts = template::Parts { shapes: &shapes, program, atoms, names: &names, stream: stream[2..].to_vec() };
         Template::of(&parts, &segments, &refuse)
     }

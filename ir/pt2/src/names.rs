@@ -36,6 +36,8 @@ impl std::fmt::Display for Label {
 /// The names of all dims.
 pub(crate) struct Names {
     labels: BTreeMap<Atom, Label>,
+    /// The dims that each dim stands next to in a statement: they have other names.
+    neighbours: BTreeMap<Atom, BTreeSet<Atom>>,
     /// Dims with names, in the order of their declaration.
     dims: Vec<(&'static str, u32, u64)>,
 }
@@ -67,7 +69,7 @@ impl Names {
         logits: Var,
         refuse: &dyn Fn(usize, &str) -> Error,
     ) -> Result<Names, Error> {
-        let mut names = Names { labels: BTreeMap::new(), dims: Vec::new() };
+        let mut names = Names { labels: BTreeMap::new(), neighbours: neighbours(program, atoms), dims: Vec::new() };
         names.labels.extend([(batch, Label::Named("b", 1)), (sequence, Label::Named("s", 1))]);
         let dims = |var: Var| atoms.leaves(&program.vars[var.0]);
         for statement in &program.statements {
@@ -152,7 +154,10 @@ impl Names {
         let size = atoms.size(atom);
         let of_kind: Vec<(u32, u64)> =
             self.dims.iter().filter(|(kind, ..)| *kind == name).map(|&(_, number, size)| (number, size)).collect();
-        let known = of_kind.iter().find(|(_, other)| *other == size).map(|(number, _)| *number);
+        let taken: Vec<&Label> =
+            self.neighbours.get(&atom).into_iter().flatten().filter_map(|other| self.labels.get(other)).collect();
+        let is_free = |number: u32| !taken.contains(&&Label::Named(name, number));
+        let known = of_kind.iter().find(|(number, other)| *other == size && is_free(*number)).map(|(number, _)| *number);
         let number = known.unwrap_or(of_kind.len() as u32 + 1);
         if known.is_none() {
             self.dims.push((name, number, size));
@@ -175,4 +180,32 @@ impl Names {
         };
         KINDS.iter().flat_map(of_kind).collect()
     }
+}
+
+/// The dims that meet in one tensor, or in the equation of a statement.
+fn neighbours(program: &LoweredModel, atoms: &Atoms) -> BTreeMap<Atom, BTreeSet<Atom>> {
+    let mut neighbours: BTreeMap<Atom, BTreeSet<Atom>> = BTreeMap::new();
+    let mut meet = |all: &[Atom]| {
+        for atom in all {
+            neighbours.entry(*atom).or_default().extend(all.iter().filter(|other| *other != atom));
+        }
+    };
+    let weight = |operand: &Argument| match operand {
+        Argument::Weight(weight) => {
+            let dims = program.weights[*weight].view.dims.iter();
+            dims.flat_map(|&(atom, _)| atoms.leaves(&[atom])).collect()
+        }
+        _ => Vec::new(),
+    };
+    program.vars.iter().for_each(|dims| meet(&atoms.leaves(dims)));
+    for statement in &program.statements {
+        let weights: Vec<Atom> = statement.operands.iter().flat_map(weight).collect();
+        meet(&weights);
+        if matches!(statement.action, Action::Product | Action::Binary(_)) {
+            let vars = statement.reads().chain(statement.results());
+            let all: Vec<Atom> = vars.flat_map(|var| atoms.leaves(&program.vars[var.0])).chain(weights).collect();
+            meet(&all);
+        }
+    }
+    neighbours
 }

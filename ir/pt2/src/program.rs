@@ -1,7 +1,8 @@
 //! The statements that a recorded graph becomes, over atoms in place of named dims.
 
 use crate::atoms::Atom;
-use ir::ops::{AttentionSettings, BinaryKind, Rope, UnaryKind};
+use ir::ops::{AttentionSettings, BinaryKind, CompareKind, GroupLimit, Rope, UnaryKind};
+use ir::types::PartialKind;
 use std::collections::BTreeSet;
 
 /// A value, by number.
@@ -39,8 +40,49 @@ pub(crate) enum Action {
     Attention(AttentionSettings),
     /// The softmax along the last dim.
     Softmax,
-    /// The sum over the last dim.
-    Sum,
+    /// The sum or the maximum over the dims that the result lacks.
+    Reduce(PartialKind),
+    /// The dims in another order.
+    Permute,
+    /// The same elements under other dims.
+    Reshape,
+    /// New dims, along which nothing changes.
+    Broadcast,
+    /// `length` elements of a dim.
+    Slice {
+        dim: Moved,
+        start: u64,
+        length: u64,
+    },
+    /// Values one after the other along a dim, which is one of its own in each.
+    Concat {
+        parts: Vec<Atom>,
+        whole: Atom,
+    },
+    /// Zeros before and behind a dim.
+    Pad {
+        dim: Moved,
+        before: u64,
+        after: u64,
+    },
+    /// Windows of a dim, the elements of each behind it.
+    Windows {
+        dim: Moved,
+        size: u64,
+        stride: u64,
+    },
+    /// 1 where the comparison holds, else 0, as integers.
+    Compare(CompareKind),
+    /// The second operand where the first one is not 0, else the third one.
+    Select,
+    /// Integers: the index along a dim, by its place.
+    Index {
+        dim: usize,
+    },
+    /// A number everywhere, of the element type of the operand.
+    Filled(f64),
+    /// Elements that bias scores by the distance of query and key: [`Lean`].
+    Lean(Lean),
     /// Tokens `[b, s, ..]` in routing groups.
     Group,
     /// Tokens in their sequences again.
@@ -48,11 +90,29 @@ pub(crate) enum Action {
     /// The highest scores of each token, and as second result the numbers of their experts.
     TopK {
         k: u64,
+        limit: Option<GroupLimit>,
     },
     /// The tokens of each expert.
     Dispatch,
     /// The sum of the results of each token's experts, times their weights.
     Combine,
+}
+
+/// A dim of an operand, and the one in its place in the result. Statements that move elements have them whole, however views split them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Moved {
+    pub(crate) from: Atom,
+    pub(crate) to: Atom,
+}
+
+/// Two more elements of queries or of keys, whose products are slopes of heads times positions of keys (ALiBi).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Lean {
+    /// The factor of scores.
+    pub(crate) scale: f64,
+    /// Query heads, and heads of keys.
+    pub(crate) heads: [u64; 2],
+    pub(crate) is_query: bool,
 }
 
 /// A statement.
@@ -84,6 +144,8 @@ pub(crate) enum Use {
     Matrix,
     Gain,
     Bias,
+    /// A buffer, which training leaves as it is.
+    Constant,
 }
 
 /// Some elements of a stored parameter: a first one, and the distances of neighbours along each dim.

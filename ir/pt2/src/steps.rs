@@ -3,11 +3,13 @@
 use crate::atoms::Atom;
 use crate::blocks::Segment;
 use crate::names::Label;
-use crate::program::{Action, Argument, Statement, Var};
+use crate::program::{Action, Argument, Lean, Statement, Var};
 use crate::template::{Parts, declared, labels, weights_of};
 use ir::models;
-use ir::ops::{Attention, Binary, Combine, Einsum, Embedding, LayerNorm, Op, Reduce, RmsNorm, Softmax, TopK, Unary};
-use ir::types::PartialKind;
+use ir::ops::{
+    Attention, Binary, Combine, Compare, Concat, Einsum, Embedding, Frame, LayerNorm, Op, Pad, Permute, Reduce,
+    RmsNorm, Select, Slice, Softmax, TopK, Unary, Windows,
+};
 use std::collections::BTreeMap;
 
 /// A statement.
@@ -22,6 +24,31 @@ pub(crate) enum NamedStep {
     Reshape {
         result: String,
         dims: String,
+        operand: String,
+    },
+    /// New dims, which are named behind the equation, as those of [`NamedStep::Reshape`].
+    Broadcast {
+        result: String,
+        equation: String,
+        free: String,
+        operand: String,
+    },
+    /// Integers: the index along a dim, by its place.
+    Index {
+        result: String,
+        dim: usize,
+        dims: String,
+    },
+    /// A number everywhere, of the element type of another value.
+    Filled {
+        result: String,
+        dims: String,
+        number: f64,
+        like: String,
+    },
+    Lean {
+        result: String,
+        lean: Lean,
         operand: String,
     },
     /// The rows of each expert and their number, as [`NamedStep::Reshape`] with dims of the model.
@@ -64,6 +91,12 @@ pub(crate) fn steps(
     Ok(block)
 }
 
+/// A dim that several are, in the text of dims.
+struct Whole {
+    place: usize,
+    dims: Option<String>,
+}
+
 struct Writer<'a> {
     parts: &'a Parts<'a>,
     weights: &'a BTreeMap<usize, String>,
@@ -96,15 +129,116 @@ impl Writer<'_> {
             Action::Rope(rope) => self.plain(statement, rope.clone(), &[]),
             Action::Attention(settings) => self.plain(statement, Attention(settings.clone()), &["lse"]),
             Action::Softmax => self.plain(statement, Softmax, &[]),
-            Action::Sum => {
+            Action::Reduce(kind) => {
                 let equation = self.equation(statement);
-                self.plain(statement, Reduce::new(PartialKind::Sum, &equation)?, &[])
+                self.plain(statement, Reduce::new(*kind, &equation)?, &[])
             }
-            Action::TopK { k } => self.plain(statement, TopK { k: *k, limit: None }, &["chosen"]),
-            Action::Group | Action::Ungroup => self.reshape(statement),
+            Action::TopK { k, limit } => self.plain(statement, TopK { k: *k, limit: *limit }, &["chosen"]),
+            Action::Compare(kind) => self.plain(statement, Compare(*kind), &[]),
+            Action::Select => self.plain(statement, Select { not: false }, &[]),
+            Action::Group | Action::Ungroup | Action::Reshape => self.reshape(statement),
+            Action::Permute => {
+                let equation = self.equation(statement);
+                self.plain(statement, Permute::new(&equation)?, &[])
+            }
+            Action::Slice { .. } | Action::Concat { .. } | Action::Pad { .. } | Action::Windows { .. } => {
+                self.moved(statement)
+            }
+            Action::Broadcast | Action::Index { .. } | Action::Filled(_) | Action::Lean(_) => self.made(statement),
             Action::Dispatch => self.dispatch(statement),
             Action::Combine => self.plain(statement, Combine, &[]),
         }
+    }
+
+    /// A statement that takes or joins elements along a dim. The dim is whole in operands and result, whatever views make of it elsewhere.
+    fn moved(&mut self, statement: &Statement) -> Result<(), String> {
+        let (from, to) = match &statement.action {
+            Action::Slice { dim, .. } | Action::Pad { dim, .. } | Action::Windows { dim, .. } => (vec![dim.from], dim.to),
+            Action::Concat { parts, whole } => (parts.clone(), *whole),
+            _ => return Err("a statement moves no elements".to_string()),
+        };
+        let mut operands = Vec::new();
+        for (&operand, &atom) in statement.operands.iter().zip(&from) {
+            let Argument::Var(var) = operand else { return Err("a parameter is moved".to_string()) };
+            let name = self.operand(operand)?;
+            operands.push(match self.whole(var, atom)? {
+                Whole { dims: Some(dims), .. } => {
+                    let result = self.name("whole");
+                    self.steps.push(NamedStep::Reshape { result: result.clone(), dims, operand: name });
+                    result
+                }
+                _ => name,
+            });
+        }
+        let Some(Argument::Var(first)) = statement.operands.first() else { return Err("nothing is moved".to_string()) };
+        let dim = self.whole(*first, from[0])?.place;
+        let op: Op = match statement.action {
+            Action::Slice { start, length, .. } => Slice { dim, start, length }.into(),
+            Action::Pad { before, after, .. } => Pad { dim, before, after }.into(),
+            Action::Windows { size, stride, .. } => Windows { frame: Frame { dim, size, stride, dilation: 1 } }.into(),
+            _ => Concat { dim }.into(),
+        };
+        let name = self.name(op.name());
+        self.steps.push(NamedStep::Op { results: vec![name.clone()], op, operands });
+        let result = match self.whole(statement.result, to)?.dims {
+            None => name,
+            Some(_) => {
+                let dims = labels(self.parts, statement.result);
+                let dims = dims.iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
+                let result = self.name("parted");
+                self.steps.push(NamedStep::Reshape { result: result.clone(), dims, operand: name });
+                result
+            }
+        };
+        self.vars.insert(statement.result, result);
+        Ok(())
+    }
+
+    /// The place of a dim in a value, and the dims with this one whole if it is several.
+    fn whole(&self, var: Var, atom: Atom) -> Result<Whole, String> {
+        let (atoms, own) = (self.parts.atoms, labels(self.parts, var));
+        let leaves = atoms.leaves(&self.parts.program.vars[var.0]);
+        let inner = atoms.leaves(&[atom]);
+        let first = leaves.iter().position(|leaf| inner.first() == Some(leaf)).ok_or("a dim that is moved is missing")?;
+        // A label may stand for several dims.
+        let words = |labels: &[Label]| labels.iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
+        let place = words(&own[..first]).split_whitespace().count();
+        let size = atoms.total(&inner).to_string();
+        let dims = [words(&own[..first]), size, words(&own[first + inner.len()..])].join(" ");
+        Ok(Whole { place, dims: (inner.len() > 1).then_some(dims) })
+    }
+
+    /// A statement whose op has dims of the model.
+    fn made(&mut self, statement: &Statement) -> Result<(), String> {
+        let own = labels(self.parts, statement.result);
+        let dims = own.iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
+        let operand = statement.operands.first().map(|&operand| self.operand(operand)).transpose()?;
+        let operand = operand.unwrap_or_default();
+        let (result, step) = match &statement.action {
+            Action::Broadcast => {
+                let from = self.labels(statement.operands[0]);
+                let new = own.iter().filter(|label| !from.contains(label));
+                let free = new.map(Label::to_string).collect::<Vec<_>>().join(" ");
+                let (result, equation) = (self.name("broadcast"), self.equation(statement));
+                (result.clone(), NamedStep::Broadcast { result, equation, free, operand })
+            }
+            Action::Index { dim } => {
+                let result = self.name("index");
+                (result.clone(), NamedStep::Index { result, dim: *dim, dims })
+            }
+            Action::Filled(number) => {
+                let result = self.name("filled");
+                (result.clone(), NamedStep::Filled { result, dims, number: *number, like: operand })
+            }
+            Action::Lean(lean) => {
+                let result = self.name("lean");
+                (result.clone(), NamedStep::Lean { result, lean: *lean, operand })
+            }
+            _ => return Err("a statement makes no dims".to_string()),
+        };
+        self.vars.insert(statement.result, result);
+        self.steps.push(step);
+        Ok(())
     }
 
     /// The dims of operands and result: `b s h, h f -> b s f`.
@@ -191,13 +325,17 @@ impl Writer<'_> {
 
     /// A norm of rows. Rows of several dims are joined before it.
     fn norm(&mut self, statement: &Statement, op: Op, more: &[&str]) -> Result<(), String> {
-        let Argument::Weight(gain) = statement.operands[1] else { return Err("a norm has no gain".to_string()) };
-        let (inner, own) = (self.leaves(gain).len(), labels(self.parts, statement.result));
+        let row = match statement.operands[1] {
+            Argument::Weight(gain) => self.leaves(gain),
+            Argument::Var(gain) => self.parts.atoms.leaves(&self.parts.program.vars[gain.0]),
+            _ => return Err("a norm has no gain".to_string()),
+        };
+        let (inner, own) = (row.len(), labels(self.parts, statement.result));
         if inner == 1 {
             return self.plain(statement, op, more);
         }
         let outer = own.len().checked_sub(inner).ok_or("a norm of more dims than its operand has")?;
-        let size: u64 = self.leaves(gain).iter().map(|&leaf| self.parts.atoms.size(leaf)).product();
+        let size: u64 = row.iter().map(|&leaf| self.parts.atoms.size(leaf)).product();
         let text = |labels: &[Label]| labels.iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
         let name = self.name(op.name());
         let mut operands = Vec::new();

@@ -10,9 +10,9 @@ use crate::steps::{NamedBlock, NamedStep, steps};
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Model, ParamIndex, ParamRef, ResultKind};
 use ir::ids::BlockId;
-use ir::models::{self, Batch, Body, ConfigError, Draft, DraftError, ImportedModel, TensorSource};
-use ir::ops::{CrossEntropy, Dispatch, Op};
-use ir::types::DimName;
+use ir::models::{self, Alibi, Batch, Body, ConfigError, Draft, DraftError, ImportedModel, TensorSource};
+use ir::ops::{Broadcast, CrossEntropy, Dispatch, Equation, Iota, Op};
+use ir::types::{DType, DimName};
 use ir::verify::verify_sizes;
 use std::collections::{BTreeMap, BTreeSet};
 use transforms::recognise::recognise;
@@ -223,6 +223,18 @@ fn run(b: &mut Body<'_>, block: &NamedBlock) -> Result<(), DraftError> {
                 let op: Op = ir::ops::Reshape { dims: b.dims(dims) }.into();
                 b.op(&[result], op, &[operand])?;
             }
+            NamedStep::Broadcast { result, equation, free, operand } => {
+                let op = Broadcast { equation: Equation::parse(equation)?, free: b.dims(free) };
+                b.op(&[result], op, &[operand])?;
+            }
+            NamedStep::Index { result, dim, dims } => {
+                b.op(&[result], Iota { dim: *dim, dims: b.dims(dims), dtype: DType::I32 }, &[])?;
+            }
+            NamedStep::Filled { result, dims, number, like } => b.filled(result, *number, like, dims)?,
+            NamedStep::Lean { result, lean, operand } => {
+                let alibi = Alibi { heads: lean.heads[0], kv_heads: lean.heads[1], scale: lean.scale };
+                if lean.is_query { alibi.queries(b, result, operand)? } else { alibi.keys(b, result, operand)? }
+            }
             NamedStep::Dispatch { results, operands } => {
                 let [experts, capacity] = ["e", "c"].map(|letter| b.dims(letter).remove(0));
                 b.op(
@@ -260,6 +272,7 @@ pub(crate) fn declared(parts: &Parts<'_>, weight: &Weight, name: &str, layers: O
     let dims: Vec<String> = leaves.iter().map(|&leaf| parts.names.label(parts.atoms, leaf).to_string()).collect();
     let writes = leaves.ends_with(&parts.stream) && leaves.len() > parts.stream.len();
     match (weight.usage, layers) {
+        (Use::Constant, _) => models::Weight::constant(name.to_string(), &dims.join(" "), 0.0).frozen(),
         (Use::Gain, _) => models::Weight::constant(name.to_string(), &dims.join(" "), 1.0),
         (Use::Bias, _) => models::Weight::constant(name.to_string(), &dims.join(" "), 0.0),
         (Use::Matrix, Some(layers)) if writes => {

@@ -333,23 +333,34 @@ impl Body<'_> {
         self.unary(y, UnaryKind::Scale(by), x)
     }
 
-    /// `y`, a vector of ones of the element type of a value.
+    /// `y`, a tensor of ones of the element type of a value.
     ///
     /// # Errors
     /// There is no such value.
-    pub fn ones(&mut self, y: &str, like: &str, letter: &str) -> Result<(), DraftError> {
-        let zeros = format!("{y}_zeros");
-        self.zeros(&zeros, like, letter)?;
-        self.unary(y, UnaryKind::Shift(1.0), &zeros)
+    pub fn ones(&mut self, y: &str, like: &str, letters: &str) -> Result<(), DraftError> {
+        self.filled(y, 1.0, like, letters)
     }
 
-    /// `y`, a vector of zeros of the element type of a value.
+    /// `y`, a tensor of one number, of the element type of a value.
     ///
     /// # Errors
     /// There is no such value.
-    pub fn zeros(&mut self, y: &str, like: &str, letter: &str) -> Result<(), DraftError> {
+    pub fn filled(&mut self, y: &str, number: f64, like: &str, letters: &str) -> Result<(), DraftError> {
+        if number == 0.0 {
+            return self.zeros(y, like, letters);
+        }
+        let zeros = format!("{y}_zeros");
+        self.zeros(&zeros, like, letters)?;
+        self.unary(y, UnaryKind::Shift(number), &zeros)
+    }
+
+    /// `y`, a tensor of zeros of the element type of a value.
+    ///
+    /// # Errors
+    /// There is no such value.
+    pub fn zeros(&mut self, y: &str, like: &str, letters: &str) -> Result<(), DraftError> {
         let places = format!("{y}_places");
-        let iota = Iota { dim: 0, dims: self.dims(letter), dtype: self.dtype(like)? };
+        let iota = Iota { dim: 0, dims: self.dims(letters), dtype: self.dtype(like)? };
         self.op(&[&places], iota, &[])?;
         self.scale(y, 0.0, &places)
     }

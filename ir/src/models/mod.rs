@@ -44,7 +44,7 @@ pub use imported::{ImportedModel, TensorSource};
 pub use keys::{Done, Key, Keys, ROPE};
 pub use layer_set::{LayerSet, Window};
 pub use llama::{
-    Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Latent, Learned, LlamaConfig, Mtp, Norm,
+    Alibi, Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Latent, Learned, LlamaConfig, Mtp, Norm,
     Norms, QkNorm, Temperature, Waves,
 };
 pub use rotation::Rotation;

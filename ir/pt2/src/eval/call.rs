@@ -72,7 +72,7 @@ impl<'a> Call<'a> {
             Arg::Bool(is) => Ok(f64::from(*is)),
             Arg::Value(id) => match self.value(*id)? {
                 Item::Int(int) => Ok(*int as f64),
-                Item::Tensor(_) => Err(format!("`{name}` depends on data")),
+                Item::Tensor(_) | Item::Complex(_) => Err(format!("`{name}` depends on data")),
             },
             _ => Err(format!("`{name}` is no number")),
         }

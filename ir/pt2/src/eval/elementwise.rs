@@ -19,6 +19,11 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
             vec![x.map(kind, function).into()]
         }));
     }
+    let name = match name {
+        "max" if call.node.arg("other").is_some() => "maximum",
+        "min" if call.node.arg("other").is_some() => "minimum",
+        name => name,
+    };
     if let Some((function, gives)) = binary(name) {
         return Some(two(call, function, gives));
     }
@@ -28,6 +33,7 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
             let is_tanh = call.text("approximate") == Some("tanh");
             vec![x.map(ElementKind::Float, |x| gelu(x, is_tanh)).into()]
         })),
+        "softplus" | "elu" | "leaky_relu" | "hardtanh" => Some(settled(call, name)),
         "where" => Some(select(call)),
         "masked_fill" => Some(masked_fill(call)),
         "clamp" | "clamp_min" | "clamp_max" => Some(clamp(call)),
@@ -54,6 +60,13 @@ fn unary(name: &str) -> Option<(Unary, Gives)> {
         "square" => (|x| x * x, Gives::Same),
         "floor" => (f64::floor, Gives::Same),
         "exp" => (f64::exp, Gives::Float),
+        "expm1" => (f64::exp_m1, Gives::Float),
+        "log1p" => (f64::ln_1p, Gives::Float),
+        "log_sigmoid" => (|x| -softplus(-x), Gives::Float),
+        "mish" => (|x| x * softplus(x).tanh(), Gives::Float),
+        "relu6" => (|x| x.clamp(0.0, 6.0), Gives::Same),
+        "hardsigmoid" => (|x| (x / 6.0 + 0.5).clamp(0.0, 1.0), Gives::Float),
+        "hardswish" => (|x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0), Gives::Float),
         "log" => (f64::ln, Gives::Float),
         "sqrt" => (f64::sqrt, Gives::Float),
         "rsqrt" => (|x| 1.0 / x.sqrt(), Gives::Float),
@@ -91,6 +104,35 @@ fn binary(name: &str) -> Option<(Binary, Gives)> {
         "bitwise_xor" | "logical_xor" => (|a, b| f64::from((a != 0.0) != (b != 0.0)), Gives::Bool),
         _ => return None,
     })
+}
+
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
+/// Functions with settings.
+fn settled(call: &Call<'_>, name: &str) -> Results {
+    let x = call.tensor("self")?;
+    let number = |name: &str, default: f64| call.number_or(name, default);
+    let y = match name {
+        "softplus" => {
+            let beta = number("beta", 1.0)?;
+            x.map(ElementKind::Float, |x| softplus(beta * x) / beta)
+        }
+        "elu" => {
+            let (alpha, scale, by) = (number("alpha", 1.0)?, number("scale", 1.0)?, number("input_scale", 1.0)?);
+            x.map(ElementKind::Float, |x| scale * if x > 0.0 { x } else { alpha * (by * x).exp_m1() })
+        }
+        "leaky_relu" => {
+            let slope = number("negative_slope", 0.01)?;
+            x.map(ElementKind::Float, |x| if x > 0.0 { x } else { slope * x })
+        }
+        _ => {
+            let (low, high) = (number("min_val", -1.0)?, number("max_val", 1.0)?);
+            x.map(ElementKind::Float, |x| x.max(low).min(high))
+        }
+    };
+    Ok(vec![y.into()])
 }
 
 fn sigmoid(x: f64) -> f64 {
@@ -199,6 +241,11 @@ fn masked_fill(call: &Call<'_>) -> Results {
 
 fn clamp(call: &Call<'_>) -> Results {
     let x = call.tensor("self")?;
+    if let Some(crate::graph::Arg::Value(_)) = call.node.arg("min")
+        && let Ok(low) = call.tensor("min")
+    {
+        return combine(x.kind, &x, &low, f64::max);
+    }
     let (low, high) = (call.number_or("min", f64::NEG_INFINITY)?, call.number_or("max", f64::INFINITY)?);
     Ok(vec![x.map(x.kind, |x| x.max(low).min(high)).into()])
 }

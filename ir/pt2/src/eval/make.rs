@@ -8,7 +8,7 @@ type Results = Result<Vec<Item>, String>;
 /// The results of an op that makes a tensor or a size; none for another op.
 pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
     let node = call.node;
-    if let Some(name) = node.op.strip_prefix("_operator.") {
+    if let Some(name) = node.op.strip_prefix("_operator.").or_else(|| node.op.strip_prefix("torch.sym_")) {
         return Some(operator(call, name).map(|int| vec![Item::Int(int)]));
     }
     let full = |number: f64, kind: ElementKind| Some(filled(call, number, kind).map(|tensor| vec![tensor.into()]));
@@ -17,7 +17,7 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
         "aten.arange" => Some(arange(call)),
         "aten.zeros" | "aten.new_zeros" | "aten.zeros_like" => full(0.0, ElementKind::Float),
         "aten.ones" | "aten.new_ones" | "aten.ones_like" => full(1.0, ElementKind::Float),
-        "aten.empty" | "aten.empty_like" | "aten.empty_permuted" => full(0.0, ElementKind::Float),
+        "aten.empty" | "aten.new_empty" | "aten.empty_like" | "aten.empty_permuted" => full(0.0, ElementKind::Float),
         "aten.full" | "aten.new_full" | "aten.full_like" => {
             let kind = if let Some(crate::graph::Arg::Float(_)) = node.arg("fill_value") {
                 ElementKind::Float
@@ -45,6 +45,8 @@ fn operator(call: &Call<'_>, name: &str) -> Result<i64, String> {
         "mul" => a.checked_mul(b),
         "floordiv" => a.checked_div_euclid(b),
         "mod" => a.checked_rem_euclid(b),
+        "max" => Some(a.max(b)),
+        "min" => Some(a.min(b)),
         "eq" => Some(i64::from(a == b)),
         "ne" => Some(i64::from(a != b)),
         "lt" => Some(i64::from(a < b)),

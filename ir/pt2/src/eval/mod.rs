@@ -1,6 +1,7 @@
 //! The interpreter of the recorded graph: plain loops, f32 elements, each op as PyTorch defines it.
 
 mod call;
+mod complex;
 mod elementwise;
 mod make;
 mod network;
@@ -13,7 +14,8 @@ pub(crate) use shape::{bounds, lengths, only_dim, order, viewed};
 pub(crate) use tensor::{ElementKind, Item, MOST_ELEMENTS, Tensor};
 
 use crate::error::Error;
-use crate::graph::{RecordedNode, Recording, ValueId};
+use crate::graph::{Arg, RecordedNode, Recording, ValueId};
+use std::collections::BTreeMap;
 
 /// Ops that check something and give nothing.
 pub(crate) fn is_check(family: &str) -> bool {
@@ -46,6 +48,9 @@ pub(crate) fn evaluate(call: &Call<'_>) -> Result<Vec<Item>, String> {
     let node = call.node;
     if is_check(node.family()) {
         return Ok(Vec::new());
+    }
+    if let Some(results) = complex::evaluate(call) {
+        return results;
     }
     if is_alias(node) {
         return cast(call).map(|tensor| vec![tensor.into()]);
@@ -82,8 +87,16 @@ pub(crate) fn run_all(graph: &Recording, mut values: Vec<Option<Item>>, wanted: 
         node.operands().for_each(|value| last[value.index()] = at);
     }
     last[wanted.index()] = usize::MAX;
+    let mut parts: BTreeMap<ValueId, &RecordedNode> = BTreeMap::new();
     for (at, node) in graph.nodes.iter().enumerate() {
+        if node.family() == "aten.copy_" {
+            copy(node, &parts, &mut values).map_err(|why| node.refuse(why))?;
+            continue;
+        }
         let results = evaluate(&Call { node, values: &values, replaced: None }).map_err(|why| node.refuse(why))?;
+        if node.family() == "aten.slice" {
+            parts.extend(node.outputs.first().map(|output| (*output, node)));
+        }
         for (&output, item) in node.outputs.iter().zip(results) {
             values[output.index()] = Some(item);
         }
@@ -95,4 +108,24 @@ pub(crate) fn run_all(graph: &Recording, mut values: Vec<Option<Item>>, wanted: 
         Some(Item::Tensor(tensor)) => Ok((*tensor).clone()),
         _ => Err(Error::Unsupported { at: Default::default(), why: "gives no tensor".to_string() }),
     }
+}
+
+/// Copies a value to a slice of another one.
+fn copy(
+    node: &RecordedNode,
+    parts: &BTreeMap<ValueId, &RecordedNode>,
+    values: &mut [Option<Item>],
+) -> Result<(), String> {
+    let unknown = || "values are copied to what is no part of new memory".to_string();
+    let Some(Arg::Value(to)) = node.arg("self") else { return Err(unknown()) };
+    let slice = parts.get(to).ok_or_else(unknown)?;
+    let Some(Arg::Value(memory)) = slice.arg("self") else { return Err(unknown()) };
+    let (call, copied) =
+        (Call { node: slice, values, replaced: None }, Call { node, values, replaced: None }.tensor("src")?);
+    let filled = shape::filled(&call, &copied)?;
+    if let Some(output) = node.outputs.first() {
+        values[output.index()] = Some(Item::Tensor(copied));
+    }
+    values[memory.index()] = Some(filled.into());
+    Ok(())
 }

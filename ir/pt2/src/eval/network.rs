@@ -12,12 +12,14 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
         "aten.mean" => one(reduce(call, |row| row.iter().sum::<f64>() / row.len() as f64)),
         "aten.sum" => one(reduce(call, |row| row.iter().sum())),
         "aten.any" => one(reduce(call, |row| f64::from(row.iter().any(|x| *x != 0.0)))),
-        "aten.amax" => one(reduce(call, |row| row.iter().copied().fold(f64::NEG_INFINITY, f64::max))),
+        "aten.amax" | "aten.max" if call.node.arg("other").is_none() => one(reduce(call, |row| row.iter().copied().fold(f64::NEG_INFINITY, f64::max))),
+        "aten.var" => one(variance(call)),
         "aten.cumsum" => one(cumsum(call)),
         "aten.diff" => one(diff(call)),
         "aten.softmax" | "aten._softmax" => one(softmax_of(call)),
         "aten.linear" => one(linear(call)),
         "aten.addmm" => one(addmm(call)),
+        "aten.baddbmm" => one(biased_matmul(call)),
         "aten.matmul" | "aten.mm" | "aten.bmm" => one(call_matmul(call)),
         "aten.embedding" => one(embedding(call)),
         "aten.layer_norm" | "aten.native_layer_norm" | "aten.rms_norm" => one(norm(call)),
@@ -171,6 +173,31 @@ fn addmm(call: &Call<'_>) -> Result<Tensor, String> {
     }
 }
 
+/// `beta bias + alpha a b`
+fn biased_matmul(call: &Call<'_>) -> Result<Tensor, String> {
+    let (bias, a, b) = (call.tensor("self")?, call.tensor("batch1")?, call.tensor("batch2")?);
+    let (alpha, beta) = (call.number_or("alpha", 1.0)?, call.number_or("beta", 1.0)?);
+    let product = matmul(&a, &b)?;
+    let rank = product.sizes.len();
+    let fits = |d: usize| {
+        d.checked_sub(rank - bias.sizes.len()).is_none_or(|own| [1, product.sizes[d]].contains(&bias.sizes[own]))
+    };
+    if bias.sizes.len() > rank || !(0..rank).all(fits) {
+        return Err("a bias has other sizes than its product".to_string());
+    }
+    Tensor::from_fn(ElementKind::Float, &product.sizes, |at| beta * bias.spread(at) + alpha * product.at(at))
+}
+
+/// The mean square distance from the mean, over the elements or one less.
+fn variance(call: &Call<'_>) -> Result<Tensor, String> {
+    let default = if call.flag("unbiased") || call.node.arg("unbiased").is_none() { 1.0 } else { 0.0 };
+    let less = call.number_or("correction", default)?;
+    reduce(call, |row| {
+        let mean = row.iter().sum::<f64>() / row.len() as f64;
+        row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (row.len() as f64 - less)
+    })
+}
+
 fn call_matmul(call: &Call<'_>) -> Result<Tensor, String> {
     let other = if call.node.arg("mat2").is_some() { "mat2" } else { "other" };
     let (a, b) = (call.tensor("self")?, call.tensor(other)?);
@@ -249,7 +276,8 @@ fn attention(call: &Call<'_>) -> Result<Tensor, String> {
         return Err("attention must have operands of four dims".to_string());
     };
     let is_fit = k.sizes == [batch, groups, keys, width] && v.sizes == [batch, groups, keys, values];
-    if !is_fit || groups == 0 || !heads.is_multiple_of(groups) || (groups != heads && !call.flag("enable_gqa")) {
+    let shares = call.flag("enable_gqa") || groups == 1;
+    if !is_fit || groups == 0 || !heads.is_multiple_of(groups) || (groups != heads && !shares) {
         return Err("the operands of attention do not go together".to_string());
     }
     if call.number_or("dropout_p", 0.0)? != 0.0 {

@@ -13,6 +13,9 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
         "aten.topk" => Some(top_k(call)),
         "aten.sort" => Some(sorted(call)),
         "aten.argsort" => Some(sorted(call).map(|results| results.into_iter().skip(1).collect())),
+        "aten.gather" => one(gather(call)),
+        "aten.scatter" | "aten.scatter_" => one(scatter(call)),
+        "aten.max" if call.node.arg("dim").is_some() => Some(maximum(call)),
         "aten.histc" => one(histogram(call)),
         "aten.bincount" => one(counts(call)),
         "aten.index_put" | "aten.index_put_" => one(put(call)),
@@ -60,6 +63,65 @@ fn sorted(call: &Call<'_>) -> Results {
     let x = call.tensor("self")?;
     along_rows(call, &x)?;
     ordered(&x, call.flag("descending"), x.rows().0)
+}
+
+/// Elements at indices along a dim.
+fn gather(call: &Call<'_>) -> Result<Tensor, String> {
+    let (x, index) = (call.tensor("self")?, call.tensor("index")?);
+    let dim = call.dim("dim", 0, x.sizes.len())?;
+    check_places(&x, &index, dim)?;
+    let mut source = vec![0; x.sizes.len()];
+    Tensor::from_fn(x.kind, &index.sizes, |at| {
+        source.copy_from_slice(at);
+        source[dim] = index.at(at) as usize;
+        x.at(&source)
+    })
+}
+
+/// Indices of a dim, and of no more elements than there are along the others.
+fn check_places(x: &Tensor, index: &Tensor, dim: usize) -> Result<(), String> {
+    let fits = |d: usize| d == dim || index.sizes[d] <= x.sizes[d];
+    let is_alike = index.sizes.len() == x.sizes.len() && !x.sizes.is_empty() && (0..x.sizes.len()).all(fits);
+    if is_alike && index.data.iter().all(|&at| at >= 0.0 && at < x.sizes[dim] as f64) {
+        return Ok(());
+    }
+    Err("indices along a dim do not go with a tensor".to_string())
+}
+
+/// A number at indices along a dim.
+fn scatter(call: &Call<'_>) -> Result<Tensor, String> {
+    let (x, index, value) = (call.tensor("self")?, call.tensor("index")?, call.number("value")?);
+    let dim = call.dim("dim", 0, x.sizes.len())?;
+    check_places(&x, &index, dim)?;
+    let mut places = vec![false; x.data.len()];
+    Tensor::from_fn(index.kind, &index.sizes, |at| {
+        let place = (0..at.len()).fold(0, |place, d| {
+            place * x.sizes[d] + if d == dim { index.at(at) as usize } else { at[d] }
+        });
+        places[place] = true;
+        0.0
+    })?;
+    let data = x.data.iter().zip(places).map(|(&own, is_set)| if is_set { x.kind.round(value) } else { own });
+    Ok(Tensor::new(x.kind, x.sizes.clone(), data.collect()))
+}
+
+/// The largest elements along the last dim, and their places.
+fn maximum(call: &Call<'_>) -> Results {
+    let x = call.tensor("self")?;
+    along_rows(call, &x)?;
+    let results = ordered(&x, true, 1)?;
+    if call.flag("keepdim") {
+        return Ok(results);
+    }
+    let dropped = results.into_iter().map(|item| match item {
+        Item::Tensor(tensor) => {
+            let mut sizes = tensor.sizes.clone();
+            sizes.pop();
+            Tensor::new(tensor.kind, sizes, tensor.data.clone()).into()
+        }
+        item => item,
+    });
+    Ok(dropped.collect())
 }
 
 /// The number of elements in each of equal parts of a range, whose end belongs to the last part.

@@ -11,15 +11,16 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
     match call.node.family() {
         "aten.view" | "aten.reshape" | "aten._unsafe_view" => one(reshape(call)),
         "aten.flatten" => one(flatten(call)),
+        "aten.unflatten" => one(unflatten(call)),
         "aten.unsqueeze" => one(unsqueeze(call)),
         "aten.squeeze" => one(squeeze(call)),
         "aten.expand" => one(expand(call)),
-        "aten.transpose" | "aten.t" | "aten.permute" => one(permute(call)),
+        "aten.transpose" | "aten.t" | "aten.numpy_T" | "aten.permute" => one(permute(call)),
         "aten.slice" => one(slice(call)),
         "aten.select" => one(select(call)),
         "aten.split" | "aten.split_with_sizes" | "aten.chunk" => Some(split(call)),
         "aten.unbind" => Some(unbind(call)),
-        "aten.cat" => one(cat(call)),
+        "aten.cat" | "aten.concat" => one(cat(call)),
         "aten.stack" => one(stack(call)),
         "aten.index" => one(index(call)),
         "aten.tril" | "aten.triu" => one(triangle(call)),
@@ -52,6 +53,15 @@ fn flatten(call: &Call<'_>) -> Result<Tensor, String> {
         let product = sizes[from..=to].iter().product();
         sizes.splice(from..=to, [product]);
     }
+    Ok(Tensor::new(x.kind, sizes, x.data.clone()))
+}
+
+fn unflatten(call: &Call<'_>) -> Result<Tensor, String> {
+    let x = call.tensor("self")?;
+    let dim = call.dim("dim", 0, x.sizes.len())?;
+    let inner = viewed(&call.ints("sizes")?, *x.sizes.get(dim).ok_or("a scalar is split")?)?;
+    let mut sizes = x.sizes.clone();
+    sizes.splice(dim..=dim, inner);
     Ok(Tensor::new(x.kind, sizes, x.data.clone()))
 }
 
@@ -106,7 +116,7 @@ pub(crate) fn order(call: &Call<'_>, rank: usize) -> Result<Vec<usize>, String> 
     let mut order: Vec<usize> = (0..rank).collect();
     if rank > 1 {
         let (a, b) = match call.node.family() {
-            "aten.t" => (0, 1),
+            "aten.t" | "aten.numpy_T" => (0, 1),
             _ => (call.dim("dim0", 0, rank)?, call.dim("dim1", 0, rank)?),
         };
         order.swap(a, b);
@@ -125,23 +135,26 @@ fn permute(call: &Call<'_>) -> Result<Tensor, String> {
     })
 }
 
-/// Start and length of a slice of `size` elements.
-pub(crate) fn bounds(call: &Call<'_>, size: usize) -> Result<(usize, usize), String> {
-    if call.int_or("step", 1)? != 1 {
-        return Err("a slice with steps is not supported".to_string());
-    }
+/// Start, length and step of a slice of `size` elements.
+pub(crate) fn bounds(call: &Call<'_>, size: usize) -> Result<(usize, usize, usize), String> {
+    let step = usize::try_from(call.int_or("step", 1)?).ok().filter(|step| *step > 0);
+    let step = step.ok_or("a slice with a step below 1")?;
     let place = |at: i64| (if at < 0 { at.saturating_add(size as i64) } else { at }).clamp(0, size as i64) as usize;
     let (start, end) = (place(call.int_or("start", 0)?), place(call.int_or("end", i64::MAX)?));
-    Ok((start, end.saturating_sub(start)))
+    Ok((start, end.saturating_sub(start).div_ceil(step), step))
 }
 
 fn part(x: &Tensor, dim: usize, start: usize, length: usize) -> Result<Tensor, String> {
+    stepped(x, dim, start, length, 1)
+}
+
+fn stepped(x: &Tensor, dim: usize, start: usize, length: usize, step: usize) -> Result<Tensor, String> {
     let mut sizes = x.sizes.clone();
     sizes[dim] = length;
     let mut source = vec![0; sizes.len()];
     Tensor::from_fn(x.kind, &sizes, |index| {
         source.copy_from_slice(index);
-        source[dim] += start;
+        source[dim] = start + source[dim] * step;
         x.at(&source)
     })
 }
@@ -149,8 +162,32 @@ fn part(x: &Tensor, dim: usize, start: usize, length: usize) -> Result<Tensor, S
 fn slice(call: &Call<'_>) -> Result<Tensor, String> {
     let x = call.tensor("self")?;
     let dim = call.dim("dim", 0, x.sizes.len())?;
-    let (start, length) = bounds(call, *x.sizes.get(dim).ok_or("a slice of a scalar")?)?;
-    part(&x, dim, start, length)
+    let (start, length, step) = bounds(call, *x.sizes.get(dim).ok_or("a slice of a scalar")?)?;
+    stepped(&x, dim, start, length, step)
+}
+
+/// What a slice is of, with a tensor in the place of the slice.
+pub(super) fn filled(call: &Call<'_>, part: &Tensor) -> Result<Tensor, String> {
+    let x = call.tensor("self")?;
+    let dim = call.dim("dim", 0, x.sizes.len())?;
+    let (start, length, step) = bounds(call, *x.sizes.get(dim).ok_or("a slice of a scalar")?)?;
+    let mut sizes = x.sizes.clone();
+    sizes[dim] = length;
+    let fits = |d: usize| {
+        d.checked_sub(sizes.len() - part.sizes.len()).is_none_or(|own| [1, sizes[d]].contains(&part.sizes[own]))
+    };
+    if step != 1 || part.sizes.len() > sizes.len() || !(0..sizes.len()).all(fits) {
+        return Err("a value of other sizes is copied to a slice".to_string());
+    }
+    let mut source = vec![0; sizes.len()];
+    Tensor::from_fn(x.kind, &x.sizes, |at| {
+        if !(start..start + length).contains(&at[dim]) {
+            return x.at(at);
+        }
+        source.copy_from_slice(at);
+        source[dim] -= start;
+        part.spread(&source)
+    })
 }
 
 fn select(call: &Call<'_>) -> Result<Tensor, String> {
@@ -247,9 +284,31 @@ fn stack(call: &Call<'_>) -> Result<Tensor, String> {
     })
 }
 
+/// Elements of a dim, by a vector of their places.
+fn members(x: &Tensor, dim: usize, places: &Tensor) -> Result<Tensor, String> {
+    let size = *x.sizes.get(dim).ok_or("a scalar is indexed")? as f64;
+    if places.sizes.len() != 1 || places.data.iter().any(|&at| at < -size || at >= size) {
+        return Err("an index is out of range, or no vector".to_string());
+    }
+    let mut sizes = x.sizes.clone();
+    sizes[dim] = places.data.len();
+    let mut source = vec![0; sizes.len()];
+    Tensor::from_fn(x.kind, &sizes, |at| {
+        source.copy_from_slice(at);
+        let place = places.data[at[dim]];
+        source[dim] = (if place < 0.0 { place + size } else { place }) as usize;
+        x.at(&source)
+    })
+}
+
 /// Elements at integer indices, which are broadcast together. Dims without indices must be behind the others.
 fn index(call: &Call<'_>) -> Result<Tensor, String> {
     let (x, indices) = (call.tensor("self")?, call.tensors("indices")?);
+    if let Some(dim) = indices.iter().position(Option::is_some).filter(|dim| *dim > 0)
+        && let [Some(place)] = &indices[dim..]
+    {
+        return members(&x, dim, place);
+    }
     let places: Option<Vec<_>> = indices.into_iter().collect();
     let places = places.filter(|places| places.iter().all(|place| place.kind == ElementKind::Int));
     let places = places.ok_or("only integer indices of the first dims are supported")?;

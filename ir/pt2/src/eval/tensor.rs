@@ -125,6 +125,8 @@ pub(crate) fn elements(sizes: &[usize]) -> Result<usize, String> {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Item {
     Tensor(Rc<Tensor>),
+    /// Real and imaginary parts.
+    Complex(Rc<[Tensor; 2]>),
     Int(i64),
 }
 

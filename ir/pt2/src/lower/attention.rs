@@ -1,11 +1,14 @@
 //! Attention: as an op, or as scores, their softmax and a product.
 
-use super::mask::{Hides, LOW, Mask};
+use super::choose::Side;
+use super::mask::{Hides, LOW, Mask, is_lean};
 use super::{Data, Form, Lowering};
-use crate::atoms::Axis;
+use crate::atoms::{Atom, Axis};
 use crate::graph::{RecordedNode, ValueId};
-use crate::program::{Action, Argument};
-use ir::ops::AttentionSettings;
+use crate::program::{Action, Argument, Lean, Var};
+use ir::models::Alibi;
+use ir::ops::{AttentionSettings, UnaryKind};
+use ir::types::PartialKind;
 
 /// Products of queries and keys, and what was done to them.
 #[derive(Clone, Debug)]
@@ -15,7 +18,11 @@ pub(crate) struct Scores {
     scale: f64,
     /// The factor of bounded scores.
     bound: Bound,
-    mask: Option<Hides>,
+    masks: Vec<Hides>,
+    /// The slopes of heads times the positions of keys are added.
+    is_leaning: bool,
+    /// A further score of each head, of nothing.
+    sink: Option<ValueId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -42,19 +49,25 @@ impl Scores {
 
     /// The tangent of scores.
     pub(super) fn bounded(self) -> Result<Scores, String> {
-        match (self.bound, self.mask) {
-            (Bound::None, None) => Ok(Scores { bound: Bound::Open, ..self }),
-            _ => Err("scores of attention are bounded twice, or behind their mask".to_string()),
+        if self.bound == Bound::None && self.masks.is_empty() {
+            return Ok(Scores { bound: Bound::Open, ..self });
         }
+        Err("scores of attention are bounded twice, or behind their mask".to_string())
     }
 
     /// Scores with a mask.
-    pub(super) fn masked(self, mask: Hides) -> Result<Scores, String> {
-        match self.mask {
-            None => Ok(Scores { mask: Some(mask), ..self }),
-            Some(_) => Err("scores of attention have two masks".to_string()),
-        }
+    pub(super) fn masked(mut self, mask: Hides) -> Scores {
+        self.masks.push(mask);
+        self
     }
+}
+
+/// The values that an attention reads.
+struct Heads {
+    q: Data,
+    k: Data,
+    v: Data,
+    sink: Option<Data>,
 }
 
 impl<'a> Lowering<'a> {
@@ -70,42 +83,104 @@ impl<'a> Lowering<'a> {
         if self.known(a).is_some() || self.known(b).is_some() {
             return Err("a constant is multiplied with activations".to_string());
         }
-        if let Form::Weight(mut matrix) = self.form(b)? {
+        if let Form::Weight(mut matrix) = self.form(b)?
+            && matrix.dims.len() == 2
+        {
             matrix.dims.reverse();
             return self.times(a, &matrix, None);
         }
         if let Form::Shares(scores) = self.form(a)? {
-            let Scores { q, k, scale, bound, mask } = scores;
-            let v = self.data(b)?;
-            let (v, is_joined) = (self.parted(v.clone()), v.axes.len() == 3);
-            let softcap = match bound {
-                Bound::None => None,
-                Bound::By(cap) => Some(cap),
-                Bound::Open => return Err("the tangent of scores is not scaled".to_string()),
-            };
-            let mask = self.mask(mask, false)?;
-            let Data { var, mut axes } =
-                self.attend([q, k, v], AttentionSettings { softcap, ..mask.settings(scale) })?;
-            if is_joined {
-                let heads = axes.remove(1);
-                axes[0].extend(heads);
-            }
-            return Ok(Form::Data(Data { var, axes }));
+            return self.shared(scores, b).map(Form::Data);
         }
-        let ((q, by), (k, times)) = (self.factor(a)?, self.factor(b)?);
-        let (q, mut k) = (self.parted(q), self.parted(k));
-        if q.axes.len() != 4 || k.axes.len() != 4 {
-            return Err("a product of activations that is no attention".to_string());
+        self.scores(a, b, 1.0)
+    }
+
+    /// `beta bias + alpha q k`, with a known bias.
+    pub(super) fn biased_scores(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+        let [bias, a, b] = ["self", "batch1", "batch2"].map(|name| self.argument(node, name));
+        let call = self.call(node);
+        let (alpha, beta) = (call.number_or("alpha", 1.0)?, call.number_or("beta", 1.0)?);
+        if beta != 1.0 {
+            return Err("a bias of scores has a factor".to_string());
+        }
+        let bias = bias?;
+        match self.scores(a?, b?, alpha)? {
+            Form::Scores(scores) if self.known(bias).is_some() => self.scores_plus(scores, bias).map(Form::Scores),
+            _ => Err("a product of activations with a bias is no attention".to_string()),
+        }
+    }
+
+    /// The product of queries and keys, or of other activations.
+    fn scores(&mut self, a: ValueId, b: ValueId, by: f64) -> Result<Form, String> {
+        let (q, k) = (self.factor(a)?, self.factor(b)?);
+        let by = by * q.by * k.by;
+        let (q, mut k) = (self.parted(q.data), self.parted(k.data));
+        let is_tokens = |data: &Data, axis: usize| self.atoms.leaves(&data.axes[axis]) == [self.sequence];
+        let is_attention = q.axes.len() == 4 && k.axes.len() == 4 && is_tokens(&q, 2) && is_tokens(&k, 3);
+        if !is_attention {
+            let product = self.product_of(&q, &k)?;
+            return Ok(Form::Data(if by == 1.0 { product } else { self.unary(UnaryKind::Scale(by), &product) }));
         }
         k.axes.swap(2, 3);
-        Ok(Form::Scores(Scores { q, k, scale: by * times, bound: Bound::None, mask: None }))
+        let bound = Bound::None;
+        Ok(Form::Scores(Scores { q, k, scale: by, bound, masks: Vec::new(), is_leaning: false, sink: None }))
+    }
+
+    /// The product of activations: sums over the last axis of one and the last but one of the other.
+    fn product_of(&mut self, a: &Data, b: &Data) -> Result<Data, String> {
+        let (&[ref left @ .., _, _], &[ref right @ .., _, _]) = (a.axes.as_slice(), b.axes.as_slice()) else {
+            return Err("a product with a vector of activations".to_string());
+        };
+        let (rows, inner) = (a.axes[left.len()].clone(), a.axes[left.len() + 1].clone());
+        let (other, columns) = (b.axes[right.len()].clone(), b.axes[right.len() + 1].clone());
+        self.atoms.unify(&inner, &other)?;
+        if left.len() != right.len() {
+            return Err("a product of activations of different dims".to_string());
+        }
+        for (left, right) in left.iter().zip(right) {
+            self.atoms.unify(left, right)?;
+        }
+        let outer = self.atoms.leaves(&left.concat());
+        let [rows_of, inner, columns_of] = [&rows, &inner, &columns].map(|axis| self.atoms.leaves(axis));
+        if rows_of.iter().any(|leaf| columns_of.contains(leaf)) {
+            return Err("a product of activations that is no attention".to_string());
+        }
+        let [a_dims, b_dims] = [[&outer[..], &rows_of, &inner].concat(), [&outer[..], &inner, &columns_of].concat()];
+        let (a, b) = (self.with_dims(a.var, &a_dims), self.with_dims(b.var, &b_dims));
+        let dims = [&outer[..], &rows_of, &columns_of].concat();
+        let var = self.state(Action::Product, [a, b].map(Argument::Var).to_vec(), dims);
+        Ok(Data { var, axes: left.iter().cloned().chain([rows, columns]).collect() })
+    }
+
+    /// The values of keys by the softmax of scores.
+    fn shared(&mut self, scores: Scores, values: ValueId) -> Result<Data, String> {
+        let v = self.data(values)?;
+        let (v, is_joined) = (self.parted(v.clone()), v.axes.len() == 3);
+        let softcap = match scores.bound {
+            Bound::None => None,
+            Bound::By(cap) => Some(cap),
+            Bound::Open => return Err("the tangent of scores is not scaled".to_string()),
+        };
+        let mask = self.mask(&scores.masks, false)?;
+        let settings = AttentionSettings { softcap, ..mask.settings(scores.scale) };
+        let sink = scores.sink.map(|sink| self.data(sink)).transpose()?;
+        let mut heads = Heads { q: scores.q, k: scores.k, v, sink };
+        if scores.is_leaning {
+            self.lean(&mut heads, settings.scale)?;
+        }
+        let Data { var, mut axes } = self.attend(heads, settings)?;
+        if is_joined {
+            let heads = axes.remove(1);
+            axes[0].extend(heads);
+        }
+        Ok(Data { var, axes })
     }
 
     /// A value, and the number that it is multiplied with.
-    fn factor(&mut self, x: ValueId) -> Result<(Data, f64), String> {
+    fn factor(&mut self, x: ValueId) -> Result<Factored, String> {
         match self.form(x)? {
-            Form::Scaled { data, by, .. } => Ok((data, by)),
-            _ => Ok((self.data(x)?, 1.0)),
+            Form::Scaled { data, by, .. } => Ok(Factored { data, by }),
+            _ => Ok(Factored { data: self.data(x)?, by: 1.0 }),
         }
     }
 
@@ -135,37 +210,110 @@ impl<'a> Lowering<'a> {
         let is_fill = node.family() == "aten.masked_fill";
         let [mask, number] = if is_fill { ["mask", "value"] } else { ["condition", "other"] };
         let (x, mask) = (self.argument(node, "self")?, self.argument(node, mask)?);
-        if !is_fill
-            && self.known(mask).is_none()
-            && matches!((self.form(mask)?, self.form(x)?), (Form::Hidden, Form::Filled))
-        {
-            let shares = self.argument(node, "other")?;
-            return self.form(shares);
+        let other = self.side(node, number)?;
+        if self.known(mask).is_none() {
+            if !is_fill && matches!((self.form(mask)?, self.form(x)?), (Form::Hidden, Form::Filled)) {
+                let shares = self.argument(node, "other")?;
+                return self.form(shares);
+            }
+            if is_fill && let Some(limited) = self.limited(x, mask, other)? {
+                return Ok(limited);
+            }
+            let sides = if is_fill { [other, Side::Value(x)] } else { [self.side(node, "self")?, other] };
+            return self.selected(mask, sides);
         }
         let Form::Scores(scores) = self.form(x)? else {
             return Err("activations are replaced that are no scores of attention".to_string());
         };
-        if self.known(mask).is_none() || self.call(node).operand(number)?.number().is_none_or(|number| number > LOW) {
+        if self.call(node).operand(number)?.number().is_none_or(|number| number > LOW) {
             return Err("scores of attention are replaced by others than the lowest".to_string());
         }
-        scores.masked(Hides { value: mask, is_set: is_fill }).map(Form::Scores)
+        Ok(Form::Scores(scores.masked(Hides { value: mask, is_set: is_fill })))
+    }
+
+    /// Scores and a known tensor: a mask, or slopes of heads times positions of keys.
+    pub(super) fn scores_plus(&mut self, scores: Scores, table: ValueId) -> Result<Scores, String> {
+        let known = self.known(table).ok_or("scores of attention meet what is no tensor")?;
+        if known.data.iter().all(|&x| x == 0.0 || x < LOW) {
+            return Ok(scores.masked(Hides { value: table, is_set: false }));
+        }
+        let heads = self.atoms.total(&scores.q.axes[1]);
+        let tokens = self.atoms.size(self.sequence);
+        let slopes = Alibi { heads, kv_heads: heads, scale: 1.0 }.slopes();
+        if scores.is_leaning || scores.bound != Bound::None || !is_lean(known, &slopes, tokens as usize) {
+            return Err("scores of attention have an unknown bias".to_string());
+        }
+        Ok(Scores { is_leaning: true, ..scores })
+    }
+
+    /// Scores and the sink of each head, one after the other along the keys.
+    pub(super) fn with_sink(&mut self, scores: ValueId, sink: ValueId) -> Result<Option<Form>, String> {
+        if self.known[scores.index()].is_some() {
+            return Ok(None);
+        }
+        match self.form(scores)? {
+            Form::Scores(own) if own.sink.is_none() => Ok(Some(Form::Scores(Scores { sink: Some(sink), ..own }))),
+            _ => Ok(None),
+        }
+    }
+
+    /// The maximum of scores of attention, which their softmax may go without; or of other values.
+    pub(super) fn maximum(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
+        let x = self.argument(node, "self")?;
+        if matches!(self.form(x)?, Form::Scores(_)) {
+            return Ok(vec![Form::RowMaximum(x), Form::Refused(PLACES)]);
+        }
+        let x = self.data(x)?;
+        let call = self.call(node);
+        let rank = x.axes.len();
+        let dims = if node.arg("dim").is_some() { call.ints("dim")? } else { (0..rank as i64).collect() };
+        let axes = dims.into_iter().map(|dim| crate::eval::wrap(dim, rank)).collect::<Result<Vec<_>, _>>()?;
+        let keeps = call.flag("keepdim");
+        let data = self.reduced(&x, &axes, PartialKind::Max, keeps)?;
+        Ok(vec![Form::Data(data), Form::Refused(PLACES)])
+    }
+
+    /// The difference of scores and their maximum: their softmax is the same.
+    pub(super) fn less_maximum(&mut self, x: ValueId, maximum: ValueId) -> Result<Option<Form>, String> {
+        match self.form(maximum)? {
+            Form::RowMaximum(of) if of == x => self.form(x).map(Some),
+            _ => Ok(None),
+        }
     }
 
     pub(super) fn softmax(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let x = self.argument(node, "self")?;
-        let scores = match self.form(x)? {
-            Form::Scores(scores) => scores,
-            form => return self.router_softmax(node, form),
-        };
+        let Form::Scores(scores) = self.form(x)? else { return self.softmax_of_rows(node, x) };
         if !matches!(self.call(node).int_or("dim", -1)?, -1 | 3) {
             return Err("a softmax of other scores than a query's".to_string());
         }
         Ok(Form::Shares(scores))
     }
 
+    /// Two more elements of queries and keys, whose products are slopes times positions.
+    fn lean(&mut self, heads: &mut Heads, scale: f64) -> Result<(), String> {
+        let counts = [&heads.q, &heads.k].map(|data| self.atoms.total(&self.groups(data).unwrap_or_default()));
+        for (data, is_query) in [(&mut heads.q, true), (&mut heads.k, false)] {
+            let last = data.axes.last().map(|axis| self.atoms.leaves(axis)).unwrap_or_default();
+            let mut dims = self.dims(data.var);
+            if !dims.ends_with(&last) || last.len() != 1 {
+                return Err("queries and keys with biases by distance are no heads".to_string());
+            }
+            let width = self.atoms.add(self.atoms.size(last[0]) + 2);
+            dims.pop();
+            dims.push(width);
+            let lean = Lean { scale, heads: counts, is_query };
+            let var = self.state(Action::Lean(lean), vec![Argument::Var(data.var), Argument::Positions], dims);
+            data.var = var;
+            data.axes[3] = vec![width];
+        }
+        Ok(())
+    }
+
     pub(super) fn scaled_attention(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let [q, k, v] = ["query", "key", "value"].map(|name| self.argument(node, name));
-        let (q, k, v) = (self.data(q?)?, self.data(k?)?, self.data(v?)?);
+        let (q, k) = self.queries_and_keys(q?, k?)?;
+        let v = self.data(v?)?;
         let call = self.call(node);
         if call.number_or("dropout_p", 0.0)? != 0.0 {
             return Err("dropout is active; export the model in evaluation mode: model.eval()".to_string());
@@ -174,45 +322,100 @@ impl<'a> Lowering<'a> {
         let scale = call.number_or("scale", 1.0 / (width as f64).sqrt())?;
         let is_causal = call.flag("is_causal");
         let mask = node.arg("attn_mask").map(|_| self.argument(node, "attn_mask")).transpose()?;
-        let mask = mask.map(|value| Hides { value, is_set: false });
-        let mask = self.mask(mask, is_causal)?;
-        self.attend([q, k, v], mask.settings(scale)).map(Form::Data)
+        let masks: Vec<Hides> = mask.map(|value| Hides { value, is_set: false }).into_iter().collect();
+        let mask = self.mask(&masks, is_causal)?;
+        self.attend(Heads { q, k, v, sink: None }, mask.settings(scale)).map(Form::Data)
+    }
+
+    /// Queries and keys. Elements of both that are in the same other order stay so: their products are the same.
+    fn queries_and_keys(&mut self, q: ValueId, k: ValueId) -> Result<(Data, Data), String> {
+        match (self.settled(q)?, self.settled(k)?) {
+            (Form::Adjacent(left, order), Form::Adjacent(right, other)) if order == other => Ok((left, right)),
+            _ => Ok((self.data(q)?, self.data(k)?)),
+        }
     }
 
     /// The statement of an attention, whose operands have the axes batch, heads, tokens and elements.
-    fn attend(&mut self, [q, k, v]: [Data; 3], settings: AttentionSettings) -> Result<Data, String> {
+    fn attend(&mut self, heads: Heads, settings: AttentionSettings) -> Result<Data, String> {
+        let Heads { mut q, mut k, mut v, sink } = heads;
         if [&q, &k, &v].iter().any(|data| data.axes.len() != 4) {
             return Err("attention must have operands of four dims".to_string());
         }
-        for data in [&q, &k, &v] {
-            let outer = [0, 2].map(|axis| self.atoms.leaves(&data.axes[axis]));
-            if outer != [[self.batch], [self.sequence]] {
-                return Err("attention of other dims than batch, heads, tokens and elements".to_string());
+        for data in [&mut q, &mut k, &mut v] {
+            if self.atoms.leaves(&data.axes[3]).len() != 1 {
+                *data = self.with_axis(data, 3);
             }
         }
+        let of = |data: &Data, axis: usize| self.atoms.leaves(&data.axes[axis]);
+        let (queries, keys) = (of(&q, 2), of(&k, 2));
+        let (&[from], &[to]) = (queries.as_slice(), keys.as_slice()) else { return Err(ODD.to_string()) };
+        if [&q, &k, &v].iter().any(|data| of(data, 0) != [self.batch]) || of(&v, 2) != [to] {
+            return Err(ODD.to_string());
+        }
         self.atoms.unify(&q.axes[3], &k.axes[3])?;
-        let groups = self.groups(&k)?;
-        let values = self.groups(&v)?;
+        let (mut groups, mut values) = (self.groups(&k)?, self.groups(&v)?);
+        if self.atoms.total(&groups) != self.atoms.total(&values) {
+            // One of the two is repeated for each query head, the other is so of itself.
+            groups = self.atoms.leaves(&k.axes[1]);
+            values = self.atoms.leaves(&v.axes[1]);
+        }
         self.atoms.unify(&groups, &values)?;
+        if groups.is_empty() {
+            groups = vec![self.atoms.add(1)];
+        }
         self.heads(&q.axes[1], &groups)?;
         let settings = AttentionSettings { scale: inverse_root(settings.scale), ..settings };
-        let elements = self.atoms.leaves(&v.axes[3]);
+        let groups = self.atoms.leaves(&groups);
         let heads = self.atoms.leaves(&q.axes[1]);
-        let dims = [vec![self.batch, self.sequence], heads.clone(), elements.clone()].concat();
-        let axes = vec![vec![self.batch], heads, vec![self.sequence], elements];
-        let inputs = [Argument::Positions, Argument::Positions, Argument::Segments, Argument::Segments];
-        let operands = [q.var, k.var, v.var].map(Argument::Var).into_iter().chain(inputs).collect();
+        let elements = self.atoms.leaves(&v.axes[3]);
+        let width = self.atoms.leaves(&q.axes[3]);
+        let q = self.with_dims(q.var, &[&[self.batch, from], heads.as_slice(), &width].concat());
+        let [k, v] = [(k, &width), (v, &elements)]
+            .map(|(data, row)| self.of_groups(data.var, &[&[self.batch, to], groups.as_slice(), row].concat()));
+        let mut operands = [q, k, v].map(Argument::Var).to_vec();
+        operands.extend(self.places(from, to));
+        if let Some(sink) = sink {
+            let axis = sink.axes.get(1).cloned().unwrap_or_default();
+            self.atoms.unify(&heads, &axis)?;
+            operands.push(Argument::Var(self.with_dims(sink.var, &heads)));
+        }
+        let dims = [vec![self.batch, from], heads.clone(), elements.clone()].concat();
+        let axes = vec![vec![self.batch], heads, vec![from], elements];
         let var = self.state(Action::Attention(settings), operands, dims);
         Ok(Data { var, axes })
     }
 
+    /// Keys or values with a dim for their heads, also if there is one.
+    fn of_groups(&mut self, var: Var, dims: &[Atom]) -> Var {
+        let own = self.dims(var);
+        let rest: Vec<Atom> = dims.iter().copied().filter(|dim| own.contains(dim) || self.atoms.size(*dim) > 1).collect();
+        let var = self.with_dims(var, &rest);
+        if rest.len() == dims.len() { var } else { self.reshaped(var, dims.to_vec()) }
+    }
+
+    /// Positions and segments of queries and keys. Where both are the tokens of the batch these are inputs; else they count.
+    fn places(&mut self, from: Atom, to: Atom) -> [Argument; 4] {
+        if from == to && to == self.sequence && self.graph.is_text() {
+            return [Argument::Positions, Argument::Positions, Argument::Segments, Argument::Segments];
+        }
+        let [from, to] = [from, to].map(|tokens| {
+            let dims = vec![self.batch, tokens];
+            let positions = self.state(Action::Index { dim: 1 }, Vec::new(), dims.clone());
+            let one = self.atoms.add(1);
+            let zeros = self.state(Action::Index { dim: 2 }, Vec::new(), [dims.as_slice(), &[one]].concat());
+            [positions, self.reshaped(zeros, dims)].map(Argument::Var)
+        });
+        [from[0], to[0], from[1], to[1]]
+    }
+
     /// The heads of keys or values, without the repeats for several query heads.
     fn groups(&self, data: &Data) -> Result<Axis, String> {
+        let own = self.dims(data.var);
         let mut leaves = self.atoms.leaves(&data.axes[1]);
-        if leaves.last().is_some_and(|&last| self.atoms.is_spread(last)) {
+        while leaves.last().is_some_and(|last| !own.contains(last)) {
             leaves.pop();
         }
-        if leaves.iter().any(|&leaf| self.atoms.is_spread(leaf)) {
+        if leaves.iter().any(|leaf| !own.contains(leaf)) {
             return Err("heads of keys and values are repeated in another order than query heads".to_string());
         }
         Ok(leaves)
@@ -238,14 +441,24 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn mask(&self, mask: Option<Hides>, is_causal: bool) -> Result<Mask, String> {
-        match (mask, is_causal) {
-            (None, is_causal) => Ok(Mask { is_causal, window: None }),
-            (Some(_), true) => Err("attention is causal and has a mask".to_string()),
-            (Some(mask), false) => self.read_mask(mask),
+    /// The keys that queries see under all masks.
+    fn mask(&self, masks: &[Hides], is_causal: bool) -> Result<Mask, String> {
+        let mut all = Mask { is_causal, window: None };
+        for &mask in masks {
+            all = all.and(self.read_mask(mask)?);
         }
+        Ok(all)
     }
 }
+
+/// A value and its factor.
+struct Factored {
+    data: Data,
+    by: f64,
+}
+
+const ODD: &str = "attention of other dims than batch, heads, tokens and elements";
+const PLACES: &str = "the places of maxima are read";
 
 /// The inverse root of an integer as this program rounds it, if the number is one but for rounding.
 fn inverse_root(scale: f64) -> f64 {

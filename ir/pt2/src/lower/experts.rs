@@ -9,6 +9,7 @@ use super::{Data, Form, Lowering};
 use crate::atoms::{Atom, Axis};
 use crate::graph::{Arg, RecordedNode, ValueId};
 use crate::program::{Action, Argument, Var, View};
+use ir::types::PartialKind;
 
 /// The rows of the experts of a choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +37,9 @@ pub(crate) struct Weighted {
 impl<'a> Lowering<'a> {
     /// Elements at integers that depend on data: rows of tokens by expert, matrices of experts, weights of slots.
     pub(super) fn indexed(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+        if let Some(form) = self.known_places(node)? {
+            return Ok(form);
+        }
         let (x, index) = (self.argument(node, "self")?, self.only_index(node)?);
         let Some(Slots { choice, kind }) = self.slots(index)? else {
             return Err("elements are taken at places that depend on data".to_string());
@@ -43,6 +47,9 @@ impl<'a> Lowering<'a> {
         match (self.form(x)?, kind) {
             (Form::Weight(matrices), SlotKind::Expert { is_flat: true }) if matrices.dims.len() == 3 => {
                 Ok(Form::Matrices { matrices, choice })
+            }
+            (Form::Weight(biases), SlotKind::Expert { is_flat: true } | SlotKind::Sorted) if biases.dims.len() == 2 => {
+                Ok(Form::RowBiases { biases, choice })
             }
             (Form::Weighted(weighted), SlotKind::Place) if weighted.choice == choice => {
                 let slots = vec![self.batch, self.sequence, self.choices[choice].chosen];
@@ -177,6 +184,27 @@ impl<'a> Lowering<'a> {
         Ok(Linear::of_experts(x, matrices, [experts, input, output], self.node))
     }
 
+    /// Products with the matrices of experts, and their biases.
+    pub(super) fn with_row_biases(&mut self, a: ValueId, b: ValueId) -> Result<Option<Form>, String> {
+        for (x, other) in [(a, b), (b, a)] {
+            let (Form::RowBiases { biases, choice }, Form::Linear(mut product)) = (self.form(other)?, self.form(x)?)
+            else {
+                continue;
+            };
+            let rows = product.axes.first().and_then(|axis| self.rows_of(axis));
+            let &[experts, (columns, 1)] = biases.dims.as_slice() else { continue };
+            if rows.is_none_or(|rows| rows.choice != choice) || biases.shift != 0.0 {
+                continue;
+            }
+            self.atoms.unify(&[self.choices[choice].experts], &[experts.0])?;
+            let last = product.axes.last().cloned().unwrap_or_default();
+            self.atoms.unify(&last, &[columns])?;
+            product.with_row_biases(&biases.tensor, biases.first, experts);
+            return Ok(Some(Form::Linear(product)));
+        }
+        Ok(None)
+    }
+
     /// Rows of experts times the weights of their slots.
     pub(super) fn weighted(&mut self, a: ValueId, b: ValueId) -> Result<Option<Form>, String> {
         for (x, weights) in [(a, b), (b, a)] {
@@ -233,7 +261,7 @@ impl<'a> Lowering<'a> {
         Ok(Form::Data(Data { var, axes }))
     }
 
-    /// A sum over an axis: of the weights of a token, or of what its experts give.
+    /// A sum over axes: of the weights of a token, of what its experts give, or of other values.
     pub(super) fn sum(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let x = self.argument(node, "self")?;
         let form = self.form(x)?;
@@ -244,34 +272,18 @@ impl<'a> Lowering<'a> {
         let call = self.call(node);
         let dims = match node.arg("dim") {
             Some(Arg::Ints(_) | Arg::Int(_)) => call.ints("dim")?,
-            _ => return Err("a sum over all dims is not supported".to_string()),
+            _ => (0..rank as i64).collect(),
         };
-        let [dim] = *dims.as_slice() else { return Err("a sum over several dims is not supported".to_string()) };
-        let (dim, keeps) = (crate::eval::wrap(dim, rank)?, call.flag("keepdim"));
-        if rank == 0 {
-            return Err("a sum of a scalar".to_string());
-        }
+        let dims = dims.into_iter().map(|dim| crate::eval::wrap(dim, rank)).collect::<Result<Vec<_>, _>>()?;
+        let keeps = call.flag("keepdim");
         if let Form::Weighted(weighted) = form {
-            return if keeps {
-                Err("a sum of experts keeps its dim".to_string())
-            } else {
-                self.combined_rows(&weighted, dim)
+            return match dims.as_slice() {
+                [dim] if !keeps => self.combined_rows(&weighted, *dim),
+                _ => Err("a sum of experts keeps its dim".to_string()),
             };
         }
-        let Data { var, mut axes } = self.data(x)?;
-        let summed = self.atoms.leaves(&axes[dim]);
-        let mut dims = self.dims(var);
-        if !self.program.grouped.contains(&var) || dims.len() != 3 || summed != dims[2..] {
-            return Err("a sum that is not over the experts of a token".to_string());
-        }
-        dims.pop();
-        let sum = self.state(Action::Sum, vec![Argument::Var(var)], dims);
-        if keeps {
-            axes[dim] = Vec::new();
-        } else {
-            axes.remove(dim);
-        }
-        Ok(Form::Data(Data { var: sum, axes }))
+        let data = self.data(x)?;
+        self.reduced(&data, &dims, PartialKind::Sum, keeps).map(Form::Data)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Products with matrices.
 
+use super::movement::Range;
 use super::{Data, Form, Lowering, stepped};
 use crate::atoms::{Atom, Axis};
 use crate::graph::{RecordedNode, ValueId};
@@ -21,6 +22,8 @@ pub(crate) struct Linear {
     outputs: Vec<Output>,
     /// The parameter of the bias and its first element.
     bias: Option<(String, u64)>,
+    /// The experts that each have a bias.
+    bias_experts: Option<Factor>,
     pub(super) axes: Vec<Axis>,
     /// The node that it comes from.
     pub(super) node: usize,
@@ -38,9 +41,22 @@ impl Linear {
             input,
             outputs: vec![Output { atom, step, bias_step: 1 }],
             bias: None,
+            bias_experts: None,
             axes: vec![x.axes[0].clone(), vec![atom]],
             node,
         }
+    }
+}
+
+impl Linear {
+    /// Adds a bias of each expert.
+    pub(super) fn with_row_biases(&mut self, tensor: &str, first: u64, experts: Factor) {
+        (self.bias, self.bias_experts) = (Some((tensor.to_string(), first)), Some(experts));
+    }
+
+    /// Leaves out dims of one element.
+    pub(super) fn drop_outputs(&mut self, atoms: &[Atom]) {
+        self.outputs.retain(|output| !atoms.contains(&output.atom));
     }
 }
 
@@ -59,9 +75,13 @@ impl<'a> Lowering<'a> {
         let [x, w, bias] = if is_linear { ["input", "weight", "bias"] } else { ["mat1", "mat2", "self"] };
         let (x, w) = (self.argument(node, x)?, self.argument(node, w)?);
         let bias = node.arg(bias).map(|_| self.argument(node, bias)).transpose()?;
-        let Form::Weight(mut matrix) = self.form(w)? else { return Err("the matrix is no parameter".to_string()) };
+        let matrix = if self.known(w).is_none() { Some(self.form(w)?) } else { self.constant(w)?.map(Form::Weight) };
+        let Some(Form::Weight(mut matrix)) = matrix else { return Err("the matrix is no parameter".to_string()) };
         if !is_linear {
             matrix.dims.reverse();
+        }
+        if matrix.shift != 0.0 || matrix.dims.len() != 2 {
+            return Err("the matrix of a product is no matrix of the export".to_string());
         }
         self.times(x, &matrix, bias)
     }
@@ -84,7 +104,7 @@ impl<'a> Lowering<'a> {
         let last = outputs.iter().map(|output| output.atom).collect();
         let axes = lead.iter().cloned().chain([last]).collect();
         let (tensor, first, node) = (matrix.tensor.clone(), matrix.first, self.node);
-        Ok(Form::Linear(Linear { x, tensor, first, experts: None, input, outputs, bias, axes, node }))
+        Ok(Form::Linear(Linear { x, tensor, first, experts: None, input, outputs, bias, bias_experts: None, axes, node }))
     }
 
     fn bias(&mut self, bias: ValueId, output: Atom) -> Result<(String, u64), String> {
@@ -107,7 +127,7 @@ impl<'a> Lowering<'a> {
         let bias = linear.bias.clone().map(|(tensor, first)| View {
             tensor,
             first,
-            dims: dims(|output| output.bias_step).collect(),
+            dims: linear.bias_experts.into_iter().chain(dims(|output| output.bias_step)).collect(),
             shift: 0.0,
         });
         let inner = self.atoms.leaves(&[linear.input.0]);
@@ -134,25 +154,44 @@ impl<'a> Lowering<'a> {
         linear.outputs.iter().flat_map(split).collect()
     }
 
-    /// Elements of the last axis: the product with a part of the matrix. Its dims are new, since parts have sizes of their own.
-    pub(super) fn part_of_product(&mut self, linear: &Linear, start: u64, length: u64) -> Result<Linear, String> {
+    /// Elements of an axis: the product with a part of the matrix. Its dims are new, since parts have sizes of their own.
+    pub(super) fn part_of_product(&mut self, linear: &Linear, axis: usize, range: Range) -> Result<Linear, String> {
         let axes: Vec<Axis> = linear.axes.iter().map(|axis| self.atoms.leaves(axis)).collect();
-        let Some([parted]) = axes.last().map(Vec::as_slice) else {
+        let Some(&[parted]) = axes.get(axis).map(Vec::as_slice) else {
             return Err("a part of joined dims is taken".to_string());
         };
         let mut part = Linear { outputs: Vec::new(), axes: axes.clone(), ..linear.clone() };
         let mut is_output = false;
         for output in self.outputs(linear) {
-            let size = if output.atom == *parted { length } else { self.atoms.size(output.atom) };
+            let is_parted = output.atom == parted;
+            let (size, step) =
+                if is_parted { (range.length, range.step) } else { (self.atoms.size(output.atom), 1) };
             let atom = self.atoms.add(size);
-            if output.atom == *parted {
+            if is_parted {
                 is_output = true;
-                part.first += start * output.step;
-                part.bias = part.bias.map(|(tensor, first)| (tensor, first + start * output.bias_step));
+                part.first += range.start * output.step;
+                part.bias = part.bias.map(|(tensor, first)| (tensor, first + range.start * output.bias_step));
             }
             part.axes.iter_mut().flatten().filter(|own| **own == output.atom).for_each(|own| *own = atom);
-            part.outputs.push(Output { atom, ..output });
+            part.outputs.push(Output { atom, step: output.step * step, bias_step: output.bias_step * step });
         }
         if is_output { Ok(part) } else { Err("a part of what a projection reads is taken".to_string()) }
+    }
+
+    /// True if an axis of a product is one dim of its matrix.
+    pub(super) fn is_output(&self, linear: &Linear, axis: usize) -> bool {
+        let leaves = self.atoms.leaves(&linear.axes[axis]);
+        matches!(leaves.as_slice(), [one] if self.outputs(linear).iter().any(|output| output.atom == *one))
+    }
+
+    /// Moves a dim of the result before others.
+    pub(super) fn outputs_before(&mut self, linear: &mut Linear, atom: Atom, others: &[Atom]) -> Result<(), String> {
+        let mut outputs = self.outputs(linear);
+        let place = outputs.iter().position(|output| output.atom == atom).ok_or("no dim of a product is moved")?;
+        let moved = outputs.remove(place);
+        let before = outputs.iter().position(|output| others.contains(&output.atom)).unwrap_or(place);
+        outputs.insert(before, moved);
+        linear.outputs = outputs;
+        Ok(())
     }
 }

@@ -9,6 +9,21 @@ use std::collections::BTreeSet;
 /// Scores below this are those of hidden keys.
 pub(super) const LOW: f64 = -1e30;
 
+/// True if a bias is the slope of the head times the position of the key, but for a number of each query: `[.., heads, queries, keys]` or
+/// `[batch * heads, 1, keys]`.
+pub(super) fn is_lean(bias: &Tensor, slopes: &[f64], keys: usize) -> bool {
+    const NEAR: f64 = 1e-4;
+    let Some(&[outer, rows, width]) = bias.sizes.last_chunk::<3>() else { return false };
+    if width != keys || !outer.is_multiple_of(slopes.len().max(1)) || bias.sizes[..bias.sizes.len() - 3].iter().any(|&size| size != 1) {
+        return false;
+    }
+    bias.data.chunks(width.max(1)).enumerate().all(|(at, row)| {
+        let slope = slopes[at / rows.max(1) % slopes.len()];
+        let far = slope * keys as f64;
+        row.iter().enumerate().all(|(key, x)| (x - row[0] - slope * key as f64).abs() <= NEAR * far.max(1.0))
+    })
+}
+
 /// A mask, and which of its truth values hide a key.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Hides {
@@ -28,6 +43,12 @@ pub(super) struct Mask {
 impl Mask {
     pub(super) fn settings(self, scale: f64) -> AttentionSettings {
         AttentionSettings { window: self.window, ..AttentionSettings::new(scale, self.is_causal) }
+    }
+
+    /// What is visible under both.
+    pub(super) fn and(self, other: Mask) -> Mask {
+        let window = self.window.into_iter().chain(other.window).min();
+        Mask { is_causal: self.is_causal || other.is_causal, window }
     }
 
     fn sees(self, query: usize, key: usize) -> bool {

@@ -6,10 +6,16 @@
 
 mod arithmetic;
 mod attention;
+mod choose;
 mod experts;
+mod functions;
+mod groups;
 mod linear;
 mod mask;
+mod mix;
+mod movement;
 mod norms;
+mod parts;
 mod rope;
 mod routing;
 mod views;
@@ -17,14 +23,19 @@ mod views;
 use crate::archive::Archive;
 use crate::atoms::{Atom, Atoms, Axis};
 use crate::error::Error;
-use crate::eval::{Call, Item, Tensor, evaluate, is_alias, is_check};
+use crate::eval::{Call, ElementKind, Item, Tensor, evaluate, is_alias, is_check};
 use crate::graph::{Arg, RecordedNode, Recording, ValueId};
 use crate::in_place::stale_read;
 use crate::program::{Action, Argument, LoweredModel, Statement, Use, Var, View, Weight};
 use crate::stored::StoredTensor;
 use experts::{ExpertRows, Weighted};
+use groups::GroupChoice;
 use linear::Linear;
-use rope::Turn;
+use mix::Mix;
+use movement::Range;
+use norms::Rows;
+use parts::Memory;
+use rope::Halved;
 use routing::{Choice, Slots};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -48,22 +59,18 @@ pub(crate) enum Form {
     Data(Data),
     /// A product with a matrix, which views and slices may still part.
     Linear(Linear),
-    /// Elements `start..start + length` along the last axis of a value.
+    /// Elements along the last axis of a value.
     Part {
         of: ValueId,
-        start: u64,
-        length: u64,
+        range: Range,
     },
     Negated(ValueId),
-    /// `concat(-x2, x1)`
-    HalfTurn(ValueId),
-    /// The value or its half turn, times a table.
-    Turning {
-        x: ValueId,
-        table: ValueId,
-        is_half: bool,
-    },
-    Turned(Turn),
+    /// Elements of a value, mixed along its last axes.
+    Mix(Mix),
+    /// The same as complex numbers, whose parts are neighbours.
+    Complex(Mix),
+    /// A value whose last axis is in another order in the program.
+    Adjacent(Data, Halved),
     Square(ValueId),
     /// A value times a number, which scores of attention take as their factor.
     Scaled {
@@ -73,21 +80,18 @@ pub(crate) enum Form {
     },
     /// The sigmoid of a value, which makes a product with the value its SiLU.
     Sigmoid(ValueId),
+    /// The mean of rows.
+    Mean(ValueId),
+    /// Rows without their mean.
+    Centred(ValueId),
     /// The mean square of rows, and what is added to it.
-    MeanSquare {
-        x: ValueId,
-        eps: f64,
-    },
-    /// The reciprocal root of the mean square.
-    Deviation {
-        x: ValueId,
-        eps: f64,
-    },
+    MeanSquare(Rows),
+    /// Its root.
+    Root(Rows),
+    /// The reciprocal of the root.
+    Deviation(Rows),
     /// Rows over the root of their mean square.
-    Normed {
-        x: ValueId,
-        eps: f64,
-    },
+    Normed(Rows),
     Scores(attention::Scores),
     /// The softmax of scores.
     Shares(attention::Scores),
@@ -95,13 +99,33 @@ pub(crate) enum Form {
     Hidden,
     /// Shares that are replaced by one number.
     Filled,
-    /// The softmax of a router's logits.
+    /// The maximum of the scores of each query.
+    RowMaximum(ValueId),
+    /// The softmax of the logits of a router, or of other products with a matrix.
     RouterScores(Linear),
+    /// Scores and a correction that only chooses.
+    Biased {
+        scores: ValueId,
+        bias: View,
+    },
+    Groups(GroupChoice),
+    /// Memory that is filled part by part: all, or a part by its dim and first element.
+    Memory {
+        memory: usize,
+        part: Option<(usize, u64)>,
+    },
+    /// A result that has no meaning in the language if it is read.
+    Refused(&'static str),
     /// Integers about the experts that tokens chose.
     Slots(Slots),
     /// For each slot of a choice the matrix of its expert.
     Matrices {
         matrices: View,
+        choice: usize,
+    },
+    /// For each slot of a choice the bias of its expert.
+    RowBiases {
+        biases: View,
         choice: usize,
     },
     /// The weights of the slots of a choice, sorted by expert.
@@ -135,6 +159,9 @@ pub(crate) struct Lowering<'a> {
     rows: Vec<ExpertRows>,
     /// Values whose tokens are in routing groups, by the values in sequences.
     groups: BTreeMap<Var, Var>,
+    /// Scores in routing groups.
+    scores: BTreeMap<ValueId, Var>,
+    memories: Vec<Memory>,
     /// The node at hand.
     node: usize,
 }
@@ -169,6 +196,8 @@ pub(crate) fn lower<'a>(
         choices: Vec::new(),
         rows: Vec::new(),
         groups: BTreeMap::new(),
+        scores: BTreeMap::new(),
+        memories: Vec::new(),
         node: 0,
     };
     if let Some(node) = stale_read(graph) {
@@ -231,6 +260,11 @@ impl<'a> Lowering<'a> {
         if node.operands().all(|operand| self.known[self.id(operand).index()].is_some()) {
             let results = evaluate(&self.call(node))?;
             for (output, item) in node.outputs.iter().zip(results) {
+                let operand = node.operands().next().map(|operand| self.id(operand)).filter(|_| is_alias(node));
+                if let Some(operand) = operand.filter(|operand| self.known[operand.index()].as_ref() == Some(&item)) {
+                    // A buffer stays one in other memory.
+                    self.same[output.index()] = operand;
+                }
                 self.known[output.index()] = Some(item);
             }
             return Ok(());
@@ -238,7 +272,13 @@ impl<'a> Lowering<'a> {
         if is_alias(node) {
             return self.alias(node);
         }
-        let forms = if self.is_of_slots(node) { self.about_slots(node)? } else { self.forms_of(node)? };
+        let forms = if self.is_of_slots(node) {
+            self.about_slots(node)?
+        } else if let Some(forms) = self.about_groups(node)? {
+            forms
+        } else {
+            self.forms_of(node)?
+        };
         let outputs = node.outputs.iter().copied();
         self.forms.extend(outputs.zip(forms));
         Ok(())
@@ -251,19 +291,34 @@ impl<'a> Lowering<'a> {
             "aten.embedding" => one(self.embedding(node)),
             "aten.linear" | "aten.addmm" => one(self.linear(node)),
             "aten.matmul" | "aten.mm" | "aten.bmm" => one(self.matmul(node)),
+            "aten.baddbmm" => one(self.biased_scores(node)),
             "aten._grouped_mm" | "transformers.grouped_mm_fallback" => one(self.grouped_product(node)),
             "aten.topk" => self.top_k(node),
+            "aten.gather" => one(self.gathered(node)),
             "aten.index" => one(self.indexed(node)),
             "aten.index_put" | "aten.index_put_" => one(self.put(node)),
             "aten.sum" => one(self.sum(node)),
             "aten.scaled_dot_product_attention" => one(self.scaled_attention(node)),
             "aten.softmax" | "aten._softmax" => one(self.softmax(node)),
-            "aten.masked_fill" | "aten.where" => one(self.replaced_scores(node)),
+            "aten.masked_fill" | "aten.masked_fill_" | "aten.where" => one(self.replaced_scores(node)),
+            "aten.gt" | "aten.lt" | "aten.ge" | "aten.le" => one(self.compared(node)),
             "aten.eq" | "aten.logical_not" | "aten.any" | "aten.full_like" => one(self.guard(node)),
             "aten.layer_norm" | "aten.native_layer_norm" | "aten.rms_norm" => one(self.norm(node)),
             "aten.mean" => one(self.mean(node)),
-            "aten.rsqrt" => one(self.rsqrt(node)),
-            "aten.cat" => one(self.cat(node)),
+            "aten.var" => one(self.variance(node)),
+            "aten.max" | "aten.min" | "aten.maximum" | "aten.minimum" if node.arg("other").is_some() => {
+                one(self.extremum(node))
+            }
+            "aten.max" | "aten.amax" => self.maximum(node),
+            "aten.rsqrt" | "aten.sqrt" | "aten.reciprocal" => one(self.root(node)),
+            "aten.cat" | "aten.concat" | "aten.stack" => one(self.cat(node)),
+            "aten.slice" => one(self.slice(node)),
+            "aten.select" => one(self.select(node)),
+            "aten.unbind" => self.members(node),
+            "aten.view_as_complex" => one(self.complex(node)),
+            "aten.view_as_real" => one(self.real(node)),
+            "aten.new_empty" => one(self.memory(node)),
+            "aten.copy_" => one(self.copied(node)),
             _ if views::is_view(node) => one(self.view(node)),
             _ if arithmetic::is_arithmetic(node) => one(self.arithmetic(node)),
             _ => Err(format!("there is no op `{}` in this version", node.op)),
@@ -290,8 +345,9 @@ impl<'a> Lowering<'a> {
         if node.family().starts_with("aten.dropout") && self.call(node).flag("train") {
             return Err("dropout is active; export the model in evaluation mode: model.eval()".to_string());
         }
+        let is_choice = self.is_of_slots(node) || self.is_of_groups(node);
         if let Some(Arg::Dtype(1..=5 | 12)) = node.arg("dtype")
-            && !self.is_of_slots(node)
+            && !is_choice
         {
             return Err("activations are made integers".to_string());
         }
@@ -333,37 +389,59 @@ impl<'a> Lowering<'a> {
             return Ok(form.clone());
         }
         let Some(name) = self.graph.parameters.get(&value) else {
-            return Err("a constant takes the place of activations".to_string());
+            return match self.constant(value)? {
+                Some(view) => Ok(Form::Weight(view)),
+                None => Err("a constant takes the place of activations".to_string()),
+            };
         };
         let sizes = self.sizes.get(&value).ok_or_else(|| format!("the parameter `{name}` has no sizes"))?;
+        Ok(Form::Weight(self.stored(name, sizes)))
+    }
+
+    /// All elements of a stored tensor.
+    fn stored(&mut self, name: &str, sizes: &[u64]) -> View {
         let atoms = &mut self.atoms;
-        let table = self.tables.entry(name.clone());
+        let table = self.tables.entry(name.to_string());
         let table = table.or_insert_with(|| sizes.iter().map(|&size| atoms.add(size)).collect());
         let product = |sizes: &[u64]| sizes.iter().fold(1, |all: u64, &size| all.saturating_mul(size));
         let steps = (0..sizes.len()).map(|d| product(&sizes[d + 1..]));
-        Ok(Form::Weight(View {
-            tensor: name.clone(),
-            first: 0,
-            dims: table.iter().copied().zip(steps).collect(),
-            shift: 0.0,
-        }))
+        View { tensor: name.to_string(), first: 0, dims: table.iter().copied().zip(steps).collect(), shift: 0.0 }
+    }
+
+    /// A buffer as a parameter that training leaves as it is; none for other known values.
+    fn constant(&mut self, value: ValueId) -> Result<Option<View>, String> {
+        let value = self.id(value);
+        let (Some(name), Some(known)) = (self.graph.buffers.get(&value), self.known(value)) else { return Ok(None) };
+        let sizes: Vec<u64> = known.sizes.iter().map(|&size| size as u64).collect();
+        Ok((known.kind == ElementKind::Float).then(|| self.stored(name, &sizes)))
+    }
+
+    /// True for the name of a buffer.
+    fn is_buffer(&self, name: &str) -> bool {
+        self.graph.buffers.values().any(|buffer| buffer == name)
     }
 
     /// The axes of a value that is not known.
     fn axes(&mut self, value: ValueId) -> Result<Vec<Axis>, String> {
         match self.form(value)? {
-            Form::Tokens(axes) | Form::Data(Data { axes, .. }) => Ok(axes),
-            Form::Linear(linear) => Ok(linear.axes),
+            Form::Tokens(axes) | Form::Data(Data { axes, .. }) | Form::Adjacent(Data { axes, .. }, _) => Ok(axes),
+            Form::Linear(linear) | Form::RouterScores(linear) => Ok(linear.axes),
             Form::Weight(view) => Ok(view.dims.iter().map(|&(atom, _)| vec![atom]).collect()),
-            Form::Part { of, length, .. } => {
+            Form::Part { of, range } => {
                 let mut axes = self.axes(of)?;
                 axes.pop();
-                axes.push(vec![self.atoms.add(length)]);
+                axes.push(vec![self.atoms.add(range.length)]);
                 Ok(axes)
             }
+            Form::Mix(mix) | Form::Complex(mix) => self.mixed_axes(&mix),
             Form::Scaled { data, .. } => Ok(data.axes),
-            Form::Negated(x) | Form::HalfTurn(x) | Form::Square(x) | Form::Sigmoid(x) | Form::Turning { x, .. } => {
-                self.axes(x)
+            Form::Negated(x) | Form::Square(x) | Form::Sigmoid(x) | Form::Centred(x) => self.axes(x),
+            Form::Normed(Rows { x, .. }) | Form::Biased { scores: x, .. } => self.axes(x),
+            Form::Mean(x) | Form::MeanSquare(Rows { x, .. }) | Form::Root(Rows { x, .. }) | Form::Deviation(Rows { x, .. }) => {
+                let mut axes = self.axes(x)?;
+                axes.pop();
+                axes.push(Vec::new());
+                Ok(axes)
             }
             _ => self.data(value).map(|data| data.axes),
         }
@@ -376,45 +454,48 @@ impl<'a> Lowering<'a> {
             Form::Data(data) => return Ok(data),
             Form::Linear(linear) => self.product(&linear)?,
             Form::Part { .. } => {
-                let Form::Linear(part) = self.unparted(value)? else {
-                    return Err("a part of activations is read".to_string());
-                };
-                self.product(&part)?
+                let part = self.unparted(value)?;
+                self.forms.insert(value, part);
+                return self.data(value);
             }
-            Form::Negated(of) => {
-                let data = self.data(of)?;
-                self.unary(ir::ops::UnaryKind::Neg, &data)
+            Form::Mix(_) => {
+                self.settled(value)?;
+                return self.data(value);
             }
-            Form::Square(of) => {
-                let data = self.data(of)?;
-                self.unary(ir::ops::UnaryKind::Square, &data)
-            }
+            Form::Adjacent(data, halved) => self.neighbours(&data, halved)?,
+            Form::Negated(of) => self.function_of(of, ir::ops::UnaryKind::Neg)?,
+            Form::Square(of) => self.function_of(of, ir::ops::UnaryKind::Square)?,
+            Form::Sigmoid(of) => self.function_of(of, ir::ops::UnaryKind::Sigmoid)?,
             Form::Scaled { data, by, node } => {
                 let node = std::mem::replace(&mut self.node, node);
                 let scaled = self.unary(ir::ops::UnaryKind::Scale(by), &data);
                 self.node = node;
                 scaled
             }
-            Form::Sigmoid(of) => {
-                let data = self.data(of)?;
-                self.unary(ir::ops::UnaryKind::Sigmoid, &data)
+            form @ (Form::Mean(_) | Form::Centred(_) | Form::MeanSquare(_) | Form::Root(_) | Form::Deviation(_)) => {
+                self.statistic(form)?
             }
-            Form::Turned(turn) => self.turn(&turn, None)?,
-            Form::Normed { .. } => return Err("a norm without a gain is not supported".to_string()),
+            Form::Normed(rows) => self.normed(rows, None, None)?,
+            Form::Weight(view) => self.parameter(&view)?,
+            Form::RouterScores(logits) => {
+                let logits = self.product(&logits)?;
+                self.softmax_of(logits)?
+            }
+            Form::Biased { scores, bias } => {
+                let (scores, bias) = (self.data(scores)?, self.parameter(&bias)?);
+                self.combined(ir::ops::BinaryKind::Add, &scores, &bias)?
+            }
+            Form::Memory { memory, part: None } => self.filled(memory)?,
+            Form::Refused(why) => return Err(why.to_string()),
             Form::Tokens(_) => return Err("token ids are read as numbers".to_string()),
-            Form::Weight(view) => return Err(format!("the parameter `{}` is read in an unknown way", view.tensor)),
-            Form::HalfTurn(_) | Form::Turning { .. } => {
-                return Err("a part of rotary positions is read alone".to_string());
-            }
-            Form::MeanSquare { .. } | Form::Deviation { .. } => {
-                return Err("a statistic of a norm is read alone".to_string());
-            }
-            Form::Scores(_) | Form::Shares(_) | Form::Hidden | Form::Filled => {
+            Form::Complex(_) => return Err("complex numbers are read in an unknown way".to_string()),
+            Form::Memory { .. } => return Err("a part of new memory is read".to_string()),
+            Form::Scores(_) | Form::Shares(_) | Form::Hidden | Form::Filled | Form::RowMaximum(_) => {
                 return Err("scores of attention are read in an unknown way".to_string());
             }
-            Form::RouterScores(_) => return Err("scores of a router are read in an unknown way".to_string()),
+            Form::Groups(_) => return Err("groups of experts are chosen in an unknown way".to_string()),
             Form::Slots(_) => return Err("numbers of experts are read in an unknown way".to_string()),
-            Form::Matrices { .. } | Form::RowWeights { .. } | Form::Weighted(_) => {
+            Form::Matrices { .. } | Form::RowBiases { .. } | Form::RowWeights { .. } | Form::Weighted(_) => {
                 return Err("rows of experts are read in an unknown way".to_string());
             }
         };
@@ -422,8 +503,13 @@ impl<'a> Lowering<'a> {
         Ok(data)
     }
 
+    fn function_of(&mut self, of: ValueId, kind: ir::ops::UnaryKind) -> Result<Data, String> {
+        let data = self.data(of)?;
+        Ok(self.unary(kind, &data))
+    }
+
     /// A new value of these dims, which a statement computes.
-    fn state(&mut self, action: Action, operands: Vec<Argument>, dims: Vec<Atom>) -> Var {
+    fn state(&mut self, action: Action, mut operands: Vec<Argument>, dims: Vec<Atom>) -> Var {
         let is_grouped = match action {
             Action::Group => true,
             Action::Ungroup | Action::Dispatch => false,
@@ -431,6 +517,17 @@ impl<'a> Lowering<'a> {
                 .iter()
                 .any(|operand| matches!(operand, Argument::Var(var) if self.program.grouped.contains(var))),
         };
+        if is_grouped && !matches!(action, Action::Group | Action::Combine) {
+            // What meets values of a router is in their groups.
+            for operand in &mut operands {
+                if let Argument::Var(var) = operand
+                    && self.dims(*var).contains(&self.sequence)
+                    && !self.program.grouped.contains(var)
+                {
+                    *operand = Argument::Var(self.grouped(*var));
+                }
+            }
+        }
         let result = Var(self.program.vars.len());
         self.program.vars.push(dims);
         if is_grouped {
@@ -489,7 +586,7 @@ impl<'a> Lowering<'a> {
     /// Rows of a table, of tokens or of positions.
     fn embedding(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let table = self.argument(node, "weight")?;
-        let Form::Weight(view) = self.form(table)? else {
+        let Form::Weight(mut view) = self.form(table)? else {
             return Err("a table of embeddings is no parameter".to_string());
         };
         let [(_, _), (width, _)] = *view.dims.as_slice() else {
@@ -498,7 +595,15 @@ impl<'a> Lowering<'a> {
         let ids = self.argument(node, "indices")?;
         let (operand, pad) = match self.known(ids).cloned() {
             Some(positions) => {
-                self.check_positions(&positions)?;
+                let first = self.first_position(&positions)?;
+                let (rows, step) = view.dims[0];
+                let Some(left) = self.atoms.size(rows).checked_sub(first) else {
+                    return Err("positions are beyond the rows of their table".to_string());
+                };
+                if first > 0 {
+                    view.first += first * step;
+                    view.dims[0] = (self.atoms.add(left), step);
+                }
                 (Argument::Positions, None)
             }
             None => {
@@ -520,14 +625,16 @@ impl<'a> Lowering<'a> {
         Ok(Form::Data(Data { var, axes: vec![vec![self.batch], vec![self.sequence], vec![width]] }))
     }
 
-    /// Checks that positions count the tokens of each sequence from 0.
-    fn check_positions(&self, positions: &Tensor) -> Result<(), String> {
+    /// The position of the first token. Positions count the tokens of each sequence.
+    fn first_position(&self, positions: &Tensor) -> Result<u64, String> {
         let (width, _) = positions.rows();
-        let counts = positions.data.iter().enumerate().all(|(at, &position)| position == (at % width.max(1)) as f64);
-        if counts && width as u64 == self.atoms.size(self.sequence) {
-            return Ok(());
+        let first = positions.data.first().copied().unwrap_or(0.0);
+        let place = |at: usize| first + (at % width.max(1)) as f64;
+        let counts = positions.data.iter().enumerate().all(|(at, &position)| position == place(at));
+        if counts && width as u64 == self.atoms.size(self.sequence) && first >= 0.0 {
+            return Ok(first as u64);
         }
-        Err("positions do not count the tokens of each sequence from 0".to_string())
+        Err("positions do not count the tokens of each sequence".to_string())
     }
 
     /// Checks that values in routing groups meet no others.
@@ -558,10 +665,11 @@ impl<'a> Lowering<'a> {
             let data = self.data(output).map_err(refuse)?;
             let axes: Vec<Axis> = data.axes.iter().map(|axis| self.atoms.leaves(axis)).collect();
             if let [b, s, v] = axes.as_slice()
-                && (b.as_slice(), s.as_slice(), v.len()) == (&[self.batch], &[self.sequence], 1)
-                && self.dims(data.var) == axes.concat()
+                && (b.as_slice(), s.as_slice()) == (&[self.batch], &[self.sequence])
+                && !v.is_empty()
             {
-                return Ok(data.var);
+                let data = self.with_axis(&data, 2);
+                return Ok(self.laid(&data));
             }
         }
         Err(refuse("no result has the dims of logits: batch, sequence and vocabulary".to_string()))

@@ -1,8 +1,11 @@
-//! Rotary positions: `x cos + concat(-x2, x1) sin`, of all elements of a head or of the first ones.
+//! Rotary positions, read from mixtures: pairs of elements that turn by positions times frequencies, of all elements of a head or of some.
+//!
+//! The op of the language turns the elements `i` and `i + n / 2` together. Pairs of neighbours are brought into that order before, which a
+//! product with a matrix does by itself, and back behind it unless queries and keys have the same order.
 
+use super::mix::{Mix, Term};
+use super::movement::Range;
 use super::{Data, Form, Lowering};
-use crate::eval::Tensor;
-use crate::graph::{Arg, RecordedNode, ValueId};
 use crate::program::{Action, Argument};
 use ir::ops::{Rope, Scaling};
 use std::f64::consts::TAU;
@@ -10,123 +13,272 @@ use std::f64::consts::TAU;
 /// The largest difference of two tables of cosines and sines.
 const NEAR: f64 = 2e-4;
 
-/// A value whose elements turn.
-#[derive(Clone, Debug)]
-pub(crate) struct Turn {
-    x: ValueId,
-    rope: Rope,
-    /// The node of the sum.
-    node: usize,
+/// The elements that turn together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pairing {
+    /// `i` and `i + n / 2`
+    Halves,
+    /// `2 i` and `2 i + 1`
+    Neighbours,
 }
 
-impl<'a> Lowering<'a> {
-    /// Joined parts along the last axis: a half turn, or turned elements with those that do not turn.
-    pub(super) fn cat(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
-        let Some(Arg::Values(parts)) = node.arg("tensors") else { return Err("`tensors` is no list".to_string()) };
-        let parts: Vec<ValueId> = parts.iter().flatten().map(|&part| self.id(part)).collect();
-        let &[a, b] = parts.as_slice() else { return Err("more than two values are joined".to_string()) };
-        match (self.form(a)?, self.form(b)?) {
-            (Form::Negated(second), Form::Part { of, start: 0, length }) => {
-                let Form::Part { of: own, start, length: other } = self.form(second)? else {
-                    return Err("the halves of a turn are of different values".to_string());
-                };
-                let width = self.width(of)?;
-                if (own, start, other, length.checked_mul(2)) == (of, length, length, Some(width)) {
-                    return Ok(Form::HalfTurn(of));
-                }
-                Err("the halves of a turn are no halves".to_string())
-            }
-            (Form::Turned(turn), Form::Part { of, start, length }) => {
-                self.partly(&turn, of, start, length).map(Form::Data)
-            }
-            _ => Err("values are joined that are no parts of rotary positions".to_string()),
+impl Pairing {
+    const ALL: [Pairing; 2] = [Pairing::Halves, Pairing::Neighbours];
+
+    /// The two elements of a pair among `count`.
+    fn pair(self, pair: usize, count: usize) -> [usize; 2] {
+        match self {
+            Pairing::Halves => [pair, pair + count / 2],
+            Pairing::Neighbours => [2 * pair, 2 * pair + 1],
         }
     }
+}
 
-    /// The elements of the last axis.
-    fn width(&mut self, x: ValueId) -> Result<u64, String> {
-        let axes = self.axes(x)?;
-        Ok(axes.last().map_or(1, |last| self.atoms.total(last)))
+/// Elements of a head that the program has in halves where the graph has pairs of neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Halved {
+    pub(super) start: u64,
+    pub(super) count: u64,
+}
+
+/// A rotation in a mixture.
+struct Rotation {
+    rope: Rope,
+    /// The first of the old elements and of the new ones that turn.
+    from: usize,
+    to: usize,
+    count: usize,
+    old: Pairing,
+    new: Pairing,
+}
+
+/// The old element that a new one is at position 0, and the one that turns into it.
+fn own_and_other(terms: &[Term]) -> Option<[&Term; 2]> {
+    let [a, b] = terms else { return None };
+    match (a.factor[0].abs() > NEAR, b.factor[0].abs() > NEAR) {
+        (true, false) => Some([a, b]),
+        (false, true) => Some([b, a]),
+        _ => None,
+    }
+}
+
+/// The rotation of a mixture, if a part of it turns and the rest stays.
+fn rotation_of(mix: &Mix) -> Option<Result<Rotation, String>> {
+    let to = mix.elements.iter().position(|terms| terms.len() == 2)?;
+    let count = mix.elements[to..].iter().take_while(|terms| terms.len() == 2).count();
+    let turned = &mix.elements[to..to + count];
+    if !count.is_multiple_of(2) || turned.iter().any(|terms| terms.iter().all(|term| term.factor.len() == 1)) {
+        return None;
+    }
+    let sides: Vec<[&Term; 2]> = turned.iter().map(|terms| own_and_other(terms)).collect::<Option<_>>()?;
+    let from = sides.iter().map(|[own, _]| own.source).min()?;
+    let fits = |&(new, old): &(Pairing, Pairing)| {
+        (0..count / 2).all(|pair| {
+            let [[first, second], [a, b]] = [new, old].map(|pairing| pairing.pair(pair, count));
+            let places = [first, second].map(|at| sides[at].map(|term| term.source));
+            places == [[from + a, from + b], [from + b, from + a]]
+        })
+    };
+    let orders = Pairing::ALL.into_iter().flat_map(|old| Pairing::ALL.map(|new| (new, old)));
+    let Some((new, old)) = orders.into_iter().find(fits) else {
+        return Some(Err("elements turn in pairs of an unknown order".to_string()));
+    };
+    Some(angles(&sides, new).map(|rope| Rotation { rope, from, to, count, old, new }))
+}
+
+/// The rotary positions that turn these elements.
+fn angles(sides: &[[&Term; 2]], new: Pairing) -> Result<Rope, String> {
+    let count = sides.len();
+    let tokens = sides.iter().flatten().map(|term| term.factor.len()).max().unwrap_or(0);
+    let at = |term: &Term, token: usize| term.factor[token % term.factor.len()];
+    let places: Vec<[usize; 2]> = (0..count / 2).map(|pair| new.pair(pair, count)).collect();
+    let table = |side: usize, sign: f64| -> Vec<Vec<f64>> {
+        let row = |token: usize| {
+            let half = places.iter().map(move |&[first, _]| sign * at(sides[first][side], token));
+            half.clone().chain(half).collect()
+        };
+        (0..tokens).map(row).collect()
+    };
+    let (cos, sin) = (table(0, 1.0), table(1, -1.0));
+    for token in 0..tokens {
+        for (pair, &[_, second]) in places.iter().enumerate() {
+            let [own, other] = sides[second].map(|term| at(term, token));
+            let (c, s) = (cos[token][pair], sin[token][pair]);
+            if (own - c).abs() > NEAR * own.abs().max(1.0) || (other - s).abs() > NEAR * own.abs().max(1.0) {
+                return Err("the two elements of a pair turn by different angles".to_string());
+            }
+        }
+    }
+    let is_inverse = tokens > 1 && sin[1].iter().all(|&sine| sine < 0.0);
+    if !is_inverse {
+        return rope(&cos, &sin);
+    }
+    let back: Vec<Vec<f64>> = sin.iter().map(|row| row.iter().map(|sine| -sine).collect()).collect();
+    rope(&cos, &back).map(|rope| Rope { inverse: true, ..rope })
+}
+
+impl Lowering<'_> {
+    /// A mixture that is a rotation, as a value.
+    pub(super) fn rotation(&mut self, mix: &Mix) -> Result<Option<Form>, String> {
+        let Some(rotation) = rotation_of(mix) else { return Ok(None) };
+        let node = std::mem::replace(&mut self.node, mix.node);
+        let turned = rotation.and_then(|rotation| self.turned(mix, &rotation));
+        self.node = node;
+        turned.map(Some)
     }
 
-    /// The first elements of a value turned, the others as they are.
-    fn partly(&mut self, turn: &Turn, of: ValueId, start: u64, length: u64) -> Result<Data, String> {
-        let width = self.width(of)?;
-        let is_whole = turn.x == of && start == width;
-        let is_first =
-            matches!(self.form(turn.x)?, Form::Part { of: own, start: 0, length } if own == of && length == start);
-        if !(is_whole || is_first) || start.checked_add(length) != Some(width) {
+    fn turned(&mut self, mix: &Mix, rotation: &Rotation) -> Result<Form, String> {
+        let &Rotation { ref rope, from, to, count, old, new } = rotation;
+        // Of what turns only the elements that are read.
+        let sources = || mix.elements.iter().flatten().map(|term| term.source);
+        let first = sources().min().unwrap_or(0);
+        let width = sources().max().unwrap_or(0) + 1 - first;
+        let whole = self.flat(mix)?;
+        let whole = self.narrowed(&whole, Range::of(first as u64, width as u64))?;
+        let from = from - first;
+        let stays = |at: usize| {
+            let source = (first + from + at).checked_sub(to);
+            matches!(mix.elements[at].as_slice(), [term] if Some(term.source) == source && *term.factor == [1.0])
+        };
+        let size = mix.elements.len();
+        if !(0..to).chain(to + count..size).all(stays) || from < to {
             return Err("turned elements are joined with others than the rest".to_string());
         }
-        self.turn(turn, (start != width).then_some((of, start)))
-    }
-
-    /// The sum of a value and its half turn, each times a table.
-    pub(super) fn turned(&mut self, a: ValueId, b: ValueId) -> Result<Option<Form>, String> {
-        let (Form::Turning { x, table: cos, is_half: false }, Form::Turning { x: other, table: sin, is_half: true }) =
-            (match (self.form(a)?, self.form(b)?) {
-                (first @ Form::Turning { is_half: false, .. }, second) => (first, second),
-                (first, second) => (second, first),
-            })
-        else {
-            return Ok(None);
-        };
-        if x != other {
-            return Err("a value is added to the half turn of another".to_string());
+        let is_plain = (old, new) == (Pairing::Halves, Pairing::Halves) && mix.inner.len() == 1;
+        if is_plain && (from, to, size) == (0, 0, width) {
+            let x = self.elements_of(&whole, Range::of(0, width as u64))?;
+            let turned = (count != width).then_some(count as u64);
+            return self.turn(x, Rope { turned, ..rope.clone() }).map(Form::Data);
         }
-        let axes = self.axes(x)?;
-        let sequence = axes.iter().position(|axis| self.atoms.leaves(axis) == [self.sequence]);
-        let sequence = sequence.ok_or("the value that turns has no axis of tokens")?;
-        let width = axes.last().map_or(1, |last| self.atoms.total(last));
-        let angles = |table: ValueId| -> Result<Vec<Vec<f64>>, String> {
-            let table = self.known(table).ok_or("a table of angles is not known")?;
-            rows(table, axes.len(), sequence, [self.atoms.size(self.sequence), width])
-        };
-        let rope = rope(&angles(cos)?, &angles(sin)?)?;
-        Ok(Some(Form::Turned(Turn { x, rope, node: self.node })))
+        let x = self.in_halves(&whole, Range::of(from as u64, count as u64), old)?;
+        let data = self.turn(x, rope.clone())?;
+        let mut all = Vec::new();
+        for (start, length) in [(from - to, to), (from + count, size - to - count)] {
+            if length > 0 {
+                all.push(self.elements_of(&whole, Range::of(start as u64, length as u64))?);
+            }
+            if start + length == from || all.is_empty() {
+                all.push(data.clone());
+            }
+        }
+        let last = data.axes.len() - 1;
+        let data = if all.len() == 1 { data } else { self.concatenated(&all, last)? };
+        if new == Pairing::Halves || count == 2 {
+            return Ok(Form::Data(self.split_last(data, &mix.inner)?));
+        }
+        let halved = Halved { start: to as u64, count: count as u64 };
+        if mix.inner.len() == 1 {
+            return Ok(Form::Adjacent(data, halved));
+        }
+        let data = self.neighbours(&data, halved)?;
+        Ok(Form::Data(self.split_last(data, &mix.inner)?))
     }
 
-    /// The statement of a turn: of a value, or of the first elements of another one.
-    pub(super) fn turn(&mut self, turn: &Turn, whole: Option<(ValueId, u64)>) -> Result<Data, String> {
-        let x = self.data(whole.map_or(turn.x, |(of, _)| of))?;
-        let rope = Rope { turned: whole.map(|(_, turned)| turned), ..turn.rope.clone() };
-        let dims = self.program.vars[x.var.0].clone();
-        let leaves = self.dims(x.var);
-        let last = x.axes.last().map(|axis| self.atoms.leaves(axis)).unwrap_or_default();
-        if !leaves.starts_with(&[self.batch, self.sequence]) || last.len() != 1 || leaves.last() != last.last() {
+    /// The last axis as several.
+    fn split_last(&mut self, data: Data, inner: &[u64]) -> Result<Data, String> {
+        if inner.len() == 1 {
+            return Ok(data);
+        }
+        let last = data.axes.len() - 1;
+        let sizes: Vec<u64> = self.axis_sizes(&data.axes[..last]).into_iter().chain(inner.iter().copied()).collect();
+        Ok(Data { var: data.var, axes: self.atoms.view(&data.axes, &sizes, false)? })
+    }
+
+    /// Elements that turn, with the first ones of all pairs before the second ones.
+    fn in_halves(&mut self, whole: &Form, range: Range, old: Pairing) -> Result<Data, String> {
+        let count = range.length;
+        if old == Pairing::Halves || count == 2 {
+            return self.elements_of(whole, range);
+        }
+        let data = match self.narrowed(whole, range)? {
+            Form::Linear(mut part) => {
+                let last = part.axes.len() - 1;
+                let sizes: Vec<u64> =
+                    self.axis_sizes(&part.axes[..last]).into_iter().chain([count / 2, 2]).collect();
+                part.axes = self.atoms.view(&part.axes, &sizes, true)?;
+                let second = self.atoms.leaves(&part.axes[last + 1]);
+                let first = self.atoms.leaves(&part.axes[last]);
+                let &[second] = second.as_slice() else { return Err("pairs of several dims turn".to_string()) };
+                self.outputs_before(&mut part, second, &first)?;
+                part.axes.swap(last, last + 1);
+                self.product(&part)?
+            }
+            Form::Data(part) => {
+                let last = part.axes.len() - 1;
+                let part = self.with_axis(&part, last);
+                self.split_row(&part, [count / 2, 2])
+            }
+            _ => return Err("elements of an unknown value turn".to_string()),
+        };
+        Ok(self.joined_last(data))
+    }
+
+    /// A value whose last two axes are one.
+    fn joined_last(&mut self, mut data: Data) -> Data {
+        let inner = data.axes.split_off(data.axes.len() - 2).concat();
+        data.axes.push(inner);
+        let last = data.axes.len() - 1;
+        // Heads keep the order in which the product gives them.
+        let own = self.dims(data.var);
+        let inner = self.atoms.leaves(&data.axes[last]);
+        if own.ends_with(&inner) {
+            let joined = self.atoms.add(self.atoms.total(&inner));
+            let dims = [&own[..own.len() - inner.len()], &[joined]].concat();
+            data.axes[last] = vec![joined];
+            return Data { var: self.reshaped(data.var, dims), axes: data.axes };
+        }
+        self.with_axis(&data, last)
+    }
+
+    /// A value whose last axis, a dim, is two in exchanged order.
+    fn split_row(&mut self, data: &Data, sizes: [u64; 2]) -> Data {
+        let last = data.axes.len() - 1;
+        let [first, second] = sizes.map(|size| self.atoms.add(size));
+        let mut dims = self.own_dims(data);
+        let var = self.with_dims(data.var, &dims);
+        dims.pop();
+        dims.extend([first, second]);
+        let var = self.reshaped(var, dims);
+        let mut axes = data.axes[..last].to_vec();
+        axes.extend([vec![second], vec![first]]);
+        Data { var, axes }
+    }
+
+    /// A value with pairs of neighbours in the place of halves.
+    pub(super) fn neighbours(&mut self, data: &Data, Halved { start, count }: Halved) -> Result<Data, String> {
+        let last = data.axes.len() - 1;
+        let data = self.with_axis(data, last);
+        let width = self.atoms.total(&data.axes[last]);
+        let mut parts = Vec::new();
+        for (start, length) in [(0, start), (start, count), (start + count, width - start - count)] {
+            if length == width {
+                parts.push(data.clone());
+            } else if length > 0 {
+                parts.push(self.part_of_data(&data, last, Range::of(start, length))?);
+            }
+        }
+        let turned = usize::from(start > 0);
+        let part = self.split_row(&parts[turned], [2, count / 2]);
+        parts[turned] = self.joined_last(part);
+        if parts.len() == 1 { Ok(parts.remove(0)) } else { self.concatenated(&parts, last) }
+    }
+
+    /// The statement of a turn.
+    fn turn(&mut self, x: Data, rope: Rope) -> Result<Data, String> {
+        let place = x.axes.len() - 1;
+        let x = if self.atoms.leaves(&x.axes[place]).len() == 1 { x } else { self.with_axis(&x, place) };
+        let last = self.atoms.leaves(&x.axes[place]);
+        let tokens = [self.batch, self.sequence];
+        let own = self.dims(x.var);
+        if tokens.iter().chain(&last).any(|atom| !own.contains(atom)) {
             return Err("rotary positions of a value that is no list of heads per token".to_string());
         }
-        let node = std::mem::replace(&mut self.node, turn.node);
-        let var = self.state(Action::Rope(rope), vec![Argument::Var(x.var), Argument::Positions], dims);
-        self.node = node;
+        let heads = own.iter().copied().filter(|leaf| !tokens.contains(leaf) && !last.contains(leaf));
+        let dims: Vec<_> = tokens.into_iter().chain(heads).chain(last.iter().copied()).collect();
+        let var = self.with_dims(x.var, &dims);
+        let var = self.state(Action::Rope(rope), vec![Argument::Var(var), Argument::Positions], dims);
         Ok(Data { var, axes: x.axes })
     }
-}
-
-/// The rows of a table for each token. It must be the same along all other axes of what it multiplies.
-fn rows(table: &Tensor, rank: usize, sequence: usize, [tokens, width]: [u64; 2]) -> Result<Vec<Vec<f64>>, String> {
-    let skipped = rank.checked_sub(table.sizes.len()).ok_or("a table of angles has more dims than what it turns")?;
-    let size = |d: usize| d.checked_sub(skipped).map_or(1, |d| table.sizes[d]);
-    if (0..rank).any(|d| d != sequence && d + 1 != rank && size(d) != 1 && d != 0)
-        || [(sequence, tokens), (rank - 1, width)].iter().any(|&(d, wanted)| size(d) as u64 != wanted)
-    {
-        return Err("a table of angles is no row for each token".to_string());
-    }
-    let mut index = vec![0; rank];
-    let rows = (0..tokens as usize).map(|token| {
-        index[sequence] = token;
-        let row = (0..width as usize).map(|at| {
-            index[rank - 1] = at;
-            let own = table.spread(&index);
-            // Sequences of a batch have the same positions.
-            index[0] = if sequence == 0 { token } else { size(0) - 1 };
-            let is_same = table.spread(&index) == own;
-            index[0] = if sequence == 0 { token } else { 0 };
-            is_same.then_some(own)
-        });
-        row.collect::<Option<Vec<f64>>>()
-    });
-    rows.collect::<Option<_>>().ok_or_else(|| "the sequences of a batch have different angles".to_string())
 }
 
 /// The rotary positions whose cosines and sines these are, a row for each position from 0.

@@ -3,15 +3,16 @@
 //! The numbers of experts depend on data, so such values are known by what they stand for. Slots are the choices of all tokens, in the
 //! order of tokens, then of choices.
 
+use super::groups::Compared;
 use super::linear::Linear;
 use super::{Data, Form, Lowering};
 use crate::atoms::{Atom, Axis};
 use crate::graph::{Arg, RecordedNode, ValueId};
-use crate::program::{Action, Argument, Var};
+use crate::program::{Action, Argument, Use, Var};
 use ir::ops::UnaryKind;
 
 /// The experts that a router chose.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Choice {
     /// The numbers of the experts, `[b, s, chosen]`.
     pub(super) numbers: Var,
@@ -19,6 +20,10 @@ pub(super) struct Choice {
     pub(super) chosen: Atom,
     /// The dim of all experts.
     pub(super) experts: Atom,
+    /// The scores in the graph.
+    pub(super) scores: ValueId,
+    /// Those of the chosen experts.
+    pub(super) values: Data,
 }
 
 /// Meaning of the integers of a value.
@@ -54,16 +59,9 @@ impl<'a> Lowering<'a> {
     /// The highest scores of a router, and the experts that have them.
     pub(super) fn top_k(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
         let x = self.argument(node, "self")?;
-        let (logits, function) = match self.form(x)? {
-            Form::RouterScores(logits) => (logits, Some(Action::Softmax)),
-            Form::Sigmoid(of) => match self.form(of)? {
-                Form::Linear(logits) => (logits, Some(Action::Unary(UnaryKind::Sigmoid))),
-                _ => return Err(NO_ROUTER.to_string()),
-            },
-            Form::Linear(logits) => (logits, None),
-            _ => return Err(NO_ROUTER.to_string()),
-        };
-        let (axes, lead) = (logits.axes.clone(), logits.axes.len().saturating_sub(1));
+        let Compared { scores: of, bias, limit } = self.taken_apart(x)?;
+        let axes = self.axes(of)?;
+        let lead = axes.len().saturating_sub(1);
         let call = self.call(node);
         if call.dim("dim", -1, axes.len())? != lead || node.arg("largest") == Some(&Arg::Bool(false)) {
             return Err("other experts are chosen than those of the highest scores".to_string());
@@ -72,46 +70,101 @@ impl<'a> Lowering<'a> {
         if self.atoms.leaves(&axes[..lead].concat()) != [self.batch, self.sequence] {
             return Err(NO_ROUTER.to_string());
         }
-        let mut scores = self.router(&logits)?;
+        let scores = self.compared_scores(of)?;
         let dims = self.dims(scores);
-        if let Some(action) = function {
-            scores = self.state(action, vec![Argument::Var(scores)], dims.clone());
-        }
         let [tokens @ .., experts] = dims.as_slice() else { return Err(NO_ROUTER.to_string()) };
         if k == 0 || k > self.atoms.size(*experts) || tokens.len() != 2 {
             return Err(format!("{k} of {} experts cannot be chosen", self.atoms.size(*experts)));
+        }
+        let mut operands = vec![Argument::Var(scores)];
+        let is_biased = bias.is_some();
+        if let Some(bias) = bias {
+            self.atoms.unify(&[*experts], &[bias.dims[0].0])?;
+            operands.push(self.weight(bias, Use::Bias));
         }
         let experts = self.atoms.size(*experts);
         let (chosen, experts) = (self.atoms.add_whole(k), self.atoms.add(experts));
         self.program.routing.chosen.insert(chosen);
         let dims = vec![self.batch, self.sequence, chosen];
-        let [values, numbers] = self.state_two(Action::TopK { k }, vec![Argument::Var(scores)], [dims.clone(), dims]);
-        self.choices.push(Choice { numbers, chosen, experts });
-        let axes = axes[..lead].iter().cloned().chain([vec![chosen]]).collect();
+        let [values, numbers] = self.state_two(Action::TopK { k, limit }, operands, [dims.clone(), dims]);
+        let axes: Vec<Axis> = axes[..lead].iter().cloned().chain([vec![chosen]]).collect();
+        let values = Data { var: values, axes };
+        self.choices.push(Choice { numbers, chosen, experts, scores: of, values: values.clone() });
         let kind = SlotKind::Expert { is_flat: false };
         let slots = Slots { choice: self.choices.len() - 1, kind };
-        Ok(vec![Form::Data(Data { var: values, axes }), Form::Slots(slots)])
+        // Highest scores have the correction in a graph, and not in the language.
+        let values = if is_biased { Form::Refused(CORRECTED) } else { Form::Data(values) };
+        Ok(vec![values, Form::Slots(slots)])
     }
 
-    /// The softmax of a router's logits, or of the scores that it chose.
-    pub(super) fn router_softmax(&mut self, node: &'a RecordedNode, form: Form) -> Result<Form, String> {
-        let rank = match &form {
-            Form::Linear(logits) => logits.axes.len(),
-            Form::Data(data) if self.program.grouped.contains(&data.var) => data.axes.len(),
-            _ => return Err("a softmax that is no part of attention or of a router".to_string()),
+    /// Scores on tokens in routing groups.
+    fn compared_scores(&mut self, of: ValueId) -> Result<Var, String> {
+        let (logits, function) = match self.form(of)? {
+            Form::RouterScores(logits) => (logits, Some(Action::Softmax)),
+            Form::Sigmoid(x) => match self.form(x)? {
+                Form::Linear(logits) => (logits, Some(Action::Unary(UnaryKind::Sigmoid))),
+                _ => return self.scores_of_data(of),
+            },
+            Form::Linear(logits) => (logits, None),
+            _ => return self.scores_of_data(of),
         };
+        if let Some(&known) = self.scores.get(&of) {
+            return Ok(known);
+        }
+        let mut scores = self.router(&logits)?;
+        if let Some(action) = function {
+            let dims = self.dims(scores);
+            scores = self.state(action, vec![Argument::Var(scores)], dims);
+        }
+        self.scores.insert(of, scores);
+        Ok(scores)
+    }
+
+    fn scores_of_data(&mut self, of: ValueId) -> Result<Var, String> {
+        let data = self.data(of)?;
+        let var = self.laid(&data);
+        match self.dims(var).as_slice() {
+            [b, s, _] if [*b, *s] == [self.batch, self.sequence] => Ok(self.grouped(var)),
+            _ => Err(NO_ROUTER.to_string()),
+        }
+    }
+
+    /// The scores of chosen experts.
+    pub(super) fn gathered(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+        let (x, index) = (self.argument(node, "self")?, self.argument(node, "index")?);
+        let rank = self.axes(x)?.len();
+        let slots = self.slots(index)?.ok_or("elements are gathered at places that depend on data")?;
+        let choice = &self.choices[slots.choice];
+        let is_last = self.call(node).dim("dim", 0, rank)? + 1 == rank;
+        if choice.scores != x || !is_last || slots.kind != (SlotKind::Expert { is_flat: false }) {
+            return Err("other values than the scores of the chosen experts are gathered".to_string());
+        }
+        Ok(Form::Data(choice.values.clone()))
+    }
+
+    /// The softmax of a router's logits, of the scores that it chose, or of other rows.
+    pub(super) fn softmax_of_rows(&mut self, node: &'a RecordedNode, x: ValueId) -> Result<Form, String> {
+        let rank = self.axes(x)?.len();
         if self.call(node).dim("dim", -1, rank)? + 1 != rank {
             return Err("a softmax of other scores than a token's".to_string());
         }
-        match form {
-            Form::Data(Data { var, axes }) => {
-                let dims = self.dims(var);
-                let var = self.state(Action::Softmax, vec![Argument::Var(var)], dims);
-                Ok(Form::Data(Data { var, axes }))
-            }
+        match self.form(x)? {
             Form::Linear(logits) => Ok(Form::RouterScores(logits)),
-            other => Ok(other),
+            _ => {
+                let data = self.data(x)?;
+                self.softmax_of(data).map(Form::Data)
+            }
         }
+    }
+
+    /// The softmax along the last axis.
+    pub(super) fn softmax_of(&mut self, data: Data) -> Result<Data, String> {
+        let last = data.axes.len().checked_sub(1).ok_or("a softmax of a scalar")?;
+        let data = self.with_axis(&data, last);
+        let data = self.with_rows(data);
+        let dims = self.dims(data.var);
+        let var = self.state(Action::Softmax, vec![Argument::Var(data.var)], dims);
+        Ok(Data { var, axes: data.axes })
     }
 
     /// The logits of a router, on tokens in routing groups.
@@ -240,4 +293,5 @@ impl<'a> Lowering<'a> {
     }
 }
 
+const CORRECTED: &str = "highest scores are read with the correction that only chooses";
 const NO_ROUTER: &str = "the highest are chosen of values that are no scores of a router";

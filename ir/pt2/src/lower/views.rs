@@ -2,7 +2,7 @@
 
 use super::{Data, Form, Lowering};
 use crate::atoms::Axis;
-use crate::eval::{bounds, lengths, order};
+use crate::eval::order;
 use crate::graph::{RecordedNode, ValueId};
 
 /// True for ops that only arrange elements.
@@ -11,15 +11,15 @@ pub(super) fn is_view(node: &RecordedNode) -> bool {
         "aten.view",
         "aten.reshape",
         "aten._unsafe_view",
+        "aten.unflatten",
         "aten.flatten",
         "aten.unsqueeze",
         "aten.squeeze",
         "aten.expand",
         "aten.transpose",
         "aten.t",
+        "aten.numpy_T",
         "aten.permute",
-        "aten.slice",
-        "aten.select",
         "aten.repeat_interleave",
     ];
     NAMES.contains(&node.family())
@@ -28,15 +28,10 @@ pub(super) fn is_view(node: &RecordedNode) -> bool {
 impl<'a> Lowering<'a> {
     pub(super) fn view(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let x = self.argument(node, "self")?;
-        if node.family() == "aten.slice" {
-            return self.slice(node);
-        }
-        if let Form::Weight(mut view) = self.form(x)?
-            && matches!(node.family(), "aten.t" | "aten.transpose" | "aten.permute")
+        if let Form::Weight(view) = self.form(x)?
+            && let Some(form) = self.viewed_weight(node, view)?
         {
-            let order = order(&self.call(node), view.dims.len())?;
-            view.dims = order.into_iter().map(|dim| view.dims[dim]).collect();
-            return Ok(Form::Weight(view));
+            return Ok(form);
         }
         if let Some(form) = self.kept(node, x)? {
             return Ok(form);
@@ -57,10 +52,52 @@ impl<'a> Lowering<'a> {
                 linear.axes = self.arranged(node, linear.axes, true)?;
                 Ok(Form::Linear(linear))
             }
+            Form::Mix(mix) => match self.mixed_view(node, &mix)? {
+                Some(form) => Ok(form),
+                None => {
+                    self.settled(x)?;
+                    self.view(node)
+                }
+            },
+            Form::Adjacent(Data { var, axes }, halved) => {
+                let row = axes.last().map(|axis| self.atoms.leaves(axis));
+                let arranged = self.arranged(node, axes, false)?;
+                if arranged.last().map(|axis| self.atoms.leaves(axis)) == row {
+                    return Ok(Form::Adjacent(Data { var, axes: arranged }, halved));
+                }
+                let Data { var, axes } = self.data(x)?;
+                Ok(Form::Data(Data { var, axes: self.arranged(node, axes, false)? }))
+            }
+            Form::Data(Data { var, axes }) => Ok(Form::Data(Data { var, axes: self.arranged(node, axes, false)? })),
             _ => {
                 let Data { var, axes } = self.data(x)?;
                 Ok(Form::Data(Data { var, axes: self.arranged(node, axes, false)? }))
             }
+        }
+    }
+
+    /// A parameter with its dims in another order, or without dims of one element.
+    fn viewed_weight(&mut self, node: &'a RecordedNode, mut view: crate::program::View) -> Result<Option<Form>, String> {
+        match node.family() {
+            "aten.t" | "aten.numpy_T" | "aten.transpose" | "aten.permute" => {
+                let order = order(&self.call(node), view.dims.len())?;
+                view.dims = order.into_iter().map(|dim| view.dims[dim]).collect();
+                Ok(Some(Form::Weight(view)))
+            }
+            "aten.squeeze" => {
+                let atoms = &self.atoms;
+                match node.arg("dim") {
+                    None => view.dims.retain(|&(atom, _)| atoms.size(atom) != 1),
+                    Some(_) => {
+                        let dim = crate::eval::only_dim(&self.call(node), view.dims.len())?;
+                        if view.dims.get(dim).is_some_and(|&(atom, _)| atoms.size(atom) == 1) {
+                            view.dims.remove(dim);
+                        }
+                    }
+                }
+                Ok(Some(Form::Weight(view)))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -83,15 +120,26 @@ impl<'a> Lowering<'a> {
         Ok(is_kept.then_some(form))
     }
 
-    /// The form of a value; a part of a projection is a projection.
+    /// The form of a value; a part of a projection is a projection, and one of another value a value.
     pub(super) fn unparted(&mut self, x: ValueId) -> Result<Form, String> {
-        match self.form(x)? {
-            Form::Part { of, start, length } => match self.unparted(of)? {
-                Form::Linear(linear) => Ok(Form::Linear(self.part_of_product(&linear, start, length)?)),
-                _ => Err("a part of activations is read, which is no part of a projection".to_string()),
-            },
-            form => Ok(form),
+        let Form::Part { of, range } = self.form(x)? else { return self.form(x) };
+        match self.unparted(of)? {
+            Form::Linear(linear) => {
+                let last = linear.axes.len() - 1;
+                if self.is_output(&linear, last) {
+                    return self.part_of_product(&linear, last, range).map(Form::Linear);
+                }
+            }
+            Form::Mix(_) => {
+                if let Some(mix) = self.mixed(x)? {
+                    return Ok(Form::Mix(mix));
+                }
+            }
+            _ => {}
         }
+        let data = self.data(of)?;
+        let last = data.axes.len() - 1;
+        self.part_of_data(&data, last, range).map(Form::Data)
     }
 
     /// The axes behind a view, of a product with a matrix or of another value.
@@ -110,6 +158,15 @@ impl<'a> Lowering<'a> {
                 let sizes: Vec<u64> = sizes.into_iter().map(|size| size as u64).collect();
                 return self.atoms.view(&axes, &sizes, is_product);
             }
+            "aten.unflatten" => {
+                let call = self.call(node);
+                let dim = call.dim("dim", 0, rank)?;
+                let own = self.atoms.total(axes.get(dim).ok_or("a scalar is split")?);
+                let inner = crate::eval::viewed(&call.ints("sizes")?, own as usize)?;
+                let mut sizes = self.axis_sizes(&axes);
+                sizes.splice(dim..=dim, inner.into_iter().map(|size| size as u64));
+                return self.atoms.view(&axes, &sizes, is_product);
+            }
             "aten.flatten" => {
                 let call = self.call(node);
                 let (from, to) = (call.dim("start_dim", 0, rank)?, call.dim("end_dim", -1, rank)?);
@@ -126,7 +183,7 @@ impl<'a> Lowering<'a> {
                 }
             }
             "aten.expand" => return self.expanded(node, axes),
-            "aten.transpose" | "aten.t" | "aten.permute" => {
+            "aten.transpose" | "aten.t" | "aten.numpy_T" | "aten.permute" => {
                 let order = order(&self.call(node), rank)?;
                 axes = order.into_iter().map(|dim| axes[dim].clone()).collect();
             }
@@ -157,42 +214,5 @@ impl<'a> Lowering<'a> {
             });
         }
         Ok(expanded)
-    }
-
-    /// A slice: all of an axis, or a part of the last one.
-    fn slice(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
-        let x = self.argument(node, "self")?;
-        let axes = self.axes(x)?;
-        let dim = self.call(node).dim("dim", 0, axes.len())?;
-        let size = self.atoms.total(axes.get(dim).ok_or("a slice of a scalar")?);
-        let (start, length) = bounds(&self.call(node), size as usize)?;
-        if length as u64 == size {
-            let output = *node.outputs.first().ok_or("it has no result")?;
-            self.same[output.index()] = x;
-            return self.form(x);
-        }
-        if dim + 1 != axes.len() {
-            return Err("a part of the tokens or heads is taken".to_string());
-        }
-        Ok(Form::Part { of: x, start: start as u64, length: length as u64 })
-    }
-
-    /// The parts of the last axis.
-    pub(super) fn parts(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
-        let x = self.argument(node, "self")?;
-        let axes = self.axes(x)?;
-        let dim = self.call(node).dim("dim", 0, axes.len())?;
-        let size = self.atoms.total(axes.get(dim).ok_or("a part of a scalar")?);
-        let lengths = lengths(&self.call(node), size as usize)?;
-        if dim + 1 != axes.len() {
-            return Err("tokens or heads are parted".to_string());
-        }
-        let mut start = 0;
-        let part = |length: usize| {
-            let part = Form::Part { of: x, start, length: length as u64 };
-            start += length as u64;
-            part
-        };
-        Ok(lengths.into_iter().map(part).collect())
     }
 }

@@ -5,7 +5,6 @@
 //! product of two more elements of queries and keys: slopes, and positions as a quotient and a rest, which are whole numbers in any format.
 //! Heads have two more elements for it, so that kernels of tensor cores, which take multiples of 16, do not serve them.
 
-use super::config::LlamaConfig;
 use crate::models::draft::{Body, DraftError};
 use crate::ops::{Binary, BinaryKind, Broadcast, Concat, Einsum, Equation, Iota, UnaryKind};
 use crate::types::DType;
@@ -16,12 +15,50 @@ const LEAST_SLOPE: f64 = 8.0;
 /// The divisor of positions; bf16 has all whole numbers up to it.
 const DIVISOR: f64 = 256.0;
 
-/// `y`, queries with two more elements: their slopes times the divisor, and the slopes.
-pub(super) fn queries(config: &LlamaConfig, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
+/// The heads whose scores have biases by distance.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Alibi {
+    /// Query heads.
+    pub heads: u64,
+    /// Heads of keys and values.
+    pub kv_heads: u64,
+    /// The factor of scores.
+    pub scale: f64,
+}
+
+impl Alibi {
+    /// The slopes of all query heads, the first head's first.
+    pub fn slopes(self) -> Vec<f64> {
+        let first = 1_u64 << self.heads.max(1).ilog2();
+        let slope = |head: u64| match head.checked_sub(first) {
+            None => (-LEAST_SLOPE * (head + 1) as f64 / first as f64).exp2(),
+            Some(behind) => (-LEAST_SLOPE * (2 * behind + 1) as f64 / (2 * first) as f64).exp2(),
+        };
+        (0..self.heads).map(slope).collect()
+    }
+
+    /// `y`, queries with two more elements: their slopes times the divisor, and the slopes.
+    ///
+    /// # Errors
+    /// There are no such queries.
+    pub fn queries(self, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
+        queries(self, b, y, x)
+    }
+
+    /// `y`, keys with two more elements: their positions over the divisor, rounded down, and the rest.
+    ///
+    /// # Errors
+    /// There are no such keys.
+    pub fn keys(self, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
+        keys(b, y, x)
+    }
+}
+
+fn queries(alibi: Alibi, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
     let dtype = b.dtype(x)?;
-    slopes(config, b)?;
+    slopes(alibi, b)?;
     // The elements are the divisor and 1, over the factor of scores.
-    let scale = config.score_scale();
+    let scale = alibi.scale;
     b.op(&["lean_part"], Iota { dim: 2, dims: b.dims("g r 2"), dtype: DType::F32 }, &[])?;
     b.scale("lean_less", (1.0 - DIVISOR) / scale, "lean_part")?;
     b.unary("lean_factor", UnaryKind::Shift(DIVISOR / scale), "lean_less")?;
@@ -32,8 +69,7 @@ pub(super) fn queries(config: &LlamaConfig, b: &mut Body<'_>, y: &str, x: &str) 
     b.op(&[y], Concat { dim: 4 }, &[x, "leans"])
 }
 
-/// `y`, keys with two more elements: their positions over the divisor, rounded down, and the rest.
-pub(super) fn keys(b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
+fn keys(b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
     let dtype = b.dtype(x)?;
     b.unary("key_at", UnaryKind::Cast(DType::F32), "pos")?;
     // Half a position more keeps whole quotients whole under rounding.
@@ -57,9 +93,9 @@ pub(super) fn keys(b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError>
 
 /// `slope` of each head, for both elements. Of `n` heads the first ones, the largest power of two `p`, have those of `p` heads; the others
 /// have every second one of `2 p` heads.
-fn slopes(config: &LlamaConfig, b: &mut Body<'_>) -> Result<(), DraftError> {
-    let first = 1_u64 << config.heads.ilog2();
-    let of_each = (config.heads / config.kv_heads) as f64;
+fn slopes(Alibi { heads, kv_heads, .. }: Alibi, b: &mut Body<'_>) -> Result<(), DraftError> {
+    let first = 1_u64 << heads.ilog2();
+    let of_each = (heads / kv_heads) as f64;
     for (iota, dim) in [("slope_group", 0), ("slope_query", 1)] {
         b.op(&[iota], Iota { dim, dims: b.dims("g r 2"), dtype: DType::F32 }, &[])?;
     }

@@ -2,7 +2,7 @@
 //!
 //! [`Latent`]: super::latent::Latent
 
-use super::alibi;
+use super::alibi::Alibi;
 use super::config::{HeadGate, LlamaConfig, QkNorm, Temperature};
 use super::layers::LayerKind;
 use super::qk_norm::{self, AllHeads, flat_norm};
@@ -113,7 +113,7 @@ enum Step<'a> {
     Turn(&'a Rotation),
     Temper(Temperature),
     /// Elements that bias scores by distance.
-    Lean,
+    Lean(Alibi),
 }
 
 /// The steps of queries, or of keys.
@@ -127,7 +127,8 @@ fn steps<'a>(config: &LlamaConfig, kind: &LayerKind<'a>, of_queries: bool) -> Ve
     let has_positions = kind.rotation.is_some();
     let temper = config.temperature.filter(|temperature| of_queries && temperature.turned == has_positions);
     let temper = temper.map(Step::Temper);
-    let lean = config.alibi.then_some(Step::Lean);
+    let alibi = Alibi { heads: config.heads, kv_heads: config.kv_heads, scale: config.score_scale() };
+    let lean = config.alibi.then_some(Step::Lean(alibi));
     [before, clip, turns, after, temper, lean].into_iter().flatten().collect()
 }
 
@@ -171,8 +172,8 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
                 Step::Clip(bound) => clip(b, *bound, &to, &from)?,
                 Step::Turn(rotation) => rotation.turn(b, &to, &from)?,
                 Step::Temper(temperature) => temper(b, *temperature, &to, &from)?,
-                Step::Lean if side.name == "q" => alibi::queries(config, b, &to, &from)?,
-                Step::Lean => alibi::keys(b, &to, &from)?,
+                Step::Lean(alibi) if side.name == "q" => alibi.queries(b, &to, &from)?,
+                Step::Lean(alibi) => alibi.keys(b, &to, &from)?,
             }
         }
     }

@@ -17,6 +17,7 @@ mod net;
 mod norm;
 mod qk_norm;
 
+pub use alibi::Alibi;
 pub use config::{
     Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Learned, LlamaConfig, Mtp, Norms, QkNorm,
     Temperature, Waves,
