@@ -4,7 +4,7 @@ use crate::error::Error;
 use exec::{Input, Inputs};
 use ir::models::{Batch, ImportedModel};
 use ir::types::DType;
-use pt2::{Export, Template};
+use pt2::{Export, ExportInput, Template};
 use serde::Serialize;
 use std::path::Path;
 use trainer::forward::Forward;
@@ -64,18 +64,23 @@ fn compare_with(export: &Export, template: &Template) -> Result<Comparison, Erro
     let tokens = template.longest().map_or(BATCH[1], |longest| longest.min(BATCH[1]));
     let batch @ [sequences, seq] = export.batch([BATCH[0], tokens]);
     let model = template.build(&Batch { batch: sequences, seq, dtype: DType::F32 })?;
-    let vocabulary = template.vocabulary();
-    let ids: Vec<u32> = (0..sequences * seq).map(|at| random(at, vocabulary)).collect();
-    let recorded = export.logits(&ids, batch)?;
-    let count = ids.len();
+    let ids = template.ids();
+    let taken: Vec<Vec<f64>> = export.inputs(batch).iter().zip(0..).map(|(input, at)| drawn(input, at, ids)).collect();
+    let recorded = export.logits(&taken, batch)?;
+    let names: Vec<String> = export.inputs(batch).into_iter().map(|input| input.name).collect();
     let inputs = model.inputs.iter().map(|input| {
-        let ints: Vec<i32> = match model.values[input.value].as_str() {
-            "tok" => ids.iter().map(|&id| id as i32).collect(),
-            "pos" => (0..count).map(|at| (at as u64 % seq) as i32).collect(),
-            "lab" => vec![-1; count],
-            _ => vec![0; count],
+        let (name, count) = (model.values[input.value].as_str(), input.ty.elements() as usize);
+        let own = names.iter().position(|own| own == name || export.is_text() && name == "tok");
+        let given = match (name, own) {
+            (_, Some(own)) if input.ty.dtype.is_float() => {
+                Input::Floats(taken[own].iter().map(|&x| x as f32).collect())
+            }
+            (_, Some(own)) => Input::Ints(taken[own].iter().map(|&id| id as i32).collect()),
+            ("pos", None) => Input::Ints((0..count).map(|at| (at as u64 % seq) as i32).collect()),
+            ("lab", None) => Input::Ints(vec![-1; count]),
+            _ => Input::Ints(vec![0; count]),
         };
-        (input.value, Input::Ints(ints))
+        (input.value, given)
     });
     let inputs: Inputs = inputs.collect();
     let fault = |why: String| Error::fault("import", why);
@@ -87,7 +92,7 @@ fn compare_with(export: &Export, template: &Template) -> Result<Comparison, Erro
         weights.read(&name, &shard, &mut numbers)?;
         forward.set_param(&name, &numbers).map_err(fault)?;
     }
-    let own = forward.logits(&inputs, 0..count).map_err(fault)?;
+    let own = forward.logits(&inputs, 0..recorded.len() / template.vocabulary().max(1) as usize).map_err(fault)?;
     let largest = recorded.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
     // A logit that is no number differs from every number.
     let apart = |(a, b): (&f32, &f32)| if (a - b).is_finite() { (a - b).abs() } else { f32::INFINITY };
@@ -98,8 +103,18 @@ fn compare_with(export: &Export, template: &Template) -> Result<Comparison, Erro
     Ok(Comparison { parameters: export.parameters(), layers: template.layers(), batch, largest, difference })
 }
 
-/// A token that follows from its place alone.
-fn random(at: u64, vocabulary: u64) -> u32 {
+/// Elements of an input that follow from their places alone: ids below `ids`, or numbers from -1 to 1.
+fn drawn(input: &ExportInput, number: u64, ids: u64) -> Vec<f64> {
+    let count: u64 = input.sizes.iter().product();
+    let places = (0..count).map(|at| random(number * 0x1_0000_0000 + at));
+    if input.is_int {
+        return places.map(|bits| f64::from(bits % ids.max(1) as u32)).collect();
+    }
+    places.map(|bits| f64::from((f64::from(bits) / f64::from(1_u32 << 30) - 1.0) as f32)).collect()
+}
+
+/// 31 bits that follow from a number.
+fn random(at: u64) -> u32 {
     let mixed = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    ((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33) as u32 % vocabulary.max(1) as u32
+    ((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33) as u32
 }

@@ -48,9 +48,6 @@ MIXTRAL = dict(SIZES, num_local_experts=4, num_experts_per_tok=2)
 MOE = dict(SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12)
 QWEN3_MOE = dict(MOE, head_dim=8, norm_topk_prob=True)
 QWEN2_MOE = dict(MOE, shared_expert_intermediate_size=28)
-GLM4_MOE = dict(
-    SIZES, head_dim=8, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, first_k_dense_replace=1, n_group=2, topk_group=1,
-)
 # Name, class of the configuration, its values, and the implementation of attention. Graphs of names in `-decomposed` are of core ops alone.
 # Experts are computed by products of groups, or of batches in names with `-batched`.
 FAMILIES = [
@@ -142,38 +139,7 @@ class Fourier(nn.Module):
         return self.head(x)
 
 
-class Convolution(Fourier):
-    """Layers that are no attention."""
-
-    def __init__(self):
-        super().__init__()
-        self.mixers = nn.ModuleList(nn.Conv1d(16, 16, 1) for _ in range(2))
-
-    def forward(self, tokens):
-        x = self.embed(tokens)
-        for mixer in self.mixers:
-            x = x + mixer(x.transpose(1, 2)).transpose(1, 2)
-        return self.head(x)
-
-
-class Chosen(Fourier):
-    """A product with what the tokens choose."""
-
-    def forward(self, tokens):
-        x = self.embed(tokens)
-        for mixer in self.mixers:
-            kept = x.topk(2, dim=-1).values
-            x = x + mixer(x) * kept[..., :1]
-        return self.head(x)
-
-
-REFUSED = {
-    "fourier": (Fourier, "aten.fft_fft"),
-    "convolution": (Convolution, "aten.conv1d"),
-    "chosen": (Chosen, "aten.topk"),
-}
-# Families whose experts are not understood: groups of experts are chosen first.
-REFUSED_FAMILIES = {"glm4_moe": ("Glm4MoeConfig", GLM4_MOE, "aten.topk")}
+REFUSED = {"fourier": (Fourier, "aten.fft_fft")}
 
 
 def family(name, cls, values, attention):
@@ -290,7 +256,6 @@ def compared(meshwright):
             failed += found.returncode != 0 or max(difference, own) > 1e-4
             print(found.stderr, end="")
         refused = [(name, lambda model=model: model().eval(), op) for name, (model, op) in REFUSED.items()]
-        refused += [(name, lambda name=name, *values: family(name, *REFUSED_FAMILIES[name][:2], "sdpa")[1], op) for name, (*_, op) in REFUSED_FAMILIES.items()]
         for name, model, op in refused:
             path = Path(folder) / f"{name}.pt2"
             export(model(), path)

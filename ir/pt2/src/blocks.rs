@@ -1,65 +1,133 @@
-//! The blocks of a program: what comes before the layers, the layers, and what comes behind them.
+//! The blocks of a program: what comes before the layers, the layers, and what comes between and behind them.
 //!
-//! Module paths propose where a layer begins: statements of `model.layers.3` are one. The statements then have to agree. One value
-//! alone crosses from one layer to the next, and layers of the same statements are instances of one block.
+//! Module paths propose where a layer begins: statements of `model.layers.3` are one, and with them those outside of modules that follow, such
+//! as a residual sum. Values that one segment computes and others read cross between the blocks. Layers of the same statements are instances
+//! of one block.
 
-use crate::error::Error;
 use crate::graph::Recording;
-use crate::program::{LoweredModel, Statement, Var};
-use std::collections::BTreeSet;
+use crate::program::{Action, LoweredModel, Statement, Var};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Statements between two values of the stream.
+/// Statements in a row.
 pub(crate) struct Segment {
     /// The path of the layer; none outside of layers.
     pub(crate) layer: Option<String>,
-    /// The value that it reads; none for the first one.
-    pub(crate) input: Option<Var>,
-    pub(crate) output: Var,
+    /// The values of other segments that it reads: those of the segment before it come first.
+    pub(crate) inputs: Vec<Var>,
+    /// The values that later segments read, in the order of the next one's inputs.
+    pub(crate) outputs: Vec<Var>,
     pub(crate) statements: Vec<Statement>,
 }
 
-/// Cuts a program where one value crosses.
-///
-/// # Errors
-/// There are no layers, or more than one value crosses.
-pub(crate) fn segments(program: &LoweredModel, graph: &Recording, logits: Var) -> Result<Vec<Segment>, Error> {
-    let whole = |why: &str| Error::Unsupported { at: Default::default(), why: why.to_string() };
+/// Cuts a program. The last segment is no layer, and has the logits.
+pub(crate) fn segments(program: &LoweredModel, graph: &Recording, logits: Var) -> Vec<Segment> {
+    let statements = needed(program, logits);
+    let own: Vec<Option<String>> =
+        statements.iter().map(|statement| layer_of(&graph.nodes[statement.node].place.module)).collect();
+    let labels = assigned(&statements, &own);
     let mut segments: Vec<Segment> = Vec::new();
-    for statement in needed(program, logits) {
-        let layer = layer_of(&graph.nodes[statement.node].place.module);
+    for (statement, layer) in statements.into_iter().zip(labels) {
         match segments.last_mut().filter(|last| last.layer == layer) {
-            Some(last) => {
-                last.output = statement.result;
-                last.statements.push(statement);
-            }
-            None => {
-                segments.push(Segment { layer, input: None, output: statement.result, statements: vec![statement] });
-            }
+            Some(last) => last.statements.push(statement),
+            None => segments.push(Segment::of(layer, vec![statement])),
         }
     }
-    let is_chain = segments.len() > 2
-        && segments
-            .iter()
-            .enumerate()
-            .all(|(at, segment)| segment.layer.is_none() == (at == 0 || at + 1 == segments.len()));
-    if !is_chain {
-        return Err(whole("is no chain of numbered layers between embeddings and logits"));
+    if segments.last().is_none_or(|last| last.layer.is_some()) {
+        segments.push(Segment::of(None, Vec::new()));
     }
-    let mut seen = BTreeSet::new();
-    if segments.iter().any(|segment| !seen.insert(segment.layer.clone()) && segment.layer.is_some()) {
-        return Err(whole("comes back to a layer"));
+    connect(&mut segments, logits);
+    segments
+}
+
+impl Segment {
+    fn of(layer: Option<String>, statements: Vec<Statement>) -> Segment {
+        Segment { layer, inputs: Vec::new(), outputs: Vec::new(), statements }
     }
-    for at in 1..segments.len() {
-        let input = crossing(&segments, at).map_err(|node| {
-            graph.nodes[node].refuse("more than the stream of activations crosses from layer to layer")
-        })?;
-        segments[at].input = Some(input);
-        segments[at - 1].output = input;
+
+    /// The values that it reads and does not compute, in the order of their first use.
+    fn reads(&self) -> Vec<Var> {
+        let own: BTreeSet<Var> = self.statements.iter().flat_map(Statement::results).collect();
+        let mut reads = Vec::new();
+        for var in self.statements.iter().flat_map(Statement::reads) {
+            if !own.contains(&var) && !reads.contains(&var) {
+                reads.push(var);
+            }
+        }
+        reads
+    }
+}
+
+/// The layer of each statement. Those outside of layers belong to the layer before them if another one of the same list follows, and
+/// behind the last one as many as follow the one before it.
+fn assigned(statements: &[Statement], own: &[Option<String>]) -> Vec<Option<String>> {
+    let list = |layer: &str| layer.rsplit_once('.').map_or(String::new(), |(list, _)| list.to_string());
+    let mut labels = own.to_vec();
+    let layers: Vec<usize> = (0..own.len()).filter(|&at| own[at].is_some()).collect();
+    for pair in layers.windows(2) {
+        if let ([from, to], Some(before), Some(behind)) = (pair, &own[pair[0]], &own[pair[1]])
+            && list(before) == list(behind)
+        {
+            labels[from + 1..*to].fill(Some(before.clone()));
+        }
+    }
+    // The ends of lists: how many statements follow each layer but the last.
+    let mut counts: BTreeMap<String, Vec<Action>> = BTreeMap::new();
+    for at in 1..labels.len() {
+        let (Some(before), Some(behind)) = (&labels[at - 1], &labels[at]) else { continue };
+        if before != behind && list(before) == list(behind) {
+            let start = (0..at).rev().find(|&at| own[at].is_some()).map_or(0, |at| at + 1);
+            let tail = statements[start..at].iter().map(|statement| statement.action.clone()).collect();
+            counts.insert(list(before), tail);
+        }
+    }
+    for &at in &layers {
+        let Some(layer) = own[at].clone() else { continue };
+        let is_last = own[at + 1..].iter().all(|other| other.as_ref().is_none_or(|other| list(other) != list(&layer)));
+        let tail = counts.get(&list(&layer)).filter(|tail| is_last && !tail.is_empty());
+        let Some(tail) = tail else { continue };
+        let end = at + 1 + tail.len();
+        let fits = |(place, action): (usize, &Action)| {
+            labels[at + 1 + place].is_none() && statements[at + 1 + place].action == *action
+        };
+        if end <= labels.len() && tail.iter().enumerate().all(fits) {
+            labels[at + 1..end].fill(Some(layer));
+        }
+    }
+    labels
+}
+
+/// Finds the values that cross between segments.
+fn connect(segments: &mut [Segment], logits: Var) {
+    let count = segments.len();
+    let mut reads: Vec<Vec<Var>> = segments.iter().map(Segment::reads).collect();
+    let own = |segment: &Segment| segment.statements.iter().flat_map(Statement::results).collect::<Vec<Var>>();
+    if let Some(last) = reads.last_mut()
+        && !own(&segments[count - 1]).contains(&logits)
+        && !last.contains(&logits)
+    {
+        last.push(logits);
+    }
+    for at in 0..count {
+        let made: Vec<Var> = if at == 0 { Vec::new() } else { own(&segments[at - 1]) };
+        let (mut first, rest): (Vec<Var>, Vec<Var>) = reads[at].iter().partition(|var| made.contains(var));
+        first.extend(rest);
+        segments[at].inputs = first;
+    }
+    for at in 0..count {
+        let made = own(&segments[at]);
+        let next = segments.get(at + 1).map_or(&[][..], |next| &next.inputs);
+        let mut outputs: Vec<Var> = next.iter().copied().filter(|var| made.contains(var)).collect();
+        let later = made.into_iter().filter(|var| reads[at + 1..].iter().any(|reads| reads.contains(var)));
+        for var in later {
+            if !outputs.contains(&var) {
+                outputs.push(var);
+            }
+        }
+        segments[at].outputs = outputs;
     }
     if let Some(last) = segments.last_mut() {
-        last.output = logits;
+        last.outputs = vec![logits];
     }
-    Ok(segments)
 }
 
 /// The statements that the logits depend on.
@@ -87,19 +155,4 @@ fn layer_of(module: &str) -> Option<String> {
     });
     let number = end.into_iter().find(|(_, part)| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
     number.map(|(end, _)| module[..end].to_string())
-}
-
-/// The one value that crosses into a segment; else the node of a statement that reads another.
-fn crossing(segments: &[Segment], at: usize) -> Result<Var, usize> {
-    let before: BTreeSet<Var> =
-        segments[..at].iter().flat_map(|segment| &segment.statements).flat_map(Statement::results).collect();
-    let mut input = None;
-    for statement in segments[at..].iter().flat_map(|segment| &segment.statements) {
-        for var in statement.reads().filter(|var| before.contains(var)) {
-            if *input.get_or_insert(var) != var {
-                return Err(statement.node);
-            }
-        }
-    }
-    input.ok_or_else(|| segments[at].statements[0].node)
 }

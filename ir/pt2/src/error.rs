@@ -80,7 +80,7 @@ impl Coded for Error {
             Error::File { .. } => "check the path and its permissions",
             Error::Damaged { .. } => "export again with torch.export.save of a current PyTorch",
             Error::Unsupported { .. } => {
-                "export a decoder in evaluation mode and without a cache, as docs/book/src/your-model.md says, or write a .ir file"
+                "export in evaluation mode and without a cache, as docs/book/src/your-model.md says, or write a .ir file"
             }
             Error::Different { .. } => "please report it with the archive: a part of the graph was misread",
         };

@@ -80,15 +80,43 @@ impl RecordedNode {
     }
 }
 
+/// A size of an input.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum InputSize {
+    Fixed(u64),
+    /// Open, by its name in the export.
+    Open(String),
+}
+
+/// A tensor that a graph takes.
+#[derive(Clone, Debug)]
+pub(crate) struct GraphInput {
+    pub(crate) value: ValueId,
+    pub(crate) name: String,
+    /// Ids; else numbers.
+    pub(crate) is_int: bool,
+    pub(crate) sizes: Vec<InputSize>,
+}
+
+impl GraphInput {
+    /// The sizes for a number of sequences, which are the first dim, and of tokens.
+    pub(crate) fn sizes_for(&self, [batch, sequence]: [u64; 2]) -> Vec<u64> {
+        let size = |(dim, size): (usize, &InputSize)| match size {
+            InputSize::Fixed(size) => *size,
+            InputSize::Open(_) if dim == 0 => batch,
+            InputSize::Open(_) => sequence,
+        };
+        self.sizes.iter().enumerate().map(size).collect()
+    }
+}
+
 /// A graph.
 pub(crate) struct Recording {
     /// The number of values.
     pub(crate) values: usize,
     pub(crate) nodes: Vec<RecordedNode>,
-    /// The token ids, `i64[batch, sequence]`.
-    pub(crate) tokens: ValueId,
-    /// Their sizes where the export fixed them.
-    pub(crate) fixed: [Option<u64>; 2],
+    /// The tensors that it takes; the first dim of each is the batch.
+    pub(crate) inputs: Vec<GraphInput>,
     /// Parameters by the names that the modules give them.
     pub(crate) parameters: BTreeMap<ValueId, String>,
     /// Buffers and constants.
@@ -100,7 +128,15 @@ pub(crate) struct Recording {
 impl Recording {
     /// True if the graph reads tokens alone: then positions and segments of the batch are those of its documents.
     pub(crate) fn is_text(&self) -> bool {
-        true
+        matches!(self.inputs.as_slice(), [input] if input.is_int && input.sizes.len() == 2)
+    }
+
+    /// The sizes of the batch and of the tokens where the export fixed them.
+    pub(crate) fn fixed(&self) -> [Option<u64>; 2] {
+        [0, 1].map(|dim| match self.inputs.first()?.sizes.get(dim)? {
+            InputSize::Fixed(size) => Some(*size),
+            InputSize::Open(_) => None,
+        })
     }
 
     /// Reads a program.
@@ -129,12 +165,12 @@ impl Recording {
                 other => return Err(Fault::Unsupported(format!("the graph takes an input of kind `{other}`"))),
             }
         }
-        let (tokens, fixed) = tokens(&mut reader, &user, &graph.tensor_values)?;
+        let inputs = inputs(&mut reader, &user, &graph.tensor_values)?;
         changes_nothing(&signature)?;
         let mut nodes = Vec::new();
         reader.nodes(graph.nodes, &mut nodes)?;
         let outputs = graph.outputs.iter().filter_map(|output| reader.output(output)).collect::<Result<_, _>>()?;
-        Ok(Recording { values: reader.count, nodes, tokens, fixed, parameters, buffers, outputs })
+        Ok(Recording { values: reader.count, nodes, inputs, parameters, buffers, outputs })
     }
 }
 
@@ -156,24 +192,32 @@ impl From<&str> for Fault {
     }
 }
 
-/// The one input, which holds token ids, and its sizes where they are fixed.
-fn tokens(
+/// The tensors that a graph takes.
+fn inputs(
     reader: &mut Reader,
     user: &[(String, Value)],
     types: &BTreeMap<String, schema::TensorMeta>,
-) -> Result<(ValueId, [Option<u64>; 2]), Fault> {
-    let tensors: Vec<&str> =
-        user.iter().filter(|(kind, _)| kind == "as_tensor").filter_map(|(_, arg)| arg.get("name")?.as_str()).collect();
-    let [name] = tensors.as_slice() else {
-        let found = if tensors.is_empty() { "none".to_string() } else { tensors.join(", ") };
-        return Err(Fault::Unsupported(format!("the graph must take one tensor, the token ids; it takes {found}")));
-    };
-    let meta = types.get(*name).ok_or_else(|| format!("the input `{name}` has no type"))?;
-    let sizes = meta.sizes.iter().map(|size| size.get("as_int").and_then(Value::as_u64)).collect::<Vec<_>>();
-    match (sizes.as_slice(), meta.dtype) {
-        (&[batch, sequence], 4 | 5) => Ok((reader.define(name), [batch, sequence])),
-        _ => Err(Fault::Unsupported(format!("the input `{name}` must be integers of two dims, batch and sequence"))),
+) -> Result<Vec<GraphInput>, Fault> {
+    let tensors = user.iter().filter(|(kind, _)| kind == "as_tensor").filter_map(|(_, arg)| arg.get("name")?.as_str());
+    let mut inputs = Vec::new();
+    for name in tensors {
+        let meta = types.get(name).ok_or_else(|| format!("the input `{name}` has no type"))?;
+        let size = |size: &Value| match size.get("as_int").and_then(Value::as_u64) {
+            Some(size) => InputSize::Fixed(size),
+            None => InputSize::Open(size["as_expr"]["expr_str"].as_str().unwrap_or_default().to_string()),
+        };
+        let sizes: Vec<InputSize> = meta.sizes.iter().map(size).collect();
+        let is_int = matches!(meta.dtype, 4 | 5);
+        if sizes.is_empty() || !is_int && !matches!(meta.dtype, 6..=8 | 13) {
+            let why = format!("the input `{name}` must be integers or numbers, with the batch as its first dim");
+            return Err(Fault::Unsupported(why));
+        }
+        inputs.push(GraphInput { value: reader.define(name), name: name.to_string(), is_int, sizes });
     }
+    if inputs.is_empty() {
+        return Err(Fault::Unsupported("the graph takes no tensor".to_string()));
+    }
+    Ok(inputs)
 }
 
 /// Checks that the graph gives results and changes nothing else.

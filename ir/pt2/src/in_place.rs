@@ -82,8 +82,7 @@ mod tests {
         Recording {
             values: 10,
             nodes: nodes.iter().map(node).collect(),
-            tokens: ValueId(0),
-            fixed: [None; 2],
+            inputs: Vec::new(),
             parameters: BTreeMap::new(),
             buffers: BTreeMap::new(),
             outputs: Vec::new(),

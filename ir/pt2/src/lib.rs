@@ -18,6 +18,7 @@ mod eval;
 mod graph;
 mod in_place;
 mod lower;
+mod making;
 mod names;
 mod program;
 mod schema;
@@ -117,35 +118,26 @@ impl Export {
         let (lowering, logits) = lower::lower(&self.graph, &self.archive, &self.tensors, &self.sizes)?;
         let refuse = |node: usize, why: &str| self.graph.nodes[node].refuse(why);
         let (program, atoms) = (&lowering.program, &lowering.atoms);
-        let names = Names::of(program, atoms, [lowering.batch, lowering.sequence], logits, &refuse)?;
-        let mut segments = blocks::segments(program, &self.graph, logits)?;
+        let names = Names::of(program, atoms, &lowering, logits, &refuse)?;
+        let mut segments = blocks::segments(program, &self.graph, logits);
         segments.iter_mut().for_each(|segment| sums::order(program, atoms, segment));
         let leaves = |var: Var| atoms.leaves(&program.vars[var.0]);
-        let stream: Vec<_> = segments.first().map_or(Vec::new(), |embed| leaves(embed.output));
-        let streams = segments[..segments.len() - 1].iter().all(|segment| leaves(segment.output) == stream);
-        let (Some([batch, sequence]), true) = (stream.get(..2), streams) else {
-            return Err(Error::Unsupported {
-                at: Default::default(),
-                why: "has layers that give other dims than they read".to_string(),
-            });
-        };
-        if stream.len() != 3 || [*batch, *sequence] != [lowering.batch, lowering.sequence] {
-            return Err(Error::Unsupported {
-                at: Default::default(),
-                why: "has a stream of other dims than tokens".to_string(),
-            });
-        }
+        let stream = segments.first().and_then(|first| first.outputs.first()).map_or(Vec::new(), |&var| leaves(var));
+        let tokens = [lowering.batch, lowering.sequence];
+        let stream = stream.into_iter().filter(|atom| !tokens.contains(atom)).collect();
         let parameters = self.graph.parameters.iter().map(|(value, name)| (name.clone(), self.sizes[value].clone()));
         let buffers = self.graph.buffers.values();
         let buffers = buffers.filter_map(|name| Some((name.clone(), self.tensors.get(name)?.sizes.clone())));
         let shapes = parameters.chain(buffers).collect();
-        let parts = template::Parts { shapes: &shapes, program, atoms, names: &names, stream: stream[2..].to_vec() };
-        Template::of(&parts, &segments, &refuse)
+        let (ints, is_text) = (program.ints(), self.graph.is_text());
+        let parts = template::Parts { shapes: &shapes, program, atoms, names: &names, stream, ints, is_text };
+        Template::of(&parts, &segments, logits, &refuse)
     }
 
     /// Sequences and tokens that the graph can be run on: those that the export fixed, or the ones wanted.
     pub fn batch(&self, wanted: [u64; 2]) -> [u64; 2] {
-        [0, 1].map(|at| self.graph.fixed[at].unwrap_or(wanted[at]))
+        let fixed = self.graph.fixed();
+        [0, 1].map(|at| fixed[at].unwrap_or(wanted[at]))
     }
 
     /// The numbers of all parameters.
@@ -159,11 +151,27 @@ impl Export {
         self.graph.parameters.values().all(|name| self.tensors.contains_key(name))
     }
 
-    /// The logits of the recorded graph, f32[batch, sequence, vocabulary], for token ids i64[batch, sequence].
+    /// The tensors that the graph takes for a number of sequences and tokens: name, sizes, and whether they are ids.
+    pub fn inputs(&self, batch: [u64; 2]) -> Vec<ExportInput> {
+        let input = |input: &graph::GraphInput| ExportInput {
+            name: input.name.clone(),
+            sizes: input.sizes_for(batch),
+            is_int: input.is_int,
+        };
+        self.graph.inputs.iter().map(input).collect()
+    }
+
+    /// True if the graph takes the tokens of a text alone.
+    pub fn is_text(&self) -> bool {
+        self.graph.is_text()
+    }
+
+    /// The logits of the recorded graph, f32[.., vocabulary], for the elements of each of its inputs.
     ///
     /// # Errors
-    /// The archive lacks a parameter, or a node cannot be run.
-    pub fn logits(&self, tokens: &[u32], [batch, sequence]: [u64; 2]) -> Result<Vec<f32>, Error> {
+    /// The archive lacks a parameter, an input has another number of elements, or a node cannot be run.
+    pub fn logits(&self, inputs: &[Vec<f64>], batch: [u64; 2]) -> Result<Vec<f32>, Error> {
+        let unsupported = |why: String| Error::Unsupported { at: Default::default(), why };
         let mut values: Vec<Option<Item>> = vec![None; self.graph.values];
         for (value, name) in self.graph.parameters.iter().chain(&self.graph.buffers) {
             let missing = || self.archive.damaged(format!("the tensor `{name}` is missing"));
@@ -171,13 +179,27 @@ impl Export {
             let item = tensor.read(&self.archive).map_err(|why| self.archive.damaged(format!("`{name}`: {why}")))?;
             values[value.index()] = Some(item);
         }
-        let sizes = vec![batch as usize, sequence as usize];
-        let ids = Tensor::new(ElementKind::Int, sizes, tokens.iter().map(|&token| f64::from(token)).collect());
-        values[self.graph.tokens.index()] = Some(ids.into());
+        for (place, input) in self.graph.inputs.iter().enumerate() {
+            let sizes: Vec<usize> = input.sizes_for(batch).into_iter().map(|size| size as usize).collect();
+            let kind = if input.is_int { ElementKind::Int } else { ElementKind::Float };
+            let elements = inputs.get(place).filter(|own| own.len() == sizes.iter().product::<usize>());
+            let elements = elements.ok_or_else(|| unsupported(format!("`{}` has another size", input.name)))?;
+            values[input.value.index()] = Some(Tensor::new(kind, sizes, elements.clone()).into());
+        }
         let wanted = self.graph.outputs.first().copied();
-        let wanted =
-            wanted.ok_or_else(|| Error::Unsupported { at: Default::default(), why: "gives no result".to_string() })?;
+        let wanted = wanted.ok_or_else(|| unsupported("gives no result".to_string()))?;
         let logits = eval::run_all(&self.graph, values, wanted)?;
         Ok(logits.data.into_iter().map(|x| x as f32).collect())
     }
+}
+
+/// A tensor that a graph takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportInput {
+    /// Its name in the graph.
+    pub name: String,
+    /// Its sizes.
+    pub sizes: Vec<u64>,
+    /// Ids of a vocabulary; else numbers.
+    pub is_int: bool,
 }

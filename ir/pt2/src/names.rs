@@ -2,6 +2,7 @@
 
 use crate::atoms::{Atom, Atoms};
 use crate::error::Error;
+use crate::lower::Lowering;
 use crate::program::{Action, Argument, LoweredModel, Statement, Var};
 use ir::dim_role::DimRole;
 use ir::types::DimName;
@@ -40,10 +41,13 @@ pub(crate) struct Names {
     neighbours: BTreeMap<Atom, BTreeSet<Atom>>,
     /// Dims with names, in the order of their declaration.
     dims: Vec<(&'static str, u32, u64)>,
+    /// Dims of tokens that the batch sizes, but the first.
+    pub(crate) open: Vec<String>,
 }
 
 /// Names with the roles that they have, in the order of their declaration.
-const KINDS: [(&str, Option<DimRole>); 11] = [
+const KINDS: [(&str, Option<DimRole>); 12] = [
+    ("s", None),
     ("h", None),
     ("g", Some(DimRole::KvHeads)),
     ("r", Some(DimRole::QueryHeads)),
@@ -65,26 +69,27 @@ impl Names {
     pub(crate) fn of(
         program: &LoweredModel,
         atoms: &Atoms,
-        [batch, sequence]: [Atom; 2],
+        lowering: &Lowering<'_>,
         logits: Var,
         refuse: &dyn Fn(usize, &str) -> Error,
     ) -> Result<Names, Error> {
-        let mut names = Names { labels: BTreeMap::new(), neighbours: neighbours(program, atoms), dims: Vec::new() };
+        let mut names = Names { labels: BTreeMap::new(), neighbours: neighbours(program, atoms), dims: Vec::new(), open: Vec::new() };
+        let (batch, sequence) = (lowering.batch, lowering.sequence);
         names.labels.extend([(batch, Label::Named("b", 1)), (sequence, Label::Named("s", 1))]);
+        for (length, number) in lowering.lengths.iter().zip(2..) {
+            names.labels.insert(length.atom, Label::Named("s", number));
+            names.dims.push(("s", number, atoms.size(length.atom)));
+            names.open.extend(length.is_open.then(|| Label::Named("s", number).to_string()));
+        }
         let dims = |var: Var| atoms.leaves(&program.vars[var.0]);
         for statement in &program.statements {
             let own = dims(statement.result);
             match (&statement.action, statement.operands.as_slice()) {
                 (Action::Embedding { .. }, &[ids, Argument::Weight(table)]) => {
-                    let [_, _, width] = *own.as_slice() else {
-                        return Err(refuse(statement.node, "the stream of activations is split"));
-                    };
-                    names.name(atoms, width, "h");
-                    if ids == Argument::Tokens {
-                        atoms
-                            .leaves(&[program.weights[table].view.dims[0].0])
-                            .iter()
-                            .for_each(|&row| names.name(atoms, row, "v"));
+                    own.last().into_iter().for_each(|&width| names.name(atoms, width, "h"));
+                    if ids != Argument::Positions {
+                        let rows = program.weights[table].view.dims[0].0;
+                        atoms.leaves(&[rows]).iter().for_each(|&row| names.name(atoms, row, "v"));
                     }
                 }
                 (Action::Attention(_), &[Argument::Var(q), Argument::Var(k), Argument::Var(v), ..]) => {
@@ -94,8 +99,7 @@ impl Names {
                     else {
                         return Err(refuse(statement.node, "attention of other dims than heads and elements"));
                     };
-                    if [b, s, kb, t, kg, kd, vb, u, vg] != [batch, sequence, batch, sequence, g, d, batch, sequence, g]
-                    {
+                    if [b, kb, vb, kg, vg, kd, u] != [batch, batch, batch, g, g, d, t] || [s, t].contains(&batch) {
                         return Err(refuse(
                             statement.node,
                             "the dims of queries, keys and values are in another order",
@@ -107,7 +111,7 @@ impl Names {
                 _ => {}
             }
         }
-        dims(logits).into_iter().for_each(|atom| names.name(atoms, atom, "v"));
+        dims(logits).last().into_iter().for_each(|&atom| names.name(atoms, atom, "v"));
         names.experts(program, atoms);
         for statement in &program.statements {
             dims(statement.result).into_iter().for_each(|atom| names.name(atoms, atom, "f"));

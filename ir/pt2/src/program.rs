@@ -166,9 +166,18 @@ pub(crate) struct Weight {
     pub(crate) usage: Use,
 }
 
+/// A value that a model reads.
+pub(crate) struct Input {
+    pub(crate) var: Var,
+    pub(crate) name: String,
+    pub(crate) is_int: bool,
+}
+
 /// The statements of a model, in order.
 #[derive(Default)]
 pub(crate) struct LoweredModel {
+    /// What it reads; nothing if that is the tokens of a text.
+    pub(crate) inputs: Vec<Input>,
     /// The dims of each value.
     pub(crate) vars: Vec<Vec<Atom>>,
     pub(crate) weights: Vec<Weight>,
@@ -186,4 +195,30 @@ pub(crate) struct RoutingDims {
     pub(crate) rows: BTreeSet<Atom>,
     /// The experts of a token.
     pub(crate) chosen: BTreeSet<Atom>,
+}
+
+impl LoweredModel {
+    /// The values of integers.
+    pub(crate) fn ints(&self) -> BTreeSet<Var> {
+        let mut ints: BTreeSet<Var> = self.inputs.iter().filter(|input| input.is_int).map(|input| input.var).collect();
+        for statement in &self.statements {
+            let moves = matches!(
+                statement.action,
+                Action::Permute
+                    | Action::Reshape
+                    | Action::Broadcast
+                    | Action::Slice { .. }
+                    | Action::Concat { .. }
+                    | Action::Group
+                    | Action::Ungroup
+            );
+            let is_int = match statement.action {
+                Action::Compare(_) | Action::Index { .. } => true,
+                _ => moves && statement.reads().next().is_some_and(|var| ints.contains(&var)),
+            };
+            ints.extend(is_int.then_some(statement.result));
+            ints.extend(statement.second);
+        }
+        ints
+    }
 }

@@ -4,13 +4,15 @@ use crate::atoms::Atom;
 use crate::blocks::Segment;
 use crate::names::Label;
 use crate::program::{Action, Argument, Lean, Statement, Var};
-use crate::template::{Parts, declared, labels, weights_of};
-use ir::models;
+use crate::template::{Parts, declared, labels};
+use ir::graph::ArgKind;
+use ir::models::{self, Draft};
 use ir::ops::{
     Attention, Binary, Combine, Compare, Concat, Einsum, Embedding, Frame, LayerNorm, Op, Pad, Permute, Reduce,
     RmsNorm, Select, Slice, Softmax, TopK, Unary, Windows,
 };
-use std::collections::BTreeMap;
+use ir::types::{DType, Type};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
@@ -58,37 +60,92 @@ pub(crate) enum NamedStep {
     },
 }
 
+/// An argument of a block.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct NamedArg {
+    pub(crate) name: String,
+    pub(crate) kind: ArgKind,
+    pub(crate) dims: String,
+    pub(crate) is_int: bool,
+}
+
+impl NamedArg {
+    /// The argument in a model.
+    pub(crate) fn ty(&self, draft: &Draft) -> (&str, ArgKind, Type) {
+        let ty = draft.ty(&self.dims);
+        let dtype = if self.is_int { DType::I32 } else { ty.dtype };
+        (&self.name, self.kind, Type { dtype, ..ty })
+    }
+}
+
 /// A block.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct NamedBlock {
+    pub(crate) name: String,
+    pub(crate) args: Vec<NamedArg>,
     pub(crate) weights: Vec<models::Weight>,
     pub(crate) steps: Vec<NamedStep>,
-    pub(crate) result: String,
+    pub(crate) results: Vec<String>,
+    /// Its only result is the logits, whose loss it gives.
+    pub(crate) is_head: bool,
 }
 
-/// The block of a segment, whose weights have these names. The model has `layers` layers.
+impl NamedBlock {
+    /// True for a block that differs in its name alone.
+    pub(crate) fn is_like(&self, other: &NamedBlock) -> bool {
+        NamedBlock { name: self.name.clone(), ..other.clone() } == *self
+    }
+
+    /// The inputs of the model that it reads.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &str> {
+        self.args.iter().filter(|arg| arg.kind == ArgKind::Input).map(|arg| arg.name.as_str())
+    }
+}
+
+/// The block of a segment, whose weights in this order have these names. The model has `layers` layers.
 ///
 /// # Errors
 /// A statement has other dims than its op. The number is that of its node.
 pub(crate) fn steps(
     parts: &Parts<'_>,
     segment: &Segment,
+    order: &[usize],
     weights: &BTreeMap<usize, String>,
     layers: usize,
 ) -> Result<NamedBlock, (usize, String)> {
-    let used = weights_of(segment);
     let layers = segment.layer.as_ref().map(|_| layers);
     let declared =
-        used.iter().map(|&weight| declared(parts, &parts.program.weights[weight], &weights[&weight], layers));
+        order.iter().map(|&weight| declared(parts, &parts.program.weights[weight], &weights[&weight], layers));
     let mut writer = Writer { parts, weights, vars: BTreeMap::new(), counts: BTreeMap::new(), steps: Vec::new() };
-    writer.vars.extend(segment.input.map(|input| (input, "x".to_string())));
-    let mut block = NamedBlock { weights: declared.collect(), steps: Vec::new(), result: String::new() };
+    let mut args = Vec::new();
+    for (place, &input) in segment.inputs.iter().enumerate() {
+        let name = if place == 0 { "x".to_string() } else { format!("x_{place}") };
+        writer.vars.insert(input, name.clone());
+        let is_int = parts.ints.contains(&input);
+        args.push(NamedArg { name, kind: ArgKind::Value, dims: writer.dims(input), is_int });
+    }
     for statement in &segment.statements {
         writer.statement(statement).map_err(|why| (statement.node, why))?;
     }
-    block.result = writer.vars.get(&segment.output).cloned().unwrap_or_else(|| "x".to_string());
-    block.steps = writer.steps;
-    Ok(block)
+    args.extend(inputs(parts, segment));
+    let results = segment.outputs.iter().map(|output| writer.vars.get(output).cloned().unwrap_or_default());
+    let (results, weights) = (results.collect(), declared.collect());
+    Ok(NamedBlock { name: String::new(), args, weights, steps: writer.steps, results, is_head: false })
+}
+
+/// The inputs of tokens that a segment reads. Layers have positions and segments, as those of the builders.
+fn inputs(parts: &Parts<'_>, segment: &Segment) -> Vec<NamedArg> {
+    let kinds = [("tok", Argument::Tokens), ("pos", Argument::Positions), ("seg", Argument::Segments)];
+    let reads = |input: &Argument| segment.statements.iter().any(|statement| statement.operands.contains(input));
+    let is_usual = |input: &Argument| parts.is_text && segment.layer.is_some() && *input != Argument::Tokens;
+    let used = kinds.into_iter().filter(|(_, input)| reads(input) || is_usual(input));
+    used.map(|(name, _)| NamedArg {
+        name: name.to_string(),
+        kind: ArgKind::Input,
+        dims: "b s".to_string(),
+        is_int: true,
+    })
+    .collect()
 }
 
 /// A dim that several are, in the text of dims.
@@ -111,7 +168,7 @@ impl Writer<'_> {
         match &statement.action {
             Action::Embedding { pad } => self.plain(statement, Embedding { pad: *pad }, &[]),
             Action::Product => {
-                let equation = self.equation(statement);
+                let equation = self.product(statement);
                 self.plain(statement, Einsum::new(&equation)?, &[])
             }
             Action::Unary(kind) => self.plain(statement, Unary(*kind), &[]),
@@ -254,6 +311,28 @@ impl Writer<'_> {
         };
         let operands: Vec<String> = statement.operands.iter().map(|operand| text(self.labels(*operand))).collect();
         format!("{} -> {}", operands.join(", "), text(labels(self.parts, statement.result)))
+    }
+
+    /// The dims of a value as text.
+    fn dims(&self, var: Var) -> String {
+        labels(self.parts, var).iter().map(Label::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The equation of a product. A dim that a matrix has as its input and as its output is another one in the operands.
+    fn product(&self, statement: &Statement) -> String {
+        let equation = self.equation(statement);
+        let [Argument::Var(_), Argument::Weight(weight)] = statement.operands.as_slice() else { return equation };
+        let Some((operands, result)) = equation.split_once(" -> ") else { return equation };
+        let Some((x, matrix)) = operands.split_once(", ") else { return equation };
+        let mut seen = BTreeSet::new();
+        let twice: Vec<Atom> = self.leaves(*weight).into_iter().filter(|leaf| !seen.insert(*leaf)).collect();
+        let (mut x, mut matrix) = (format!(" {x} "), format!(" {matrix} "));
+        for leaf in twice {
+            let name = self.parts.names.label(self.parts.atoms, leaf);
+            let (own, input) = (format!(" {name} "), format!(" in_{name} "));
+            (x, matrix) = (x.replacen(&own, &input, 1), matrix.replacen(&own, &input, 1));
+        }
+        format!("{}, {} -> {result}", x.trim(), matrix.trim())
     }
 
     fn labels(&self, operand: Argument) -> Vec<Label> {

@@ -37,7 +37,7 @@ pub(crate) fn order(program: &LoweredModel, atoms: &Atoms, segment: &mut Segment
         .collect();
     let is_inner = |term: &Var| {
         let is_of_experts = sums.get(term).is_none_or(|terms| terms.iter().any(|term| experts.contains(term)));
-        !is_of_experts && readers.get(term) == Some(&1) && *term != segment.output
+        !is_of_experts && readers.get(term) == Some(&1) && !segment.outputs.contains(term)
     };
     let inner: BTreeSet<Var> = sums.values().flatten().copied().filter(is_inner).collect();
     let places: BTreeMap<Var, usize> =

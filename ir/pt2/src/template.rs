@@ -6,15 +6,16 @@ use crate::error::Error;
 use crate::lower::stepped;
 use crate::names::{Label, Names};
 use crate::program::{Action, Argument, LoweredModel, Use, Var, Weight};
-use crate::steps::{NamedBlock, NamedStep, steps};
+use crate::making::Making;
+use crate::steps::{NamedBlock, NamedStep};
 use ir::dim_role::DimRole;
-use ir::graph::{ArgKind, Model, ParamIndex, ParamRef, ResultKind};
-use ir::ids::BlockId;
+use ir::graph::{ArgKind, Model, ParamRef, ResultKind};
 use ir::models::{self, Alibi, Batch, Body, ConfigError, Draft, DraftError, ImportedModel, TensorSource};
 use ir::ops::{Broadcast, CrossEntropy, Dispatch, Equation, Iota, Op};
-use ir::types::{DType, DimName};
+use ir::types::{DType, DimName, Type};
 use ir::verify::verify_sizes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use transforms::recognise::recognise;
 
 /// The standard deviation of the first numbers of matrices, as in GPT-2. Exports do not state it.
@@ -23,17 +24,54 @@ const DEVIATION: f64 = 0.02;
 /// An imported model of any batch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Template {
-    dims: Vec<DimName>,
-    vocabulary: u64,
+    pub(crate) dims: Vec<DimName>,
+    pub(crate) vocabulary: u64,
     /// The rows of a table of positions; sequences are no longer.
-    positions: Option<u64>,
-    embed: NamedBlock,
-    /// The kinds of layers: the array of their parameters, their number, their block.
-    kinds: Vec<(String, u32, NamedBlock)>,
-    /// The kind of each layer.
-    order: Vec<usize>,
-    head: NamedBlock,
-    sources: BTreeMap<String, TensorSource>,
+    pub(crate) positions: Option<u64>,
+    /// Parameters of their own: those of the first block, and those of the others.
+    pub(crate) singles: [Vec<models::Weight>; 2],
+    /// Parameters of layers: the array and the number of its instances.
+    pub(crate) arrays: Vec<NamedArray>,
+    /// The last one has the logits.
+    pub(crate) blocks: Vec<NamedBlock>,
+    pub(crate) calls: Vec<NamedCall>,
+    pub(crate) layers: usize,
+    pub(crate) inputs: Vec<NamedInput>,
+    /// Dims that are as long as the sequences of the batch.
+    pub(crate) open: Vec<String>,
+    /// The dims of labels.
+    pub(crate) labels: String,
+    pub(crate) is_text: bool,
+    /// The ids that all tables have.
+    pub(crate) ids: u64,
+    pub(crate) sources: BTreeMap<String, TensorSource>,
+}
+
+/// An input of a model that reads other things than the tokens of one text.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct NamedInput {
+    pub(crate) name: String,
+    pub(crate) dims: String,
+    pub(crate) is_int: bool,
+}
+
+/// Parameters of layers of one kind.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct NamedArray {
+    pub(crate) name: String,
+    pub(crate) count: u32,
+    pub(crate) weights: Vec<models::Weight>,
+}
+
+/// Calls of a block, one after the other.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct NamedCall {
+    pub(crate) block: usize,
+    /// Names that spaces separate.
+    pub(crate) results: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) params: Vec<ParamRef>,
+    pub(crate) instances: Option<Range<u32>>,
 }
 
 /// The program that a template is made of, with its names.
@@ -45,56 +83,24 @@ pub(crate) struct Parts<'a> {
     pub(crate) shapes: &'a BTreeMap<String, Vec<u64>>,
     /// The axes of the stream behind tokens.
     pub(crate) stream: Vec<Atom>,
+    /// Values of integers.
+    pub(crate) ints: BTreeSet<Var>,
+    /// The model reads the tokens of a text.
+    pub(crate) is_text: bool,
 }
 
 impl Template {
-    /// The template of segments: embeddings, layers and the head.
+    /// The template of segments, the last of which has the logits.
     ///
     /// # Errors
-    /// A layer shares parameters with another part, or a statement has other dims than its op.
+    /// A statement has other dims than its op.
     pub(crate) fn of(
         parts: &Parts<'_>,
         segments: &[Segment],
+        logits: Var,
         refuse: &dyn Fn(usize, &str) -> Error,
     ) -> Result<Template, Error> {
-        let (Some((embed, rest)), Some(_)) = (segments.split_first(), segments.get(2)) else {
-            return Err(Error::Unsupported { at: Default::default(), why: "has no layers".to_string() });
-        };
-        let (head, layers) = rest.split_last().unwrap_or((embed, &[]));
-        let mut sources = BTreeMap::new();
-        let singles = single_names(parts, [embed, head]);
-        let block = |segment: &Segment, names: &BTreeMap<usize, String>| {
-            steps(parts, segment, names, layers.len()).map_err(|(node, why)| refuse(node, &why))
-        };
-        let (embed_block, head_block) = (block(embed, &singles)?, block(head, &singles)?);
-        let mut kinds: Vec<(String, u32, NamedBlock)> = Vec::new();
-        let mut order = Vec::new();
-        let mut used: BTreeSet<usize> = singles.keys().copied().collect();
-        for layer in layers {
-            let names = layer_names(parts, layer);
-            if let Some(shared) = names.keys().find(|weight| !used.insert(**weight)) {
-                let tensor = &parts.program.weights[*shared].view.tensor;
-                return Err(refuse(layer.statements[0].node, &format!("layers share the parameter `{tensor}`")));
-            }
-            let own = block(layer, &names)?;
-            let kind = kinds.iter().position(|(.., known)| *known == own).unwrap_or_else(|| {
-                let name = if kinds.is_empty() { "layer".to_string() } else { format!("layer{}", kinds.len() + 1) };
-                kinds.push((name, 0, own));
-                kinds.len() - 1
-            });
-            let (array, count, _) = &mut kinds[kind];
-            for (&weight, name) in &names {
-                sources.insert(format!("{array}.{count}.{name}"), source(parts, &parts.program.weights[weight]));
-            }
-            *count += 1;
-            order.push(kind);
-        }
-        for (&weight, name) in &singles {
-            sources.insert(name.clone(), source(parts, &parts.program.weights[weight]));
-        }
-        let (dims, positions) = (parts.names.declared(), positions(parts, embed));
-        let vocabulary = parts.program.vars[head.output.0].last().map_or(0, |&atom| parts.atoms.size(atom));
-        Ok(Template { dims, vocabulary, positions, embed: embed_block, kinds, order, head: head_block, sources })
+        Making::new(parts, segments).made(logits, refuse)
     }
 
     /// The tokens of the vocabulary.
@@ -102,9 +108,14 @@ impl Template {
         self.vocabulary
     }
 
+    /// The ids that all tables of embeddings have.
+    pub fn ids(&self) -> u64 {
+        self.ids
+    }
+
     /// The number of layers.
     pub fn layers(&self) -> usize {
-        self.order.len()
+        self.layers
     }
 
     /// The longest sequence, where a table of positions bounds it.
@@ -116,6 +127,7 @@ impl Template {
     /// names of such dims are those of [`Label::Grouped`] and [`Label::Rows`].
     fn dims(&self, seq: u64) -> Vec<DimName> {
         let mut dims = self.dims.clone();
+        dims.iter_mut().filter(|dim| self.open.contains(&dim.name)).for_each(|dim| dim.size = seq);
         if let Some(experts) = dims.iter().position(|dim| dim.role == Some(DimRole::Experts)) {
             dims.insert(experts + 1, DimName::new("c", seq, Some(DimRole::Capacity)));
             dims.insert(experts, DimName::new("t", seq, Some(DimRole::Tokens)));
@@ -124,63 +136,52 @@ impl Template {
         dims
     }
 
-    fn blocks(&self, mut draft: Draft) -> Result<Model, DraftError> {
-        let (stream, ids) = (draft.ty("b s h"), draft.ids());
-        let name = |weight: &models::Weight| weight.name.to_string();
-        let embeds: Vec<String> = self.embed.weights.iter().map(name).collect();
-        let ends: Vec<String> = self.head.weights.iter().map(name).collect();
-        draft.declare(&self.embed.weights);
-        for (array, count, block) in &self.kinds {
-            draft.declare_array(array, *count, &block.weights);
+    /// A model without blocks.
+    fn draft(&self, batch: &Batch) -> Draft {
+        let dims = self.dims(batch.seq);
+        if self.is_text {
+            return Draft::new("exported", batch, dims);
         }
-        let own: Vec<models::Weight> =
-            self.head.weights.iter().filter(|weight| !embeds.contains(&name(weight))).cloned().collect();
-        draft.declare(&own);
-        let inputs: &[&str] = if self.positions.is_some() { &["tok", "pos"] } else { &["tok"] };
-        let args: Vec<_> = inputs.iter().map(|input| (*input, ArgKind::Input, ids.clone())).collect();
-        let embed = draft.block("embed", &args, &self.embed.weights, &[ResultKind::Value], |b| {
-            run(b, &self.embed)?;
-            Ok(vec![b.value(&self.embed.result)?])
-        })?;
-        let args = [
-            ("x", ArgKind::Value, stream.clone()),
-            ("pos", ArgKind::Input, ids.clone()),
-            ("seg", ArgKind::Input, ids.clone()),
-        ];
-        let mut kinds = Vec::new();
-        for (array, _, block) in &self.kinds {
-            kinds.push(draft.block(array, &args, &block.weights, &[ResultKind::Value], |b| {
-                run(b, block)?;
-                Ok(vec![b.value(&block.result)?])
-            })?);
+        let mut draft = Draft::bare("exported", batch, dims);
+        for input in &self.inputs {
+            let ty = draft.ty(&input.dims);
+            let dtype = if input.is_int { DType::I32 } else { ty.dtype };
+            draft.take(&input.name, Type { dtype, ..ty });
         }
-        let args = [("x", ArgKind::Value, stream), ("lab", ArgKind::Input, ids)];
-        let head = draft.block("head", &args, &self.head.weights, &[ResultKind::Loss], |b| {
-            run(b, &self.head)?;
-            b.op(&["loss", "lse"], CrossEntropy, &[&self.head.result, "lab"])?;
-            Ok(vec![b.value("loss")?])
-        })?;
-        draft.call("x0", embed, None, inputs, &embeds.iter().map(String::as_str).collect::<Vec<_>>());
-        let last = self.calls(&mut draft, &kinds);
-        draft.call("", head, None, &[&last, "lab"], &ends.iter().map(String::as_str).collect::<Vec<_>>());
-        Ok(draft.finish())
+        let labels = Type { dtype: DType::I32, ..draft.ty(&self.labels) };
+        draft.take("lab", labels);
+        draft
     }
 
-    /// Calls the layers in order, those of one kind together; gives the name of the last result.
-    fn calls(&self, draft: &mut Draft, kinds: &[BlockId]) -> String {
-        let (mut at, mut number) = (0, 0);
-        let mut next = vec![0; kinds.len()];
-        while at < self.order.len() {
-            let kind = self.order[at];
-            let count = self.order[at..].iter().take_while(|&&other| other == kind).count();
-            let (first, array) = (next[kind], &self.kinds[kind].0);
-            let params = vec![ParamRef { name: array.clone(), index: ParamIndex::Repeat }];
-            next[kind] += count as u32;
-            let (from, to) = (format!("x{number}"), format!("x{}", number + 1));
-            draft.call_with(&to, kinds[kind], Some(first..next[kind]), &[&from, "pos", "seg"], params);
-            (at, number) = (at + count, number + 1);
+    fn model(&self, mut draft: Draft) -> Result<Model, DraftError> {
+        draft.declare(&self.singles[0]);
+        for array in &self.arrays {
+            draft.declare_array(&array.name, array.count, &array.weights);
         }
-        format!("x{number}")
+        draft.declare(&self.singles[1]);
+        let mut blocks = Vec::new();
+        for block in &self.blocks {
+            let mut args: Vec<(&str, ArgKind, Type)> = block.args.iter().map(|arg| arg.ty(&draft)).collect();
+            if block.is_head {
+                args.push(("lab", ArgKind::Input, Type { dtype: DType::I32, ..draft.ty(&self.labels) }));
+            }
+            let kind = if block.is_head { ResultKind::Loss } else { ResultKind::Value };
+            let kinds = vec![kind; block.results.len()];
+            blocks.push(draft.block(&block.name, &args, &block.weights, &kinds, |b| {
+                run(b, block)?;
+                if block.is_head {
+                    b.op(&["loss", "lse"], CrossEntropy, &[&block.results[0], "lab"])?;
+                    return Ok(vec![b.value("loss")?]);
+                }
+                block.results.iter().map(|result| b.value(result)).collect()
+            })?);
+        }
+        for call in &self.calls {
+            let mut args: Vec<&str> = call.args.iter().map(String::as_str).collect();
+            args.extend(self.blocks[call.block].is_head.then_some("lab"));
+            draft.call_with(&call.results, blocks[call.block], call.instances.clone(), &args, call.params.clone());
+        }
+        Ok(draft.finish())
     }
 }
 
@@ -196,7 +197,7 @@ impl ImportedModel for Template {
             return Err(ConfigError::TooLong { seq: batch.seq, positions });
         }
         let mut model = self
-            .blocks(Draft::new("exported", batch, self.dims(batch.seq)))
+            .model(self.draft(batch))
             .map_err(|error| ConfigError::Contradiction(error.to_string()))?;
         recognise(&mut model);
         match verify_sizes(&model) {
@@ -249,16 +250,18 @@ fn run(b: &mut Body<'_>, block: &NamedBlock) -> Result<(), DraftError> {
 }
 
 /// The rows of the table of positions.
-fn positions(parts: &Parts<'_>, embed: &Segment) -> Option<u64> {
-    embed.statements.iter().find_map(|statement| match (&statement.action, statement.operands.as_slice()) {
+pub(crate) fn positions(parts: &Parts<'_>, segments: &[Segment]) -> Option<u64> {
+    let statements = segments.iter().flat_map(|segment| &segment.statements);
+    let rows = statements.filter_map(|statement| match (&statement.action, statement.operands.as_slice()) {
         (Action::Embedding { .. }, &[Argument::Positions, Argument::Weight(table)]) => {
             Some(parts.atoms.size(parts.program.weights[table].view.dims[0].0))
         }
         _ => None,
-    })
+    });
+    rows.min()
 }
 
-fn source(parts: &Parts<'_>, weight: &Weight) -> TensorSource {
+pub(crate) fn source(parts: &Parts<'_>, weight: &Weight) -> TensorSource {
     let view = &weight.view;
     let dims = view.dims.iter().flat_map(|&dim| stepped(parts.atoms, dim));
     let dims = dims.map(|(atom, step)| (parts.atoms.size(atom), step)).collect();
@@ -269,8 +272,14 @@ fn source(parts: &Parts<'_>, weight: &Weight) -> TensorSource {
 /// The declaration of a parameter. Matrices that write to the stream start smaller by `sqrt(2 layers)`, as in the builders.
 pub(crate) fn declared(parts: &Parts<'_>, weight: &Weight, name: &str, layers: Option<usize>) -> models::Weight {
     let leaves: Vec<Atom> = weight.view.dims.iter().flat_map(|&(atom, _)| parts.atoms.leaves(&[atom])).collect();
-    let dims: Vec<String> = leaves.iter().map(|&leaf| parts.names.label(parts.atoms, leaf).to_string()).collect();
-    let writes = leaves.ends_with(&parts.stream) && leaves.len() > parts.stream.len();
+    // A dim that is there twice is a number the first time.
+    let label = |(at, leaf): (usize, &Atom)| match leaves[at + 1..].contains(leaf) {
+        true => parts.atoms.size(*leaf).to_string(),
+        false => parts.names.label(parts.atoms, *leaf).to_string(),
+    };
+    let dims: Vec<String> = leaves.iter().enumerate().map(label).collect();
+    let writes =
+        !parts.stream.is_empty() && leaves.ends_with(&parts.stream) && leaves.len() > parts.stream.len();
     match (weight.usage, layers) {
         (Use::Constant, _) => models::Weight::constant(name.to_string(), &dims.join(" "), 0.0).frozen(),
         (Use::Gain, _) => models::Weight::constant(name.to_string(), &dims.join(" "), 1.0),
@@ -297,21 +306,8 @@ pub(crate) fn weights_of(segment: &Segment) -> Vec<usize> {
     weights
 }
 
-/// Names of the parameters of embeddings and head.
-fn single_names(parts: &Parts<'_>, segments: [&Segment; 2]) -> BTreeMap<usize, String> {
-    let mut weights = weights_of(segments[0]);
-    let more: Vec<usize> = weights_of(segments[1]).into_iter().filter(|weight| !weights.contains(weight)).collect();
-    weights.extend(more);
-    named(parts, &weights, "")
-}
-
-/// Names of the parameters of a layer.
-fn layer_names(parts: &Parts<'_>, layer: &Segment) -> BTreeMap<usize, String> {
-    named(parts, &weights_of(layer), layer.layer.as_deref().unwrap_or_default())
-}
-
 /// Names for weights: of the path of a tensor the fewest last parts that tell it apart. Parts of one tensor are numbered.
-fn named(parts: &Parts<'_>, weights: &[usize], prefix: &str) -> BTreeMap<usize, String> {
+pub(crate) fn named(parts: &Parts<'_>, weights: &[usize], prefix: &str) -> BTreeMap<usize, String> {
     let path = |&weight: &usize| {
         let name = &parts.program.weights[weight].view.tensor;
         let name = name.strip_prefix(prefix).unwrap_or(name).trim_start_matches('.');

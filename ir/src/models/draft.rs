@@ -136,10 +136,22 @@ impl Draft {
         draft
     }
 
+    /// A model with its named dims, `b` and `s` first, and no inputs.
+    pub fn bare(name: &str, batch: &Batch, dims: Vec<DimName>) -> Draft {
+        let mut draft = Draft::new(name, batch, dims);
+        draft.model.inputs.clear();
+        draft.model.values.clear();
+        draft
+    }
+
     /// Declares an input of one integer per token.
     pub fn input(&mut self, name: &str) {
+        self.take(name, self.ids());
+    }
+
+    /// Declares an input.
+    pub fn take(&mut self, name: &str, ty: Type) {
         let value = self.model.values.push(name.to_string());
-        let ty = self.ids();
         self.model.inputs.push(ModelInput { value, kind: ArgKind::Input, ty });
     }
 

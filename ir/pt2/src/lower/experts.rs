@@ -94,7 +94,8 @@ impl<'a> Lowering<'a> {
         let slots = [self.batch, self.sequence, self.choices[choice].chosen];
         let atom = self.atoms.add_whole(self.atoms.total(&slots));
         self.program.routing.rows.insert(atom);
-        let operands = [self.grouped(x.var), self.choices[choice].numbers].map(Argument::Var).to_vec();
+        let numbers = self.choices[choice].numbers;
+        let operands = [x.var, numbers].map(|var| Argument::Var(self.grouped(var))).to_vec();
         let var = self.state(Action::Dispatch, operands, [&[atom], inner.as_slice()].concat());
         self.rows.push(ExpertRows { choice, x: x.var, is_sorted, atom, var });
         Ok(Data { var, axes: vec![vec![atom], inner] })
@@ -255,7 +256,7 @@ impl<'a> Lowering<'a> {
         if self.atoms.leaves(&axes.concat()) != dims {
             return Err("the sum of experts has other dims than tokens".to_string());
         }
-        let numbers = self.choices[choice].numbers;
+        let (numbers, weights) = (self.grouped(self.choices[choice].numbers), self.grouped(weights));
         let grouped = self.state(Action::Combine, [rows, numbers, weights].map(Argument::Var).to_vec(), dims.clone());
         let var = self.state(Action::Ungroup, vec![Argument::Var(grouped)], dims);
         Ok(Form::Data(Data { var, axes }))

@@ -9,7 +9,9 @@ mod attention;
 mod choose;
 mod experts;
 mod functions;
+mod convolution;
 mod groups;
+mod inputs;
 mod linear;
 mod mask;
 mod mix;
@@ -30,6 +32,7 @@ use crate::program::{Action, Argument, LoweredModel, Statement, Use, Var, View, 
 use crate::stored::StoredTensor;
 use experts::{ExpertRows, Weighted};
 use groups::GroupChoice;
+pub(crate) use inputs::Length;
 use linear::Linear;
 use mix::Mix;
 use movement::Range;
@@ -39,9 +42,6 @@ use rope::Halved;
 use routing::{Choice, Slots};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// Sequences and tokens of the sample where the export left them open.
-const SAMPLE: [u64; 2] = [2, 11];
 
 /// A value of the program as the graph sees it: atoms of each axis. Atoms may be missing where the graph repeats elements.
 #[derive(Clone, Debug)]
@@ -53,7 +53,11 @@ pub(crate) struct Data {
 /// The form of a value.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
-    Tokens(Vec<Axis>),
+    /// Ids: of the tokens of a text, or of an input.
+    Tokens {
+        input: Option<Var>,
+        axes: Vec<Axis>,
+    },
     /// Elements of a parameter.
     Weight(View),
     Data(Data),
@@ -150,6 +154,8 @@ pub(crate) struct Lowering<'a> {
     pub(crate) atoms: Atoms,
     pub(crate) batch: Atom,
     pub(crate) sequence: Atom,
+    /// Other dims of tokens, and those whose size is open.
+    pub(crate) lengths: Vec<Length>,
     /// The atoms of parameters.
     tables: BTreeMap<String, Vec<Atom>>,
     pub(crate) program: LoweredModel,
@@ -177,22 +183,22 @@ pub(crate) fn lower<'a>(
     sizes: &'a BTreeMap<ValueId, Vec<u64>>,
 ) -> Result<(Lowering<'a>, Var), Error> {
     let known = buffers(graph, archive, stored)?;
-    let [batch, sequence] = [0, 1].map(|at| graph.fixed[at].unwrap_or(SAMPLE[at]));
     let mut atoms = Atoms::default();
-    let (batch, sequence) = (atoms.add_whole(batch), atoms.add_whole(sequence));
+    let taken = inputs::taken(graph, &mut atoms);
+    let (batch, sequence) = (taken.batch, taken.sequence);
     let same = (0..graph.values).map(|at| ValueId(at as u32)).collect();
-    let forms = BTreeMap::from([(graph.tokens, Form::Tokens(vec![vec![batch], vec![sequence]]))]);
     let mut lowering = Lowering {
         graph,
         sizes,
         known,
         same,
-        forms,
+        forms: taken.forms,
         atoms,
         batch,
         sequence,
+        lengths: taken.lengths,
         tables: BTreeMap::new(),
-        program: LoweredModel::default(),
+        program: taken.program,
         choices: Vec::new(),
         rows: Vec::new(),
         groups: BTreeMap::new(),
@@ -315,6 +321,8 @@ impl<'a> Lowering<'a> {
             "aten.slice" => one(self.slice(node)),
             "aten.select" => one(self.select(node)),
             "aten.unbind" => self.members(node),
+            "aten.conv1d" | "aten.conv2d" | "aten.convolution" => one(self.convolution(node)),
+            "aten.constant_pad_nd" | "aten.pad" => one(self.padded(node)),
             "aten.view_as_complex" => one(self.complex(node)),
             "aten.view_as_real" => one(self.real(node)),
             "aten.new_empty" => one(self.memory(node)),
@@ -424,7 +432,7 @@ impl<'a> Lowering<'a> {
     /// The axes of a value that is not known.
     fn axes(&mut self, value: ValueId) -> Result<Vec<Axis>, String> {
         match self.form(value)? {
-            Form::Tokens(axes) | Form::Data(Data { axes, .. }) | Form::Adjacent(Data { axes, .. }, _) => Ok(axes),
+            Form::Tokens { axes, .. } | Form::Data(Data { axes, .. }) | Form::Adjacent(Data { axes, .. }, _) => Ok(axes),
             Form::Linear(linear) | Form::RouterScores(linear) => Ok(linear.axes),
             Form::Weight(view) => Ok(view.dims.iter().map(|&(atom, _)| vec![atom]).collect()),
             Form::Part { of, range } => {
@@ -487,7 +495,7 @@ impl<'a> Lowering<'a> {
             }
             Form::Memory { memory, part: None } => self.filled(memory)?,
             Form::Refused(why) => return Err(why.to_string()),
-            Form::Tokens(_) => return Err("token ids are read as numbers".to_string()),
+            Form::Tokens { .. } => return Err("token ids are read as numbers".to_string()),
             Form::Complex(_) => return Err("complex numbers are read in an unknown way".to_string()),
             Form::Memory { .. } => return Err("a part of new memory is read".to_string()),
             Form::Scores(_) | Form::Shares(_) | Form::Hidden | Form::Filled | Form::RowMaximum(_) => {
@@ -517,16 +525,18 @@ impl<'a> Lowering<'a> {
                 .iter()
                 .any(|operand| matches!(operand, Argument::Var(var) if self.program.grouped.contains(var))),
         };
-        if is_grouped && !matches!(action, Action::Group | Action::Combine) {
-            // What meets values of a router is in their groups.
+        let has_tokens = |var: Var| self.dims(var).contains(&self.sequence) && !self.program.grouped.contains(&var);
+        let meets = |operand: &Argument| matches!(operand, Argument::Var(var) if has_tokens(*var));
+        if is_grouped && !matches!(action, Action::Group | Action::Combine) && operands.iter().any(meets) {
+            // Values of a router leave their groups where they meet others.
             for operand in &mut operands {
                 if let Argument::Var(var) = operand
-                    && self.dims(*var).contains(&self.sequence)
-                    && !self.program.grouped.contains(var)
+                    && self.program.grouped.contains(var)
                 {
-                    *operand = Argument::Var(self.grouped(*var));
+                    *operand = Argument::Var(self.ungrouped(*var));
                 }
             }
+            return self.state(action, operands, dims);
         }
         let result = Var(self.program.vars.len());
         self.program.vars.push(dims);
@@ -607,22 +617,33 @@ impl<'a> Lowering<'a> {
                 (Argument::Positions, None)
             }
             None => {
-                let Form::Tokens(axes) = self.form(ids)? else {
+                let Form::Tokens { input, axes } = self.form(ids)? else {
                     return Err("ids are neither tokens nor positions".to_string());
                 };
-                if axes.iter().map(|axis| self.atoms.leaves(axis)).collect::<Vec<_>>()
-                    != [[self.batch], [self.sequence]]
-                {
-                    return Err("token ids are no longer a batch of sequences".to_string());
-                }
                 let pad = self.call(node).int_or("padding_idx", -1)?;
-                (Argument::Tokens, u64::try_from(pad).ok())
+                let table = self.weight(view, Use::Matrix);
+                return Ok(Form::Data(self.rows_of_table(input, axes, (table, width), u64::try_from(pad).ok())));
             }
         };
         let table = self.weight(view, Use::Matrix);
-        let dims = vec![self.batch, self.sequence, width];
-        let var = self.state(Action::Embedding { pad }, vec![operand, table], dims);
-        Ok(Form::Data(Data { var, axes: vec![vec![self.batch], vec![self.sequence], vec![width]] }))
+        let axes = vec![vec![self.batch], vec![self.sequence], vec![width]];
+        let var = self.state(Action::Embedding { pad }, vec![operand, table], axes.concat());
+        Ok(Form::Data(Data { var, axes }))
+    }
+
+    /// The rows of a table for ids.
+    fn rows_of_table(
+        &mut self,
+        input: Option<Var>,
+        mut axes: Vec<Axis>,
+        (table, width): (Argument, Atom),
+        pad: Option<u64>,
+    ) -> Data {
+        let ids = input.map_or(Argument::Tokens, Argument::Var);
+        let own = input.map_or(vec![self.batch, self.sequence], |input| self.dims(input));
+        let var = self.state(Action::Embedding { pad }, vec![ids, table], [own.as_slice(), &[width]].concat());
+        axes.push(vec![width]);
+        Data { var, axes }
     }
 
     /// The position of the first token. Positions count the tokens of each sequence.
@@ -653,7 +674,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The result with a row for each token.
+    /// The result with a row for each token, or for each sample.
     fn logits(&mut self) -> Result<Var, Error> {
         self.node = self.graph.nodes.len().saturating_sub(1);
         let place = || self.graph.nodes.last().map(|node| node.place.clone()).unwrap_or_default();
@@ -664,15 +685,20 @@ impl<'a> Lowering<'a> {
             }
             let data = self.data(output).map_err(refuse)?;
             let axes: Vec<Axis> = data.axes.iter().map(|axis| self.atoms.leaves(axis)).collect();
-            if let [b, s, v] = axes.as_slice()
-                && (b.as_slice(), s.as_slice()) == (&[self.batch], &[self.sequence])
-                && !v.is_empty()
-            {
-                let data = self.with_axis(&data, 2);
-                return Ok(self.laid(&data));
+            let is_text = self.graph.is_text();
+            let fits = match axes.as_slice() {
+                [b, s, v] if is_text => *b == [self.batch] && *s == [self.sequence] && !v.is_empty(),
+                [b, .., v] if !is_text => *b == [self.batch] && !v.is_empty(),
+                _ => false,
+            };
+            if fits {
+                let data = self.with_axis(&data, axes.len() - 1);
+                let var = self.laid(&data);
+                return Ok(if self.program.grouped.contains(&var) { self.ungrouped(var) } else { var });
             }
         }
-        Err(refuse("no result has the dims of logits: batch, sequence and vocabulary".to_string()))
+        let wanted = if self.graph.is_text() { "batch, sequence and vocabulary" } else { "batch and classes" };
+        Err(refuse(format!("no result has the dims of logits: {wanted}")))
     }
 }
 

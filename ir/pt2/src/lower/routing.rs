@@ -124,7 +124,7 @@ impl<'a> Lowering<'a> {
         let data = self.data(of)?;
         let var = self.laid(&data);
         match self.dims(var).as_slice() {
-            [b, s, _] if [*b, *s] == [self.batch, self.sequence] => Ok(self.grouped(var)),
+            [b, s, _] if [*b, *s] == [self.batch, self.sequence] => Ok(var),
             _ => Err(NO_ROUTER.to_string()),
         }
     }
@@ -177,8 +177,17 @@ impl<'a> Lowering<'a> {
         self.product(&logits).map(|data| data.var)
     }
 
+    /// A value with its tokens in sequences again.
+    pub(super) fn ungrouped(&mut self, x: Var) -> Var {
+        let dims = self.program.vars[x.0].clone();
+        self.state(Action::Ungroup, vec![Argument::Var(x)], dims)
+    }
+
     /// A value with its tokens in routing groups.
     pub(super) fn grouped(&mut self, x: Var) -> Var {
+        if self.program.grouped.contains(&x) {
+            return x;
+        }
         if let Some(&grouped) = self.groups.get(&x) {
             return grouped;
         }

@@ -47,7 +47,7 @@ impl<'a> Lowering<'a> {
                 let axes = self.arranged(node, data.axes, false)?;
                 Ok(Form::Scaled { data: Data { var: data.var, axes }, by, node: place })
             }
-            Form::Tokens(axes) => Ok(Form::Tokens(self.arranged(node, axes, false)?)),
+            Form::Tokens { input, axes } => Ok(Form::Tokens { input, axes: self.arranged(node, axes, false)? }),
             Form::Linear(mut linear) => {
                 linear.axes = self.arranged(node, linear.axes, true)?;
                 Ok(Form::Linear(linear))
@@ -68,10 +68,13 @@ impl<'a> Lowering<'a> {
                 let Data { var, axes } = self.data(x)?;
                 Ok(Form::Data(Data { var, axes: self.arranged(node, axes, false)? }))
             }
-            Form::Data(Data { var, axes }) => Ok(Form::Data(Data { var, axes: self.arranged(node, axes, false)? })),
             _ => {
                 let Data { var, axes } = self.data(x)?;
-                Ok(Form::Data(Data { var, axes: self.arranged(node, axes, false)? }))
+                let axes = self.arranged(node, axes, false)?;
+                // Dims of one element that are repeated now.
+                let (own, kept) = (self.dims(var), self.atoms.leaves(&axes.concat()));
+                let gone: Vec<_> = own.into_iter().filter(|leaf| !kept.contains(leaf)).collect();
+                Ok(Form::Data(Data { var: self.without(var, &gone), axes }))
             }
         }
     }
