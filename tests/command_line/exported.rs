@@ -122,7 +122,7 @@ fn what_is_not_understood_is_named() {
         ),
         (
             "recurrent",
-            "node `gru` (aten.gru.input) of module `mixers.0`, export.py:",
+            "node `getitem` (aten.gru.input) of module `mixers.0`, families.py:",
             "there is no op `aten.gru.input` in this version",
         ),
     ];

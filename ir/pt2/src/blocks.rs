@@ -24,7 +24,7 @@ pub(crate) fn segments(program: &LoweredModel, graph: &Recording, logits: Var) -
     let statements = needed(program, logits);
     let own: Vec<Option<String>> =
         statements.iter().map(|statement| layer_of(&graph.nodes[statement.node].place.module)).collect();
-    let labels = assigned(&statements, &own);
+    let labels = assigned(&statements, &together(own));
     let mut segments: Vec<Segment> = Vec::new();
     for (statement, layer) in statements.into_iter().zip(labels) {
         match segments.last_mut().filter(|last| last.layer == layer) {
@@ -55,6 +55,32 @@ impl Segment {
         }
         reads
     }
+}
+
+/// Lists next to each other whose elements alternate are one list: its layers have the names of the first.
+fn together(mut own: Vec<Option<String>>) -> Vec<Option<String>> {
+    let split = |layer: &str| {
+        let (list, number) = layer.rsplit_once('.').unwrap_or(("", layer));
+        let (parent, _) = list.rsplit_once('.').unwrap_or(("", list));
+        (parent.to_string(), list.to_string(), number.to_string())
+    };
+    // The list that each list stands for.
+    let mut first: BTreeMap<String, String> = BTreeMap::new();
+    let mut last: Option<String> = None;
+    for layer in own.iter_mut().flatten() {
+        let (parent, list, number) = split(layer);
+        if let Some((other_parent, other, other_number)) = last.as_deref().map(split)
+            && (parent, &number) == (other_parent, &other_number)
+            && list != other
+        {
+            first.entry(list.clone()).or_insert(other);
+        }
+        if let Some(of) = first.get(&list) {
+            *layer = if of.is_empty() { number } else { format!("{of}.{number}") };
+        }
+        last = Some(layer.clone());
+    }
+    own
 }
 
 /// The layer of each statement. Those outside of layers belong to the layer before them if another one of the same list follows, and

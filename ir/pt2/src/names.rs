@@ -46,12 +46,13 @@ pub(crate) struct Names {
 }
 
 /// Names with the roles that they have, in the order of their declaration.
-const KINDS: [(&str, Option<DimRole>); 12] = [
+const KINDS: [(&str, Option<DimRole>); 13] = [
     ("s", None),
     ("h", None),
     ("g", Some(DimRole::KvHeads)),
     ("r", Some(DimRole::QueryHeads)),
     ("d", None),
+    ("p", None),
     ("dv", None),
     ("f", Some(DimRole::FeedForward)),
     ("v", Some(DimRole::Vocabulary)),
@@ -114,9 +115,19 @@ impl Names {
         dims(logits).last().into_iter().for_each(|&atom| names.name(atoms, atom, "v"));
         names.experts(program, atoms);
         for statement in &program.statements {
-            dims(statement.result).into_iter().for_each(|atom| names.name(atoms, atom, "f"));
+            for atom in dims(statement.result) {
+                let kind = if names.is_next_to_role(atom) { "p" } else { "f" };
+                names.name(atoms, atom, kind);
+            }
         }
         Ok(names)
+    }
+
+    /// True for a dim that stands next to one that axes shard: it has no role of its own, since an axis shards one dim of a tensor.
+    fn is_next_to_role(&self, atom: Atom) -> bool {
+        let labels = self.neighbours.get(&atom).into_iter().flatten().filter_map(|other| self.labels.get(other));
+        let mut names = labels.filter_map(|label| if let Label::Named(name, _) = label { Some(*name) } else { None });
+        names.any(|name| KINDS.iter().any(|(kind, role)| *kind == name && role.is_some()))
     }
 
     /// Names the dims of routers, of experts, and of nets that read what a router reads.

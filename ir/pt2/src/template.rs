@@ -310,7 +310,16 @@ pub(crate) fn weights_of(segment: &Segment) -> Vec<usize> {
 pub(crate) fn named(parts: &Parts<'_>, weights: &[usize], prefix: &str) -> BTreeMap<usize, String> {
     let path = |&weight: &usize| {
         let name = &parts.program.weights[weight].view.tensor;
-        let name = name.strip_prefix(prefix).unwrap_or(name).trim_start_matches('.');
+        // Parameters of another list have the number of the layer, too.
+        let is_number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
+        let name = name.strip_prefix(prefix).map_or_else(
+            || match name.split('.').find(is_number).filter(|_| !prefix.is_empty()) {
+                Some(number) => name.replacen(&format!(".{number}."), ".", 1),
+                None => name.clone(),
+            },
+            str::to_string,
+        );
+        let name = name.trim_start_matches('.');
         let name = name.strip_suffix(".weight").map_or_else(|| name.replace(".bias", "_bias"), str::to_string);
         name.split('.').map(str::to_string).collect::<Vec<_>>()
     };

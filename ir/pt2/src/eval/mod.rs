@@ -2,6 +2,7 @@
 
 mod call;
 mod complex;
+mod convolution;
 mod elementwise;
 mod make;
 mod network;

@@ -21,6 +21,8 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
         "aten.addmm" => one(addmm(call)),
         "aten.baddbmm" => one(biased_matmul(call)),
         "aten.matmul" | "aten.mm" | "aten.bmm" => one(call_matmul(call)),
+        "aten.conv1d" | "aten.conv2d" | "aten.convolution" => one(super::convolution::convolution(call)),
+        "aten.constant_pad_nd" | "aten.pad" => one(super::convolution::pad(call)),
         "aten.embedding" => one(embedding(call)),
         "aten.layer_norm" | "aten.native_layer_norm" | "aten.rms_norm" => one(norm(call)),
         "aten.scaled_dot_product_attention" => one(attention(call)),
