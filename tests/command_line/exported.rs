@@ -81,7 +81,9 @@ fn an_import_is_the_model_of_its_family() {
 
 #[test]
 fn an_import_has_the_logits_of_its_graph() {
-    for name in FAMILIES.into_iter().chain(["own", "glm", "deepseek_v3", "apertus", "bloom", "gpt_oss", "encoder-decoder"]) {
+    for name in
+        FAMILIES.into_iter().chain(["own", "glm", "deepseek_v3", "apertus", "bloom", "gpt_oss", "encoder-decoder"])
+    {
         let (_folder, path) = unpacked(name);
         let found = compare(&path).unwrap_or_else(|why| panic!("{name}: {why}"));
         let layers = if name == "encoder-decoder" { 4 } else { 2 };
@@ -91,7 +93,7 @@ fn an_import_has_the_logits_of_its_graph() {
 
 #[test]
 fn models_of_plain_modules_have_the_logits_of_their_graphs() {
-    for name in ["mlp", "vit", "shared", "outside"] {
+    for name in ["mlp", "vit", "shared", "outside", "convolutions"] {
         let (_folder, path) = unpacked(name);
         let found = compare(&path).unwrap_or_else(|why| panic!("{name}: {why}"));
         assert!(found.difference < 1e-4 && found.largest > 0.1, "{name}: {found:?}");

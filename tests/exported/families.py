@@ -220,7 +220,7 @@ PLAIN = {
     "images": (Images, lambda: (torch.randn(2, 3, 8, 8),), ({0: AUTO},)),
 }
 # Archives that `cargo test` reads; those of the second list have gradients next to them.
-FIXTURES = ["bloom", "gpt_oss", "shared", "outside"]
+FIXTURES = ["bloom", "gpt_oss", "shared", "outside", "convolutions"]
 WITH_GRADIENTS = ["glm", "deepseek_v3", "apertus", "mlp", "vit", "encoder-decoder"]
 
 

@@ -2,9 +2,9 @@
 
 use crate::blocks::Segment;
 use crate::error::Error;
+use crate::names::Label;
 use crate::program::{Action, Argument, Var};
 use crate::steps::{NamedBlock, steps};
-use crate::names::Label;
 use crate::template::{
     NamedArray, NamedCall, NamedInput, Parts, Template, declared, labels, named, positions, source, weights_of,
 };
@@ -93,7 +93,8 @@ impl<'a> Making<'a> {
             None => weights.iter().map(|weight| (*weight, self.singles[weight].clone())).collect(),
         };
         // Elements of the array come before the others.
-        let (shared, own): (Vec<usize>, Vec<usize>) = weights.iter().partition(|weight| self.singles.contains_key(weight));
+        let (shared, own): (Vec<usize>, Vec<usize>) =
+            weights.iter().partition(|weight| self.singles.contains_key(weight));
         let order: Vec<usize> = own.iter().chain(&shared).copied().collect();
         let mut block = steps(self.parts, segment, &order, &local, self.layers())?;
         block.is_head = at + 1 == self.segments.len();
@@ -172,9 +173,8 @@ impl<'a> Making<'a> {
         let [start, before, segment] = [first, at - 1, at].map(|at| &self.segments[at]);
         let is_instance = begin.instance.zip(own.instance).is_some_and(|(a, b)| b == a + (at - first) as u32);
         let passed = before.outputs.len();
-        let read_elsewhere = self.segments[at + 1..].iter().any(|later| {
-            later.inputs.iter().any(|input| before.outputs.contains(input))
-        });
+        let read_elsewhere =
+            self.segments[at + 1..].iter().any(|later| later.inputs.iter().any(|input| before.outputs.contains(input)));
         is_instance
             && (begin.block, &begin.shared) == (own.block, &own.shared)
             && passed > 0

@@ -74,7 +74,12 @@ impl Names {
         logits: Var,
         refuse: &dyn Fn(usize, &str) -> Error,
     ) -> Result<Names, Error> {
-        let mut names = Names { labels: BTreeMap::new(), neighbours: neighbours(program, atoms), dims: Vec::new(), open: Vec::new() };
+        let mut names = Names {
+            labels: BTreeMap::new(),
+            neighbours: neighbours(program, atoms),
+            dims: Vec::new(),
+            open: Vec::new(),
+        };
         let (batch, sequence) = (lowering.batch, lowering.sequence);
         names.labels.extend([(batch, Label::Named("b", 1)), (sequence, Label::Named("s", 1))]);
         for (length, number) in lowering.lengths.iter().zip(2..) {
@@ -172,7 +177,8 @@ impl Names {
         let taken: Vec<&Label> =
             self.neighbours.get(&atom).into_iter().flatten().filter_map(|other| self.labels.get(other)).collect();
         let is_free = |number: u32| !taken.contains(&&Label::Named(name, number));
-        let known = of_kind.iter().find(|(number, other)| *other == size && is_free(*number)).map(|(number, _)| *number);
+        let known =
+            of_kind.iter().find(|(number, other)| *other == size && is_free(*number)).map(|(number, _)| *number);
         let number = known.unwrap_or(of_kind.len() as u32 + 1);
         if known.is_none() {
             self.dims.push((name, number, size));

@@ -210,7 +210,9 @@ impl Writer<'_> {
     /// A statement that takes or joins elements along a dim. The dim is whole in operands and result, whatever views make of it elsewhere.
     fn moved(&mut self, statement: &Statement) -> Result<(), String> {
         let (from, to) = match &statement.action {
-            Action::Slice { dim, .. } | Action::Pad { dim, .. } | Action::Windows { dim, .. } => (vec![dim.from], dim.to),
+            Action::Slice { dim, .. } | Action::Pad { dim, .. } | Action::Windows { dim, .. } => {
+                (vec![dim.from], dim.to)
+            }
             Action::Concat { parts, whole } => (parts.clone(), *whole),
             _ => return Err("a statement moves no elements".to_string()),
         };
@@ -256,7 +258,8 @@ impl Writer<'_> {
         let (atoms, own) = (self.parts.atoms, labels(self.parts, var));
         let leaves = atoms.leaves(&self.parts.program.vars[var.0]);
         let inner = atoms.leaves(&[atom]);
-        let first = leaves.iter().position(|leaf| inner.first() == Some(leaf)).ok_or("a dim that is moved is missing")?;
+        let first =
+            leaves.iter().position(|leaf| inner.first() == Some(leaf)).ok_or("a dim that is moved is missing")?;
         // A label may stand for several dims.
         let words = |labels: &[Label]| labels.iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
         let place = words(&own[..first]).split_whitespace().count();

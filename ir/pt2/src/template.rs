@@ -4,9 +4,9 @@ use crate::atoms::{Atom, Atoms};
 use crate::blocks::Segment;
 use crate::error::Error;
 use crate::lower::stepped;
+use crate::making::Making;
 use crate::names::{Label, Names};
 use crate::program::{Action, Argument, LoweredModel, Use, Var, Weight};
-use crate::making::Making;
 use crate::steps::{NamedBlock, NamedStep};
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Model, ParamRef, ResultKind};
@@ -196,9 +196,7 @@ impl ImportedModel for Template {
         if let Some(positions) = self.positions.filter(|&positions| batch.seq > positions) {
             return Err(ConfigError::TooLong { seq: batch.seq, positions });
         }
-        let mut model = self
-            .model(self.draft(batch))
-            .map_err(|error| ConfigError::Contradiction(error.to_string()))?;
+        let mut model = self.model(self.draft(batch)).map_err(|error| ConfigError::Contradiction(error.to_string()))?;
         recognise(&mut model);
         match verify_sizes(&model) {
             Ok(()) => Ok(model),
@@ -278,8 +276,7 @@ pub(crate) fn declared(parts: &Parts<'_>, weight: &Weight, name: &str, layers: O
         false => parts.names.label(parts.atoms, *leaf).to_string(),
     };
     let dims: Vec<String> = leaves.iter().enumerate().map(label).collect();
-    let writes =
-        !parts.stream.is_empty() && leaves.ends_with(&parts.stream) && leaves.len() > parts.stream.len();
+    let writes = !parts.stream.is_empty() && leaves.ends_with(&parts.stream) && leaves.len() > parts.stream.len();
     match (weight.usage, layers) {
         (Use::Constant, _) => models::Weight::constant(name.to_string(), &dims.join(" "), 0.0).frozen(),
         (Use::Gain, _) => models::Weight::constant(name.to_string(), &dims.join(" "), 1.0),

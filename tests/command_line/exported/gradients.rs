@@ -88,14 +88,8 @@ fn gradients(path: &Path, given: &BTreeMap<String, Stored>, layout: &str) -> BTr
         (input.value, numbers)
     });
     let valid_tokens = given["labels"].numbers.len() as u64;
-    let step = StepInput {
-        microbatches: vec![inputs.collect()],
-        valid_tokens,
-        loss_scale: 1.0,
-        lr: 0.0,
-        step: 1,
-        update: 1,
-    };
+    let step =
+        StepInput { microbatches: vec![inputs.collect()], valid_tokens, loss_scale: 1.0, lr: 0.0, step: 1, update: 1 };
     executor.step(step).unwrap();
     let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for (name, gradient) in executor.gradients().unwrap() {
@@ -131,7 +125,10 @@ fn compared(name: &str, path: &Path, file: &[u8], layout: &str, most: f64) {
         let largest = largest_of(&wanted.numbers).max(least);
         let found = own.get(tensor).cloned().unwrap_or_else(|| vec![0.0; wanted.numbers.len()]);
         let apart = found.iter().zip(&wanted.numbers).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        assert!(apart <= most * largest, "{name} on `{layout}`: the gradient of {tensor} is off by {apart} of {largest}");
+        assert!(
+            apart <= most * largest,
+            "{name} on `{layout}`: the gradient of {tensor} is off by {apart} of {largest}"
+        );
         count += 1;
     }
     assert!(count > 3, "{name}: {count} gradients");

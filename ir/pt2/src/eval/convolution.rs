@@ -18,7 +18,8 @@ pub(super) fn convolution(call: &Call<'_>) -> Result<Tensor, String> {
     let (strides, pads) = (each("stride", 1)?, each("padding", 0)?);
     let groups = call.int_or("groups", 1)?.max(1) as usize;
     let is_plain = !call.flag("transposed") && each("dilation", 1)?.iter().all(|&by| by == 1);
-    let fits = x.sizes.len() == dims + 2 && x.sizes[1] == kernel.sizes[1] * groups && kernel.sizes[0].is_multiple_of(groups);
+    let fits =
+        x.sizes.len() == dims + 2 && x.sizes[1] == kernel.sizes[1] * groups && kernel.sizes[0].is_multiple_of(groups);
     if !is_plain || !fits || strides.contains(&0) {
         return Err("a convolution that is transposed, dilated or of other sizes".to_string());
     }

@@ -12,7 +12,9 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
         "aten.mean" => one(reduce(call, |row| row.iter().sum::<f64>() / row.len() as f64)),
         "aten.sum" => one(reduce(call, |row| row.iter().sum())),
         "aten.any" => one(reduce(call, |row| f64::from(row.iter().any(|x| *x != 0.0)))),
-        "aten.amax" | "aten.max" if call.node.arg("other").is_none() => one(reduce(call, |row| row.iter().copied().fold(f64::NEG_INFINITY, f64::max))),
+        "aten.amax" | "aten.max" if call.node.arg("other").is_none() => {
+            one(reduce(call, |row| row.iter().copied().fold(f64::NEG_INFINITY, f64::max)))
+        }
         "aten.var" => one(variance(call)),
         "aten.cumsum" => one(cumsum(call)),
         "aten.diff" => one(diff(call)),

@@ -95,9 +95,8 @@ fn scatter(call: &Call<'_>) -> Result<Tensor, String> {
     check_places(&x, &index, dim)?;
     let mut places = vec![false; x.data.len()];
     Tensor::from_fn(index.kind, &index.sizes, |at| {
-        let place = (0..at.len()).fold(0, |place, d| {
-            place * x.sizes[d] + if d == dim { index.at(at) as usize } else { at[d] }
-        });
+        let place =
+            (0..at.len()).fold(0, |place, d| place * x.sizes[d] + if d == dim { index.at(at) as usize } else { at[d] });
         places[place] = true;
         0.0
     })?;

@@ -388,7 +388,8 @@ impl<'a> Lowering<'a> {
     /// Keys or values with a dim for their heads, also if there is one.
     fn of_groups(&mut self, var: Var, dims: &[Atom]) -> Var {
         let own = self.dims(var);
-        let rest: Vec<Atom> = dims.iter().copied().filter(|dim| own.contains(dim) || self.atoms.size(*dim) > 1).collect();
+        let rest: Vec<Atom> =
+            dims.iter().copied().filter(|dim| own.contains(dim) || self.atoms.size(*dim) > 1).collect();
         let var = self.with_dims(var, &rest);
         if rest.len() == dims.len() { var } else { self.reshaped(var, dims.to_vec()) }
     }

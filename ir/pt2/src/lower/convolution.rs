@@ -20,7 +20,8 @@ impl<'a> Lowering<'a> {
         };
         let (strides, pads, dilations) = (each("stride", 1)?, each("padding", 0)?, each("dilation", 1)?);
         let groups = call.int_or("groups", 1)?.max(1) as u64;
-        if call.flag("transposed") || dilations.iter().any(|&by| by != 1) || strides.len() != dims || pads.len() != dims {
+        if call.flag("transposed") || dilations.iter().any(|&by| by != 1) || strides.len() != dims || pads.len() != dims
+        {
             return Err("a convolution that is transposed or dilated".to_string());
         }
         let mut x = self.data(x?)?;
@@ -101,6 +102,9 @@ impl<'a> Lowering<'a> {
         self.atoms.unify(&channels, &[view.dims[place].0])?;
         result.extend(&outer);
         result.extend(&columns);
+        // What is read comes before what is given, as in other matrices.
+        let last = view.dims.remove(place - 1);
+        view.dims.push(last);
         let weight = self.weight(view, Use::Matrix);
         let var = self.state(Action::Product, vec![Argument::Var(x.var), weight], result);
         let axes = [vec![self.batch], columns].into_iter().chain(outer.into_iter().map(|atom| vec![atom])).collect();

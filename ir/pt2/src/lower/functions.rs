@@ -66,7 +66,8 @@ impl<'a> Lowering<'a> {
             "aten.hardtanh" => numbers([("min_val", -1.0), ("max_val", 1.0), ("", 0.0)])?,
             _ => [0.0; 3],
         };
-        let bounds = [("min", f64::NEG_INFINITY), ("max", f64::INFINITY)].map(|(name, none)| call.number_or(name, none));
+        let bounds =
+            [("min", f64::NEG_INFINITY), ("max", f64::INFINITY)].map(|(name, none)| call.number_or(name, none));
         let x = self.data(x)?;
         let data = match family {
             "aten.gelu" => self.unary(if is_tanh { UnaryKind::Gelu } else { UnaryKind::GeluErf }, &x),

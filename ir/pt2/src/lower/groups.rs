@@ -132,8 +132,13 @@ impl<'a> Lowering<'a> {
                 }
             }
             (
-                "aten.unsqueeze" | "aten.expand" | "aten.reshape" | "aten.view" | "aten._unsafe_view"
-                | "aten.repeat_interleave" | "aten.flatten",
+                "aten.unsqueeze"
+                | "aten.expand"
+                | "aten.reshape"
+                | "aten.view"
+                | "aten._unsafe_view"
+                | "aten.repeat_interleave"
+                | "aten.flatten",
                 Stage::Open { .. } | Stage::Closed { .. },
             ) => vec![to(stage)],
             ("aten.bitwise_not" | "aten.logical_not", Stage::Open { by, from }) => vec![to(Stage::Closed { by, from })],

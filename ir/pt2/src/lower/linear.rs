@@ -104,7 +104,18 @@ impl<'a> Lowering<'a> {
         let last = outputs.iter().map(|output| output.atom).collect();
         let axes = lead.iter().cloned().chain([last]).collect();
         let (tensor, first, node) = (matrix.tensor.clone(), matrix.first, self.node);
-        Ok(Form::Linear(Linear { x, tensor, first, experts: None, input, outputs, bias, bias_experts: None, axes, node }))
+        Ok(Form::Linear(Linear {
+            x,
+            tensor,
+            first,
+            experts: None,
+            input,
+            outputs,
+            bias,
+            bias_experts: None,
+            axes,
+            node,
+        }))
     }
 
     fn bias(&mut self, bias: ValueId, output: Atom) -> Result<(String, u64), String> {
@@ -164,8 +175,7 @@ impl<'a> Lowering<'a> {
         let mut is_output = false;
         for output in self.outputs(linear) {
             let is_parted = output.atom == parted;
-            let (size, step) =
-                if is_parted { (range.length, range.step) } else { (self.atoms.size(output.atom), 1) };
+            let (size, step) = if is_parted { (range.length, range.step) } else { (self.atoms.size(output.atom), 1) };
             let atom = self.atoms.add(size);
             if is_parted {
                 is_output = true;

@@ -14,7 +14,10 @@ pub(super) const LOW: f64 = -1e30;
 pub(super) fn is_lean(bias: &Tensor, slopes: &[f64], keys: usize) -> bool {
     const NEAR: f64 = 1e-4;
     let Some(&[outer, rows, width]) = bias.sizes.last_chunk::<3>() else { return false };
-    if width != keys || !outer.is_multiple_of(slopes.len().max(1)) || bias.sizes[..bias.sizes.len() - 3].iter().any(|&size| size != 1) {
+    if width != keys
+        || !outer.is_multiple_of(slopes.len().max(1))
+        || bias.sizes[..bias.sizes.len() - 3].iter().any(|&size| size != 1)
+    {
         return false;
     }
     bias.data.chunks(width.max(1)).enumerate().all(|(at, row)| {

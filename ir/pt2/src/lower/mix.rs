@@ -287,7 +287,8 @@ impl<'a> Lowering<'a> {
         };
         let kept = mix.times(self.node, |at| cos[at / 2].clone());
         let crossed = mix.times(self.node, |at| product(&sin[at / 2], &[if at % 2 == 0 { 1.0 } else { -1.0 }]));
-        let swapped: Vec<Vec<Term>> = crossed.elements.chunks(2).flat_map(|pair| [pair[1].clone(), pair[0].clone()]).collect();
+        let swapped: Vec<Vec<Term>> =
+            crossed.elements.chunks(2).flat_map(|pair| [pair[1].clone(), pair[0].clone()]).collect();
         let crossed = mix.with(mix.inner.clone(), swapped, self.node);
         kept.plus(&crossed, 1.0, self.node).map(Form::Complex).ok_or_else(unknown)
     }
@@ -311,7 +312,9 @@ impl<'a> Lowering<'a> {
                 Some((range, own)) if *own == by && range.length == 1 && source > range.start => {
                     (range.step, range.length) = (source - range.start, 2);
                 }
-                Some((range, own)) if *own == by && source == range.start + range.step * range.length => range.length += 1,
+                Some((range, own)) if *own == by && source == range.start + range.step * range.length => {
+                    range.length += 1
+                }
                 _ => runs.push((Range::of(source, 1), by)),
             }
         }

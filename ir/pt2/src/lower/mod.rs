@@ -7,9 +7,9 @@
 mod arithmetic;
 mod attention;
 mod choose;
+mod convolution;
 mod experts;
 mod functions;
-mod convolution;
 mod groups;
 mod inputs;
 mod linear;
@@ -432,7 +432,9 @@ impl<'a> Lowering<'a> {
     /// The axes of a value that is not known.
     fn axes(&mut self, value: ValueId) -> Result<Vec<Axis>, String> {
         match self.form(value)? {
-            Form::Tokens { axes, .. } | Form::Data(Data { axes, .. }) | Form::Adjacent(Data { axes, .. }, _) => Ok(axes),
+            Form::Tokens { axes, .. } | Form::Data(Data { axes, .. }) | Form::Adjacent(Data { axes, .. }, _) => {
+                Ok(axes)
+            }
             Form::Linear(linear) | Form::RouterScores(linear) => Ok(linear.axes),
             Form::Weight(view) => Ok(view.dims.iter().map(|&(atom, _)| vec![atom]).collect()),
             Form::Part { of, range } => {
@@ -445,7 +447,10 @@ impl<'a> Lowering<'a> {
             Form::Scaled { data, .. } => Ok(data.axes),
             Form::Negated(x) | Form::Square(x) | Form::Sigmoid(x) | Form::Centred(x) => self.axes(x),
             Form::Normed(Rows { x, .. }) | Form::Biased { scores: x, .. } => self.axes(x),
-            Form::Mean(x) | Form::MeanSquare(Rows { x, .. }) | Form::Root(Rows { x, .. }) | Form::Deviation(Rows { x, .. }) => {
+            Form::Mean(x)
+            | Form::MeanSquare(Rows { x, .. })
+            | Form::Root(Rows { x, .. })
+            | Form::Deviation(Rows { x, .. }) => {
                 let mut axes = self.axes(x)?;
                 axes.pop();
                 axes.push(Vec::new());

@@ -55,11 +55,7 @@ impl<'a> Lowering<'a> {
         for (weight, usage, number) in sides.into_iter().take(if is_centred { 2 } else { 1 }) {
             operands.push(match weight {
                 Some(weight) => self.along_rows(&x, weight, usage)?,
-                None => Argument::Var(self.state(
-                    Action::Filled(number),
-                    vec![Argument::Var(x.var)],
-                    row.clone(),
-                )),
+                None => Argument::Var(self.state(Action::Filled(number), vec![Argument::Var(x.var)], row.clone())),
             });
         }
         let action = if is_centred { Action::LayerNorm { eps } } else { Action::RmsNorm { eps } };

@@ -193,8 +193,7 @@ impl Lowering<'_> {
         let data = match self.narrowed(whole, range)? {
             Form::Linear(mut part) => {
                 let last = part.axes.len() - 1;
-                let sizes: Vec<u64> =
-                    self.axis_sizes(&part.axes[..last]).into_iter().chain([count / 2, 2]).collect();
+                let sizes: Vec<u64> = self.axis_sizes(&part.axes[..last]).into_iter().chain([count / 2, 2]).collect();
                 part.axes = self.atoms.view(&part.axes, &sizes, true)?;
                 let second = self.atoms.leaves(&part.axes[last + 1]);
                 let first = self.atoms.leaves(&part.axes[last]);

@@ -80,7 +80,11 @@ impl<'a> Lowering<'a> {
     }
 
     /// A parameter with its dims in another order, or without dims of one element.
-    fn viewed_weight(&mut self, node: &'a RecordedNode, mut view: crate::program::View) -> Result<Option<Form>, String> {
+    fn viewed_weight(
+        &mut self,
+        node: &'a RecordedNode,
+        mut view: crate::program::View,
+    ) -> Result<Option<Form>, String> {
         match node.family() {
             "aten.t" | "aten.numpy_T" | "aten.transpose" | "aten.permute" => {
                 let order = order(&self.call(node), view.dims.len())?;
