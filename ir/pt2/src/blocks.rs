@@ -44,6 +44,11 @@ impl Segment {
         Segment { layer, inputs: Vec::new(), outputs: Vec::new(), statements }
     }
 
+    /// The values that it computes.
+    fn results(&self) -> Vec<Var> {
+        self.statements.iter().flat_map(Statement::results).collect()
+    }
+
     /// The values that it reads and does not compute, in the order of their first use.
     fn reads(&self) -> Vec<Var> {
         let own: BTreeSet<Var> = self.statements.iter().flat_map(Statement::results).collect();
@@ -83,15 +88,19 @@ fn together(mut own: Vec<Option<String>>) -> Vec<Option<String>> {
     own
 }
 
+/// The path of the list of a layer.
+fn list_of(layer: &str) -> String {
+    layer.rsplit_once('.').map_or(String::new(), |(list, _)| list.to_string())
+}
+
 /// The layer of each statement. Those outside of layers belong to the layer before them if another one of the same list follows, and
 /// behind the last one as many as follow the one before it.
 fn assigned(statements: &[Statement], own: &[Option<String>]) -> Vec<Option<String>> {
-    let list = |layer: &str| layer.rsplit_once('.').map_or(String::new(), |(list, _)| list.to_string());
     let mut labels = own.to_vec();
     let layers: Vec<usize> = (0..own.len()).filter(|&at| own[at].is_some()).collect();
     for pair in layers.windows(2) {
         if let ([from, to], Some(before), Some(behind)) = (pair, &own[pair[0]], &own[pair[1]])
-            && list(before) == list(behind)
+            && list_of(before) == list_of(behind)
         {
             labels[from + 1..*to].fill(Some(before.clone()));
         }
@@ -100,22 +109,24 @@ fn assigned(statements: &[Statement], own: &[Option<String>]) -> Vec<Option<Stri
     let mut counts: BTreeMap<String, Vec<Action>> = BTreeMap::new();
     for at in 1..labels.len() {
         let (Some(before), Some(behind)) = (&labels[at - 1], &labels[at]) else { continue };
-        if before != behind && list(before) == list(behind) {
+        if before != behind && list_of(before) == list_of(behind) {
             let start = (0..at).rev().find(|&at| own[at].is_some()).map_or(0, |at| at + 1);
             let tail = statements[start..at].iter().map(|statement| statement.action.clone()).collect();
-            counts.insert(list(before), tail);
+            counts.insert(list_of(before), tail);
         }
     }
     for &at in &layers {
         let Some(layer) = own[at].clone() else { continue };
-        let is_last = own[at + 1..].iter().all(|other| other.as_ref().is_none_or(|other| list(other) != list(&layer)));
-        let tail = counts.get(&list(&layer)).filter(|tail| is_last && !tail.is_empty());
+        let is_last =
+            own[at + 1..].iter().all(|other| other.as_ref().is_none_or(|other| list_of(other) != list_of(&layer)));
+        let tail = counts.get(&list_of(&layer)).filter(|tail| is_last && !tail.is_empty());
         let Some(tail) = tail else { continue };
         let end = at + 1 + tail.len();
-        let fits = |(place, action): (usize, &Action)| {
-            labels[at + 1 + place].is_none() && statements[at + 1 + place].action == *action
-        };
-        if end <= labels.len() && tail.iter().enumerate().all(fits) {
+        if end <= labels.len()
+            && tail.iter().enumerate().all(|(place, action): (usize, &Action)| {
+                labels[at + 1 + place].is_none() && statements[at + 1 + place].action == *action
+            })
+        {
             labels[at + 1..end].fill(Some(layer));
         }
     }
@@ -126,21 +137,20 @@ fn assigned(statements: &[Statement], own: &[Option<String>]) -> Vec<Option<Stri
 fn connect(segments: &mut [Segment], logits: Var) {
     let count = segments.len();
     let mut reads: Vec<Vec<Var>> = segments.iter().map(Segment::reads).collect();
-    let own = |segment: &Segment| segment.statements.iter().flat_map(Statement::results).collect::<Vec<Var>>();
     if let Some(last) = reads.last_mut()
-        && !own(&segments[count - 1]).contains(&logits)
+        && !segments[count - 1].results().contains(&logits)
         && !last.contains(&logits)
     {
         last.push(logits);
     }
     for at in 0..count {
-        let made: Vec<Var> = if at == 0 { Vec::new() } else { own(&segments[at - 1]) };
+        let made: Vec<Var> = if at == 0 { Vec::new() } else { segments[at - 1].results() };
         let (mut first, rest): (Vec<Var>, Vec<Var>) = reads[at].iter().partition(|var| made.contains(var));
         first.extend(rest);
         segments[at].inputs = first;
     }
     for at in 0..count {
-        let made = own(&segments[at]);
+        let made = segments[at].results();
         let next = segments.get(at + 1).map_or(&[][..], |next| &next.inputs);
         let mut outputs: Vec<Var> = next.iter().copied().filter(|var| made.contains(var)).collect();
         let later = made.into_iter().filter(|var| reads[at + 1..].iter().any(|reads| reads.contains(var)));

@@ -39,6 +39,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The error of a graph that is not supported as a whole.
+    pub(crate) fn of_graph(why: &str) -> Error {
+        Error::Unsupported { at: Box::default(), why: why.to_string() }
+    }
+}
+
 /// A node of the recorded graph, as messages name it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct NodePlace {

@@ -101,12 +101,15 @@ pub(crate) struct GraphInput {
 impl GraphInput {
     /// The sizes for a number of sequences, which are the first dim, and of tokens.
     pub(crate) fn sizes_for(&self, [batch, sequence]: [u64; 2]) -> Vec<u64> {
-        let size = |(dim, size): (usize, &InputSize)| match size {
-            InputSize::Fixed(size) => *size,
-            InputSize::Open(_) if dim == 0 => batch,
-            InputSize::Open(_) => sequence,
-        };
-        self.sizes.iter().enumerate().map(size).collect()
+        self.sizes
+            .iter()
+            .enumerate()
+            .map(|(dim, size): (usize, &InputSize)| match size {
+                InputSize::Fixed(size) => *size,
+                InputSize::Open(_) if dim == 0 => batch,
+                InputSize::Open(_) => sequence,
+            })
+            .collect()
     }
 }
 
@@ -202,11 +205,14 @@ fn inputs(
     let mut inputs = Vec::new();
     for name in tensors {
         let meta = types.get(name).ok_or_else(|| format!("the input `{name}` has no type"))?;
-        let size = |size: &Value| match size.get("as_int").and_then(Value::as_u64) {
-            Some(size) => InputSize::Fixed(size),
-            None => InputSize::Open(size["as_expr"]["expr_str"].as_str().unwrap_or_default().to_string()),
-        };
-        let sizes: Vec<InputSize> = meta.sizes.iter().map(size).collect();
+        let sizes: Vec<InputSize> = meta
+            .sizes
+            .iter()
+            .map(|size: &Value| match size.get("as_int").and_then(Value::as_u64) {
+                Some(size) => InputSize::Fixed(size),
+                None => InputSize::Open(size["as_expr"]["expr_str"].as_str().unwrap_or_default().to_string()),
+            })
+            .collect();
         let is_int = matches!(meta.dtype, 4 | 5);
         if sizes.is_empty() || !is_int && !matches!(meta.dtype, 6..=8 | 13) {
             let why = format!("the input `{name}` must be integers or numbers, with the batch as its first dim");

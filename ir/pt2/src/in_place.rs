@@ -43,11 +43,10 @@ pub(crate) fn stale_read(graph: &Recording) -> Option<&RecordedNode> {
     // The number of writes to a memory, and the one that each value has seen.
     let (mut writes, mut seen) = (vec![0u32; graph.values], vec![0u32; graph.values]);
     for node in &graph.nodes {
-        let is_stale = |value: ValueId| {
+        if node.operands().any(|value: ValueId| {
             let own = memory[value.index()];
             seen[value.index()] < writes[own] && !is_new[own]
-        };
-        if node.operands().any(is_stale) {
+        }) {
             return Some(node);
         }
         if node.family() == "aten.new_empty" {
@@ -73,15 +72,17 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn graph(nodes: &[(&str, u32, u32)]) -> Recording {
-        let node = |&(op, from, to): &(&str, u32, u32)| RecordedNode {
-            op: op.to_string(),
-            args: vec![("self".to_string(), Arg::Value(ValueId(from)))],
-            outputs: vec![ValueId(to)],
-            place: NodePlace::default(),
-        };
         Recording {
             values: 10,
-            nodes: nodes.iter().map(node).collect(),
+            nodes: nodes
+                .iter()
+                .map(|&(op, from, to): &(&str, u32, u32)| RecordedNode {
+                    op: op.to_string(),
+                    args: vec![("self".to_string(), Arg::Value(ValueId(from)))],
+                    outputs: vec![ValueId(to)],
+                    place: NodePlace::default(),
+                })
+                .collect(),
             inputs: Vec::new(),
             parameters: BTreeMap::new(),
             buffers: BTreeMap::new(),

@@ -35,7 +35,6 @@ use archive::Archive;
 use eval::{ElementKind, Item, Tensor};
 use graph::{Fault, Recording, ValueId};
 use names::Names;
-use program::Var;
 use schema::{ProgramJson, SCHEMA};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -121,8 +120,10 @@ impl Export {
         let names = Names::of(program, atoms, &lowering, logits, &refuse)?;
         let mut segments = blocks::segments(program, &self.graph, logits);
         segments.iter_mut().for_each(|segment| sums::order(program, atoms, segment));
-        let leaves = |var: Var| atoms.leaves(&program.vars[var.0]);
-        let stream = segments.first().and_then(|first| first.outputs.first()).map_or(Vec::new(), |&var| leaves(var));
+        let stream = segments
+            .first()
+            .and_then(|first| first.outputs.first())
+            .map_or(Vec::new(), |&var| program.dims(atoms, var));
         let tokens = [lowering.batch, lowering.sequence];
         let stream = stream.into_iter().filter(|atom| !tokens.contains(atom)).collect();
         let parameters = self.graph.parameters.iter().map(|(value, name)| (name.clone(), self.sizes[value].clone()));
@@ -142,8 +143,10 @@ impl Export {
 
     /// The numbers of all parameters.
     pub fn parameters(&self) -> u64 {
-        let count = |sizes: &Vec<u64>| sizes.iter().fold(1, |all: u64, &size| all.saturating_mul(size));
-        self.sizes.values().map(count).fold(0, u64::saturating_add)
+        self.sizes
+            .values()
+            .map(|sizes: &Vec<u64>| sizes.iter().fold(1, |all: u64, &size| all.saturating_mul(size)))
+            .fold(0, u64::saturating_add)
     }
 
     /// True if the archive has the elements of all parameters.
@@ -153,12 +156,15 @@ impl Export {
 
     /// The tensors that the graph takes for a number of sequences and tokens: name, sizes, and whether they are ids.
     pub fn inputs(&self, batch: [u64; 2]) -> Vec<ExportInput> {
-        let input = |input: &graph::GraphInput| ExportInput {
-            name: input.name.clone(),
-            sizes: input.sizes_for(batch),
-            is_int: input.is_int,
-        };
-        self.graph.inputs.iter().map(input).collect()
+        self.graph
+            .inputs
+            .iter()
+            .map(|input: &graph::GraphInput| ExportInput {
+                name: input.name.clone(),
+                sizes: input.sizes_for(batch),
+                is_int: input.is_int,
+            })
+            .collect()
     }
 
     /// True if the graph takes the tokens of a text alone.
@@ -171,11 +177,12 @@ impl Export {
     /// # Errors
     /// The archive lacks a parameter, an input has another number of elements, or a node cannot be run.
     pub fn logits(&self, inputs: &[Vec<f64>], batch: [u64; 2]) -> Result<Vec<f32>, Error> {
-        let unsupported = |why: String| Error::Unsupported { at: Default::default(), why };
         let mut values: Vec<Option<Item>> = vec![None; self.graph.values];
         for (value, name) in self.graph.parameters.iter().chain(&self.graph.buffers) {
-            let missing = || self.archive.damaged(format!("the tensor `{name}` is missing"));
-            let tensor = self.tensors.get(name).ok_or_else(missing)?;
+            let tensor = self
+                .tensors
+                .get(name)
+                .ok_or_else(|| self.archive.damaged(format!("the tensor `{name}` is missing")))?;
             let item = tensor.read(&self.archive).map_err(|why| self.archive.damaged(format!("`{name}`: {why}")))?;
             values[value.index()] = Some(item);
         }
@@ -183,11 +190,11 @@ impl Export {
             let sizes: Vec<usize> = input.sizes_for(batch).into_iter().map(|size| size as usize).collect();
             let kind = if input.is_int { ElementKind::Int } else { ElementKind::Float };
             let elements = inputs.get(place).filter(|own| own.len() == sizes.iter().product::<usize>());
-            let elements = elements.ok_or_else(|| unsupported(format!("`{}` has another size", input.name)))?;
+            let elements = elements.ok_or_else(|| Error::of_graph(&format!("`{}` has another size", input.name)))?;
             values[input.value.index()] = Some(Tensor::new(kind, sizes, elements.clone()).into());
         }
         let wanted = self.graph.outputs.first().copied();
-        let wanted = wanted.ok_or_else(|| unsupported("gives no result".to_string()))?;
+        let wanted = wanted.ok_or_else(|| Error::of_graph("gives no result"))?;
         let logits = eval::run_all(&self.graph, values, wanted)?;
         Ok(logits.data.into_iter().map(|x| x as f32).collect())
     }

@@ -57,7 +57,6 @@ impl<'a> Making<'a> {
         let parts = self.parts;
         let layers = self.layers();
         let first: Vec<usize> = self.segments.first().map_or(Vec::new(), weights_of);
-        let declare = |weight: &usize| declared(parts, &parts.program.weights[*weight], &self.singles[weight], None);
         let order = singles(self.segments);
         let (early, late): (Vec<usize>, Vec<usize>) = order.iter().partition(|weight| first.contains(weight));
         let vocabulary = parts.program.vars[logits.0].last().map_or(0, |&atom| parts.atoms.size(atom));
@@ -65,7 +64,12 @@ impl<'a> Making<'a> {
             dims: parts.names.declared(),
             vocabulary,
             positions: positions(parts, self.segments),
-            singles: [early, late].map(|weights| weights.iter().map(declare).collect()),
+            singles: [early, late].map(|weights| {
+                weights
+                    .iter()
+                    .map(|weight: &usize| declared(parts, &parts.program.weights[*weight], &self.singles[weight], None))
+                    .collect()
+            }),
             arrays: self.made,
             blocks: self.blocks,
             calls,
@@ -204,11 +208,15 @@ fn singles(segments: &[Segment]) -> Vec<usize> {
 
 /// The inputs of the model, where they are not the tokens of a text.
 fn inputs(parts: &Parts<'_>) -> Vec<NamedInput> {
-    let input = |input: &crate::program::Input| {
-        let dims = labels(parts, input.var).iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
-        NamedInput { name: input.name.clone(), dims, is_int: input.is_int }
-    };
-    parts.program.inputs.iter().map(input).collect()
+    parts
+        .program
+        .inputs
+        .iter()
+        .map(|input: &crate::program::Input| {
+            let dims = labels(parts, input.var).iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
+            NamedInput { name: input.name.clone(), dims, is_int: input.is_int }
+        })
+        .collect()
 }
 
 /// The dims of labels: those of the logits without the classes.

@@ -87,9 +87,8 @@ impl Names {
             names.dims.push(("s", number, atoms.size(length.atom)));
             names.open.extend(length.is_open.then(|| Label::Named("s", number).to_string()));
         }
-        let dims = |var: Var| atoms.leaves(&program.vars[var.0]);
         for statement in &program.statements {
-            let own = dims(statement.result);
+            let own = program.dims(atoms, statement.result);
             match (&statement.action, statement.operands.as_slice()) {
                 (Action::Embedding { .. }, &[ids, Argument::Weight(table)]) => {
                     own.last().into_iter().for_each(|&width| names.name(atoms, width, "h"));
@@ -99,7 +98,7 @@ impl Names {
                     }
                 }
                 (Action::Attention(_), &[Argument::Var(q), Argument::Var(k), Argument::Var(v), ..]) => {
-                    let (q, k, v) = (dims(q), dims(k), dims(v));
+                    let (q, k, v) = (program.dims(atoms, q), program.dims(atoms, k), program.dims(atoms, v));
                     let (&[b, s, g, r, d], &[kb, t, kg, kd], &[vb, u, vg, c]) =
                         (q.as_slice(), k.as_slice(), v.as_slice())
                     else {
@@ -117,10 +116,10 @@ impl Names {
                 _ => {}
             }
         }
-        dims(logits).last().into_iter().for_each(|&atom| names.name(atoms, atom, "v"));
+        program.dims(atoms, logits).last().into_iter().for_each(|&atom| names.name(atoms, atom, "v"));
         names.experts(program, atoms);
         for statement in &program.statements {
-            for atom in dims(statement.result) {
+            for atom in program.dims(atoms, statement.result) {
                 let kind = if names.is_next_to_role(atom) { "p" } else { "f" };
                 names.name(atoms, atom, kind);
             }
@@ -137,7 +136,6 @@ impl Names {
 
     /// Names the dims of routers, of experts, and of nets that read what a router reads.
     fn experts(&mut self, program: &LoweredModel, atoms: &Atoms) {
-        let dims = |var: Var| atoms.leaves(&program.vars[var.0]);
         let rows = &program.routing.rows;
         self.labels.extend(rows.iter().map(|&rows| (rows, Label::Rows)));
         self.labels.extend(program.routing.chosen.iter().map(|&chosen| (chosen, Label::Chosen(atoms.size(chosen)))));
@@ -146,23 +144,22 @@ impl Names {
             match (&statement.action, statement.operands.as_slice()) {
                 (Action::Group, &[Argument::Var(x)]) => drop(routed.insert(x)),
                 (Action::TopK { .. }, &[Argument::Var(scores)]) => {
-                    dims(scores).into_iter().for_each(|atom| self.name(atoms, atom, "n"));
+                    program.dims(atoms, scores).into_iter().for_each(|atom| self.name(atoms, atom, "n"));
                 }
                 (Action::Product, &[Argument::Var(x), Argument::Weight(weight)])
-                    if dims(x).iter().any(|atom| rows.contains(atom)) =>
+                    if program.dims(atoms, x).iter().any(|atom| rows.contains(atom)) =>
                 {
                     let experts = program.weights[weight].view.dims.first().map(|&(experts, _)| experts);
                     atoms.leaves(experts.as_slice()).into_iter().for_each(|atom| self.name(atoms, atom, "e"));
-                    dims(statement.result).into_iter().for_each(|atom| self.name(atoms, atom, "m"));
+                    program.dims(atoms, statement.result).into_iter().for_each(|atom| self.name(atoms, atom, "m"));
                 }
                 _ => {}
             }
         }
-        let is_shared = |statement: &&Statement| {
+        for statement in program.statements.iter().filter(|statement: &&Statement| {
             statement.action == Action::Product && statement.reads().any(|var| routed.contains(&var))
-        };
-        for statement in program.statements.iter().filter(is_shared) {
-            dims(statement.result).into_iter().for_each(|atom| self.name(atoms, atom, "u"));
+        }) {
+            program.dims(atoms, statement.result).into_iter().for_each(|atom| self.name(atoms, atom, "u"));
         }
     }
 
@@ -193,13 +190,15 @@ impl Names {
 
     /// The dims to declare. Shards have whole heads and experts.
     pub(crate) fn declared(&self) -> Vec<DimName> {
-        let of_kind = |&(kind, role): &(&'static str, Option<DimRole>)| {
-            self.dims.iter().filter(move |(name, ..)| *name == kind).map(move |&(name, number, size)| {
-                let dim = DimName::new(&Label::Named(name, number).to_string(), size, role);
-                if matches!(kind, "g" | "r" | "e") { dim.undivided() } else { dim }
+        KINDS
+            .iter()
+            .flat_map(|&(kind, role): &(&'static str, Option<DimRole>)| {
+                self.dims.iter().filter(move |(name, ..)| *name == kind).map(move |&(name, number, size)| {
+                    let dim = DimName::new(&Label::Named(name, number).to_string(), size, role);
+                    if matches!(kind, "g" | "r" | "e") { dim.undivided() } else { dim }
+                })
             })
-        };
-        KINDS.iter().flat_map(of_kind).collect()
+            .collect()
     }
 }
 
@@ -211,16 +210,19 @@ fn neighbours(program: &LoweredModel, atoms: &Atoms) -> BTreeMap<Atom, BTreeSet<
             neighbours.entry(*atom).or_default().extend(all.iter().filter(|other| *other != atom));
         }
     };
-    let weight = |operand: &Argument| match operand {
-        Argument::Weight(weight) => {
-            let dims = program.weights[*weight].view.dims.iter();
-            dims.flat_map(|&(atom, _)| atoms.leaves(&[atom])).collect()
-        }
-        _ => Vec::new(),
-    };
     program.vars.iter().for_each(|dims| meet(&atoms.leaves(dims)));
     for statement in &program.statements {
-        let weights: Vec<Atom> = statement.operands.iter().flat_map(weight).collect();
+        let weights: Vec<Atom> = statement
+            .operands
+            .iter()
+            .flat_map(|operand: &Argument| match operand {
+                Argument::Weight(weight) => {
+                    let dims = program.weights[*weight].view.dims.iter();
+                    dims.flat_map(|&(atom, _)| atoms.leaves(&[atom])).collect()
+                }
+                _ => Vec::new(),
+            })
+            .collect();
         meet(&weights);
         if matches!(statement.action, Action::Product | Action::Binary(_)) {
             let vars = statement.reads().chain(statement.results());

@@ -1,6 +1,6 @@
 //! The statements that a recorded graph becomes, over atoms in place of named dims.
 
-use crate::atoms::Atom;
+use crate::atoms::{Atom, Atoms};
 use ir::ops::{AttentionSettings, BinaryKind, CompareKind, GroupLimit, Rope, UnaryKind};
 use ir::types::PartialKind;
 use std::collections::BTreeSet;
@@ -176,7 +176,7 @@ pub(crate) struct Input {
 /// The statements of a model, in order.
 #[derive(Default)]
 pub(crate) struct LoweredModel {
-    /// What it reads; nothing if that is the tokens of a text.
+    /// Its inputs; none if these are the tokens of a text.
     pub(crate) inputs: Vec<Input>,
     /// The dims of each value.
     pub(crate) vars: Vec<Vec<Atom>>,
@@ -198,6 +198,11 @@ pub(crate) struct RoutingDims {
 }
 
 impl LoweredModel {
+    /// The dims of a value.
+    pub(crate) fn dims(&self, atoms: &Atoms, var: Var) -> Vec<Atom> {
+        atoms.leaves(&self.vars[var.0])
+    }
+
     /// The values of integers.
     pub(crate) fn ints(&self) -> BTreeSet<Var> {
         let mut ints: BTreeSet<Var> = self.inputs.iter().filter(|input| input.is_int).map(|input| input.var).collect();

@@ -261,7 +261,6 @@ impl Writer<'_> {
         let first =
             leaves.iter().position(|leaf| inner.first() == Some(leaf)).ok_or("a dim that is moved is missing")?;
         // A label may stand for several dims.
-        let words = |labels: &[Label]| labels.iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
         let place = words(&own[..first]).split_whitespace().count();
         let size = atoms.total(&inner).to_string();
         let dims = [words(&own[..first]), size, words(&own[first + inner.len()..])].join(" ");
@@ -305,12 +304,15 @@ impl Writer<'_> {
     fn equation(&self, statement: &Statement) -> String {
         let text = |labels: Vec<Label>| {
             // A factor needs a name, and a dim that only a parameter has is a number.
-            let name = |label: &Label| match label {
-                Label::Sized(size) => format!("n{size}"),
-                Label::Chosen(_) => "k".to_string(),
-                label => label.to_string(),
-            };
-            labels.iter().map(name).collect::<Vec<_>>().join(" ")
+            labels
+                .iter()
+                .map(|label: &Label| match label {
+                    Label::Sized(size) => format!("n{size}"),
+                    Label::Chosen(_) => "k".to_string(),
+                    label => label.to_string(),
+                })
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         let operands: Vec<String> = statement.operands.iter().map(|operand| text(self.labels(*operand))).collect();
         format!("{} -> {}", operands.join(", "), text(labels(self.parts, statement.result)))
@@ -418,20 +420,24 @@ impl Writer<'_> {
         }
         let outer = own.len().checked_sub(inner).ok_or("a norm of more dims than its operand has")?;
         let size: u64 = row.iter().map(|&leaf| self.parts.atoms.size(leaf)).product();
-        let text = |labels: &[Label]| labels.iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
         let name = self.name(op.name());
         let mut operands = Vec::new();
         for (at, &operand) in statement.operands.iter().enumerate() {
             let (result, operand) = (format!("{name}_flat{at}"), self.operand(operand)?);
-            let dims = if at == 0 { format!("{} {size}", text(&own[..outer])) } else { size.to_string() };
+            let dims = if at == 0 { format!("{} {size}", words(&own[..outer])) } else { size.to_string() };
             self.steps.push(NamedStep::Reshape { result: result.clone(), dims, operand });
             operands.push(result);
         }
         let results: Vec<String> = ["flat"].iter().chain(more).map(|ending| format!("{name}_{ending}")).collect();
         let flat = results[0].clone();
         self.steps.push(NamedStep::Op { results, op, operands });
-        self.steps.push(NamedStep::Reshape { result: name.clone(), dims: text(&own), operand: flat });
+        self.steps.push(NamedStep::Reshape { result: name.clone(), dims: words(&own), operand: flat });
         self.vars.insert(statement.result, name);
         Ok(())
     }
+}
+
+/// Labels as the text of dims.
+fn words(labels: &[Label]) -> String {
+    labels.iter().map(Label::to_string).collect::<Vec<_>>().join(" ")
 }

@@ -9,9 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The two values of a sum of values of the same dims.
 fn terms(program: &LoweredModel, atoms: &Atoms, statement: &Statement) -> Option<[Var; 2]> {
-    let dims = |var: Var| atoms.leaves(&program.vars[var.0]);
     match (&statement.action, statement.operands.as_slice()) {
-        (Action::Binary(BinaryKind::Add), &[Argument::Var(a), Argument::Var(b)]) if dims(a) == dims(b) => Some([a, b]),
+        (Action::Binary(BinaryKind::Add), &[Argument::Var(a), Argument::Var(b)])
+            if program.dims(atoms, a) == program.dims(atoms, b) =>
+        {
+            Some([a, b])
+        }
         _ => None,
     }
 }
@@ -35,11 +38,15 @@ pub(crate) fn order(program: &LoweredModel, atoms: &Atoms, segment: &mut Segment
         .filter(|statement| statement.action == Action::Ungroup)
         .map(|statement| statement.result)
         .collect();
-    let is_inner = |term: &Var| {
-        let is_of_experts = sums.get(term).is_none_or(|terms| terms.iter().any(|term| experts.contains(term)));
-        !is_of_experts && readers.get(term) == Some(&1) && !segment.outputs.contains(term)
-    };
-    let inner: BTreeSet<Var> = sums.values().flatten().copied().filter(is_inner).collect();
+    let inner: BTreeSet<Var> = sums
+        .values()
+        .flatten()
+        .copied()
+        .filter(|term: &Var| {
+            let is_of_experts = sums.get(term).is_none_or(|terms| terms.iter().any(|term| experts.contains(term)));
+            !is_of_experts && readers.get(term) == Some(&1) && !segment.outputs.contains(term)
+        })
+        .collect();
     let places: BTreeMap<Var, usize> =
         segment.statements.iter().enumerate().map(|(at, statement)| (statement.result, at + 1)).collect();
     let mut ordered = Vec::new();

@@ -271,11 +271,14 @@ pub(crate) fn source(parts: &Parts<'_>, weight: &Weight) -> TensorSource {
 pub(crate) fn declared(parts: &Parts<'_>, weight: &Weight, name: &str, layers: Option<usize>) -> models::Weight {
     let leaves: Vec<Atom> = weight.view.dims.iter().flat_map(|&(atom, _)| parts.atoms.leaves(&[atom])).collect();
     // A dim that is there twice is a number the first time.
-    let label = |(at, leaf): (usize, &Atom)| match leaves[at + 1..].contains(leaf) {
-        true => parts.atoms.size(*leaf).to_string(),
-        false => parts.names.label(parts.atoms, *leaf).to_string(),
-    };
-    let dims: Vec<String> = leaves.iter().enumerate().map(label).collect();
+    let dims: Vec<String> = leaves
+        .iter()
+        .enumerate()
+        .map(|(at, leaf): (usize, &Atom)| match leaves[at + 1..].contains(leaf) {
+            true => parts.atoms.size(*leaf).to_string(),
+            false => parts.names.label(parts.atoms, *leaf).to_string(),
+        })
+        .collect();
     let writes = !parts.stream.is_empty() && leaves.ends_with(&parts.stream) && leaves.len() > parts.stream.len();
     match (weight.usage, layers) {
         (Use::Constant, _) => models::Weight::constant(name.to_string(), &dims.join(" "), 0.0).frozen(),
@@ -308,9 +311,12 @@ pub(crate) fn named(parts: &Parts<'_>, weights: &[usize], prefix: &str) -> BTree
     let path = |&weight: &usize| {
         let name = &parts.program.weights[weight].view.tensor;
         // Parameters of another list have the number of the layer, too.
-        let is_number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
         let name = name.strip_prefix(prefix).map_or_else(
-            || match name.split('.').find(is_number).filter(|_| !prefix.is_empty()) {
+            || match name
+                .split('.')
+                .find(|part: &&str| part.bytes().all(|byte| byte.is_ascii_digit()))
+                .filter(|_| !prefix.is_empty())
+            {
                 Some(number) => name.replacen(&format!(".{number}."), ".", 1),
                 None => name.clone(),
             },
@@ -344,9 +350,11 @@ pub(crate) fn named(parts: &Parts<'_>, weights: &[usize], prefix: &str) -> BTree
 pub(crate) fn labels(parts: &Parts<'_>, var: Var) -> Vec<Label> {
     let leaves = parts.atoms.leaves(&parts.program.vars[var.0]);
     let is_grouped = parts.program.grouped.contains(&var);
-    let label = |leaf| match parts.names.label(parts.atoms, leaf) {
-        Label::Named("s", 1) if is_grouped => Label::Grouped,
-        label => label,
-    };
-    leaves.into_iter().map(label).collect()
+    leaves
+        .into_iter()
+        .map(|leaf| match parts.names.label(parts.atoms, leaf) {
+            Label::Named("s", 1) if is_grouped => Label::Grouped,
+            label => label,
+        })
+        .collect()
 }

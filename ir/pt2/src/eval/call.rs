@@ -38,11 +38,15 @@ impl<'a> Call<'a> {
     /// The tensors of a list.
     pub(crate) fn tensors(&self, name: &str) -> Result<Vec<Option<Rc<Tensor>>>, String> {
         let Some(Arg::Values(ids)) = self.node.arg(name) else { return Err(format!("`{name}` is no list of tensors")) };
-        let tensor = |id: ValueId| match self.value(id)? {
-            Item::Tensor(tensor) => Ok(tensor.clone()),
-            _ => Err(format!("`{name}` has a member that is no tensor")),
-        };
-        ids.iter().map(|id| id.map(tensor).transpose()).collect()
+        ids.iter()
+            .map(|id| {
+                id.map(|id: ValueId| match self.value(id)? {
+                    Item::Tensor(tensor) => Ok(tensor.clone()),
+                    _ => Err(format!("`{name}` has a member that is no tensor")),
+                })
+                .transpose()
+            })
+            .collect()
     }
 
     /// A tensor, or a number as one without dims.

@@ -18,14 +18,17 @@ pub(super) fn convolution(call: &Call<'_>) -> Result<Tensor, String> {
     let (strides, pads) = (each("stride", 1)?, each("padding", 0)?);
     let groups = call.int_or("groups", 1)?.max(1) as usize;
     let is_plain = !call.flag("transposed") && each("dilation", 1)?.iter().all(|&by| by == 1);
+    if kernel.sizes.len() < 3 || bias.as_ref().is_some_and(|bias| bias.data.len() != kernel.sizes[0]) {
+        return Err("a kernel and its bias do not go together".to_string());
+    }
     let fits =
-        x.sizes.len() == dims + 2 && x.sizes[1] == kernel.sizes[1] * groups && kernel.sizes[0].is_multiple_of(groups);
+        x.sizes.len() == dims + 2 && Some(x.sizes[1]) == kernel.sizes[1].checked_mul(groups) && kernel.sizes[0].is_multiple_of(groups);
     if !is_plain || !fits || strides.contains(&0) {
         return Err("a convolution that is transposed, dilated or of other sizes".to_string());
     }
     let mut sizes = vec![x.sizes[0], kernel.sizes[0]];
     for dim in 0..dims {
-        let room = x.sizes[2 + dim] + 2 * pads[dim];
+        let room = x.sizes[2 + dim].saturating_add(pads[dim].saturating_mul(2));
         let left = room.checked_sub(kernel.sizes[2 + dim]).ok_or("a kernel is larger than what it reads")?;
         sizes.push(left / strides[dim] + 1);
     }
@@ -42,7 +45,7 @@ pub(super) fn convolution(call: &Call<'_>) -> Result<Tensor, String> {
             let channel = at[1] / per_group * inner[0] + index[0];
             let mut source = vec![at[0], channel];
             let inside = (0..dims).all(|d| {
-                let from = at[2 + d] * strides[d] + index[1 + d];
+                let from = (at[2 + d] * strides[d]).saturating_add(index[1 + d]);
                 source.push(from.wrapping_sub(pads[d]));
                 from >= pads[d] && from - pads[d] < x.sizes[2 + d]
             });
@@ -66,7 +69,7 @@ pub(super) fn pad(call: &Call<'_>) -> Result<Tensor, String> {
     for (at, pair) in pads.chunks(2).enumerate() {
         let dim = sizes.len() - 1 - at;
         before[dim] = pair[0] as usize;
-        sizes[dim] += (pair[0] + pair[1]) as usize;
+        sizes[dim] = sizes[dim].saturating_add(pair[0] as usize).saturating_add(pair[1] as usize);
     }
     Tensor::from_fn(x.kind, &sizes, |at| {
         let source: Vec<usize> = at.iter().zip(&before).map(|(&at, &before)| at.wrapping_sub(before)).collect();

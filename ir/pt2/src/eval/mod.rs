@@ -111,16 +111,17 @@ pub(crate) fn run_all(graph: &Recording, mut values: Vec<Option<Item>>, wanted: 
     }
 }
 
+const NO_PART: &str = "values are copied to what is no part of new memory";
+
 /// Copies a value to a slice of another one.
 fn copy(
     node: &RecordedNode,
     parts: &BTreeMap<ValueId, &RecordedNode>,
     values: &mut [Option<Item>],
 ) -> Result<(), String> {
-    let unknown = || "values are copied to what is no part of new memory".to_string();
-    let Some(Arg::Value(to)) = node.arg("self") else { return Err(unknown()) };
-    let slice = parts.get(to).ok_or_else(unknown)?;
-    let Some(Arg::Value(memory)) = slice.arg("self") else { return Err(unknown()) };
+    let Some(Arg::Value(to)) = node.arg("self") else { return Err(NO_PART.to_string()) };
+    let slice = parts.get(to).ok_or_else(|| NO_PART.to_string())?;
+    let Some(Arg::Value(memory)) = slice.arg("self") else { return Err(NO_PART.to_string()) };
     let (call, copied) =
         (Call { node: slice, values, replaced: None }, Call { node, values, replaced: None }.tensor("src")?);
     let filled = shape::filled(&call, &copied)?;

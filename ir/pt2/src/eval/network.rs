@@ -183,10 +183,11 @@ fn biased_matmul(call: &Call<'_>) -> Result<Tensor, String> {
     let (alpha, beta) = (call.number_or("alpha", 1.0)?, call.number_or("beta", 1.0)?);
     let product = matmul(&a, &b)?;
     let rank = product.sizes.len();
-    let fits = |d: usize| {
-        d.checked_sub(rank - bias.sizes.len()).is_none_or(|own| [1, product.sizes[d]].contains(&bias.sizes[own]))
-    };
-    if bias.sizes.len() > rank || !(0..rank).all(fits) {
+    if bias.sizes.len() > rank
+        || !(0..rank).all(|d: usize| {
+            d.checked_sub(rank - bias.sizes.len()).is_none_or(|own| [1, product.sizes[d]].contains(&bias.sizes[own]))
+        })
+    {
         return Err("a bias has other sizes than its product".to_string());
     }
     Tensor::from_fn(ElementKind::Float, &product.sizes, |at| beta * bias.spread(at) + alpha * product.at(at))

@@ -80,8 +80,9 @@ fn gather(call: &Call<'_>) -> Result<Tensor, String> {
 
 /// Indices of a dim, and of no more elements than there are along the others.
 fn check_places(x: &Tensor, index: &Tensor, dim: usize) -> Result<(), String> {
-    let fits = |d: usize| d == dim || index.sizes[d] <= x.sizes[d];
-    let is_alike = index.sizes.len() == x.sizes.len() && !x.sizes.is_empty() && (0..x.sizes.len()).all(fits);
+    let is_alike = index.sizes.len() == x.sizes.len()
+        && !x.sizes.is_empty()
+        && (0..x.sizes.len()).all(|d: usize| d == dim || index.sizes[d] <= x.sizes[d]);
     if is_alike && index.data.iter().all(|&at| at >= 0.0 && at < x.sizes[dim] as f64) {
         return Ok(());
     }
@@ -108,6 +109,9 @@ fn scatter(call: &Call<'_>) -> Result<Tensor, String> {
 fn maximum(call: &Call<'_>) -> Results {
     let x = call.tensor("self")?;
     along_rows(call, &x)?;
+    if x.data.is_empty() {
+        return Err("nothing has no maximum".to_string());
+    }
     let results = ordered(&x, true, 1)?;
     if call.flag("keepdim") {
         return Ok(results);

@@ -97,12 +97,17 @@ fn squeeze(call: &Call<'_>) -> Result<Tensor, String> {
 fn expand(call: &Call<'_>) -> Result<Tensor, String> {
     let (x, sizes) = (call.tensor("self")?, call.ints("size")?);
     let skipped = sizes.len().checked_sub(x.sizes.len()).ok_or("an expansion has fewer dims than its operand")?;
-    let size = |(d, &size): (usize, &i64)| match size {
-        -1 if d >= skipped => Ok(x.sizes[d - skipped]),
-        size if size >= 0 && (d < skipped || [1, size as usize].contains(&x.sizes[d - skipped])) => Ok(size as usize),
-        size => Err(format!("a dim cannot be expanded to {size}")),
-    };
-    let sizes = sizes.iter().enumerate().map(size).collect::<Result<Vec<_>, _>>()?;
+    let sizes = sizes
+        .iter()
+        .enumerate()
+        .map(|(d, &size): (usize, &i64)| match size {
+            -1 if d >= skipped => Ok(x.sizes[d - skipped]),
+            size if size >= 0 && (d < skipped || [1, size as usize].contains(&x.sizes[d - skipped])) => {
+                Ok(size as usize)
+            }
+            size => Err(format!("a dim cannot be expanded to {size}")),
+        })
+        .collect::<Result<Vec<_>, _>>()?;
     Tensor::from_fn(x.kind, &sizes, |index| x.spread(index))
 }
 
@@ -166,17 +171,19 @@ fn slice(call: &Call<'_>) -> Result<Tensor, String> {
     stepped(&x, dim, start, length, step)
 }
 
-/// What a slice is of, with a tensor in the place of the slice.
+/// The operand of a slice, with a tensor in the place of the slice.
 pub(super) fn filled(call: &Call<'_>, part: &Tensor) -> Result<Tensor, String> {
     let x = call.tensor("self")?;
     let dim = call.dim("dim", 0, x.sizes.len())?;
     let (start, length, step) = bounds(call, *x.sizes.get(dim).ok_or("a slice of a scalar")?)?;
     let mut sizes = x.sizes.clone();
     sizes[dim] = length;
-    let fits = |d: usize| {
-        d.checked_sub(sizes.len() - part.sizes.len()).is_none_or(|own| [1, sizes[d]].contains(&part.sizes[own]))
-    };
-    if step != 1 || part.sizes.len() > sizes.len() || !(0..sizes.len()).all(fits) {
+    if step != 1
+        || part.sizes.len() > sizes.len()
+        || !(0..sizes.len()).all(|d: usize| {
+            d.checked_sub(sizes.len() - part.sizes.len()).is_none_or(|own| [1, sizes[d]].contains(&part.sizes[own]))
+        })
+    {
         return Err("a value of other sizes is copied to a slice".to_string());
     }
     let mut source = vec![0; sizes.len()];
@@ -235,12 +242,13 @@ fn split(call: &Call<'_>) -> Results {
 fn unbind(call: &Call<'_>) -> Results {
     let x = call.tensor("self")?;
     let dim = call.dim("dim", 0, x.sizes.len())?;
-    let one = |at| {
-        let mut one = part(&x, dim, at, 1)?;
-        one.sizes.remove(dim);
-        Ok(one.into())
-    };
-    (0..*x.sizes.get(dim).ok_or("a scalar has no members")?).map(one).collect()
+    (0..*x.sizes.get(dim).ok_or("a scalar has no members")?)
+        .map(|at| {
+            let mut one = part(&x, dim, at, 1)?;
+            one.sizes.remove(dim);
+            Ok(one.into())
+        })
+        .collect()
 }
 
 fn cat(call: &Call<'_>) -> Result<Tensor, String> {
@@ -320,11 +328,12 @@ fn index(call: &Call<'_>) -> Result<Tensor, String> {
             sizes[skipped + d] = sizes[skipped + d].max(size);
         }
     }
-    let fits = |place: &std::rc::Rc<Tensor>| {
-        let skipped = rank - place.sizes.len();
-        place.sizes.iter().enumerate().all(|(d, &size)| size == 1 || size == sizes[skipped + d])
-    };
-    if places.len() > x.sizes.len() || !places.iter().all(fits) {
+    if places.len() > x.sizes.len()
+        || !places.iter().all(|place: &std::rc::Rc<Tensor>| {
+            let skipped = rank - place.sizes.len();
+            place.sizes.iter().enumerate().all(|(d, &size)| size == 1 || size == sizes[skipped + d])
+        })
+    {
         return Err("indices do not go together".to_string());
     }
     let limits = places.iter().zip(&x.sizes);

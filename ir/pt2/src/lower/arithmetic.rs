@@ -1,6 +1,6 @@
 //! Sums, products and functions of elements.
 
-use super::choose::Side;
+use super::choose::ValueOrNumber;
 use super::functions::{function, is_composed};
 use super::norms::Rows;
 use super::{Data, Form, Lowering};
@@ -86,9 +86,9 @@ impl<'a> Lowering<'a> {
             return Ok(biased);
         }
         match names.map(|name| self.side(node, name)) {
-            [Ok(Side::Value(a)), Ok(Side::Value(b))] => self.of_values(kind, a, b),
-            [Ok(Side::Value(x)), Ok(Side::Number(number))] => self.with_number(kind, x, number),
-            [Ok(Side::Number(number)), Ok(Side::Value(x))] => self.number_with(kind, number, x),
+            [Ok(ValueOrNumber::Value(a)), Ok(ValueOrNumber::Value(b))] => self.of_values(kind, a, b),
+            [Ok(ValueOrNumber::Value(x)), Ok(ValueOrNumber::Number(number))] => self.with_number(kind, x, number),
+            [Ok(ValueOrNumber::Number(number)), Ok(ValueOrNumber::Value(x))] => self.number_with(kind, number, x),
             [Err(why), _] | [_, Err(why)] => Err(why),
             _ => Err("two numbers are no activations".to_string()),
         }

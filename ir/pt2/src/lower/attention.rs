@@ -1,6 +1,6 @@
 //! Attention: as an op, or as scores, their softmax and a product.
 
-use super::choose::Side;
+use super::choose::ValueOrNumber;
 use super::mask::{Hides, LOW, Mask, is_lean};
 use super::{Data, Form, Lowering};
 use crate::atoms::{Atom, Axis};
@@ -219,7 +219,7 @@ impl<'a> Lowering<'a> {
             if is_fill && let Some(limited) = self.limited(x, mask, other)? {
                 return Ok(limited);
             }
-            let sides = if is_fill { [other, Side::Value(x)] } else { [self.side(node, "self")?, other] };
+            let sides = if is_fill { [other, ValueOrNumber::Value(x)] } else { [self.side(node, "self")?, other] };
             return self.selected(mask, sides);
         }
         let Form::Scores(scores) = self.form(x)? else {

@@ -10,28 +10,28 @@ const LEAST: f64 = -1e30;
 
 /// A side of an op: a value, or a number.
 #[derive(Clone, Copy)]
-pub(super) enum Side {
+pub(super) enum ValueOrNumber {
     Value(ValueId),
     Number(f64),
 }
 
 impl<'a> Lowering<'a> {
     /// An argument: a value, or a number if it is one everywhere.
-    pub(super) fn side(&self, node: &RecordedNode, name: &str) -> Result<Side, String> {
+    pub(super) fn side(&self, node: &RecordedNode, name: &str) -> Result<ValueOrNumber, String> {
         Ok(match node.arg(name) {
             Some(Arg::Value(value)) => match self.known(*value).map(|known| known.number()) {
-                Some(Some(number)) => Side::Number(number),
-                _ => Side::Value(self.id(*value)),
+                Some(Some(number)) => ValueOrNumber::Number(number),
+                _ => ValueOrNumber::Value(self.id(*value)),
             },
-            _ => Side::Number(self.call(node).number(name)?),
+            _ => ValueOrNumber::Number(self.call(node).number(name)?),
         })
     }
 
     /// A side as a value, of the shape of another if it is a number.
-    fn side_data(&mut self, side: Side, like: &Data) -> Result<Data, String> {
+    fn side_data(&mut self, side: ValueOrNumber, like: &Data) -> Result<Data, String> {
         match side {
-            Side::Value(value) => self.data(value),
-            Side::Number(number) => {
+            ValueOrNumber::Value(value) => self.data(value),
+            ValueOrNumber::Number(number) => {
                 let zeros = self.unary(UnaryKind::Scale(0.0), like);
                 let number = number.max(LEAST);
                 Ok(if number == 0.0 { zeros } else { self.unary(UnaryKind::Shift(number), &zeros) })
@@ -42,7 +42,8 @@ impl<'a> Lowering<'a> {
     /// A comparison of activations: 1 where it holds, else 0.
     pub(super) fn compared(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let sides = [self.side(node, "self")?, self.side(node, "other")?];
-        let like = sides.iter().find_map(|side| if let Side::Value(value) = side { Some(*value) } else { None });
+        let like =
+            sides.iter().find_map(|side| if let ValueOrNumber::Value(value) = side { Some(*value) } else { None });
         let like = self.data(like.ok_or("two numbers are compared")?)?;
         let [a, b] = [self.side_data(sides[0], &like)?, self.side_data(sides[1], &like)?];
         let (kind, a, b) = match node.family() {
@@ -60,9 +61,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// Values where a comparison holds, and others elsewhere.
-    pub(super) fn selected(&mut self, mask: ValueId, sides: [Side; 2]) -> Result<Form, String> {
+    pub(super) fn selected(&mut self, mask: ValueId, sides: [ValueOrNumber; 2]) -> Result<Form, String> {
         let mask = self.data(mask)?;
-        let like = sides.iter().find_map(|side| if let Side::Value(value) = side { Some(*value) } else { None });
+        let like =
+            sides.iter().find_map(|side| if let ValueOrNumber::Value(value) = side { Some(*value) } else { None });
         let like = self.data(like.ok_or("two numbers are chosen from")?)?;
         let [a, b] = [self.side_data(sides[0], &like)?, self.side_data(sides[1], &like)?];
         let (vars, axes) = self.aligned(&[mask, a, b])?;
@@ -75,17 +77,17 @@ impl<'a> Lowering<'a> {
     pub(super) fn extremum(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
         let is_max = matches!(node.family(), "aten.max" | "aten.maximum");
         let sides = [self.side(node, "self")?, self.side(node, "other")?];
-        let (Side::Value(a), b) = (match sides {
-            [Side::Number(_), Side::Value(_)] => (sides[1], sides[0]),
+        let (ValueOrNumber::Value(a), b) = (match sides {
+            [ValueOrNumber::Number(_), ValueOrNumber::Value(_)] => (sides[1], sides[0]),
             _ => (sides[0], sides[1]),
         }) else {
             return Err("two numbers are compared".to_string());
         };
         let a = self.data(a)?;
         match b {
-            Side::Number(number) if is_max => Ok(Form::Data(self.clamped(&a, number, f64::INFINITY))),
-            Side::Number(number) => Ok(Form::Data(self.clamped(&a, f64::NEG_INFINITY, number))),
-            Side::Value(b) => {
+            ValueOrNumber::Number(number) if is_max => Ok(Form::Data(self.clamped(&a, number, f64::INFINITY))),
+            ValueOrNumber::Number(number) => Ok(Form::Data(self.clamped(&a, f64::NEG_INFINITY, number))),
+            ValueOrNumber::Value(b) => {
                 let b = self.data(b)?;
                 if is_max {
                     return self.combined(BinaryKind::Max, &a, &b).map(Form::Data);

@@ -2,6 +2,7 @@
 
 use super::{Data, Form, Lowering};
 use crate::atoms::Atom;
+use crate::eval::Call;
 use crate::graph::RecordedNode;
 use crate::program::{Action, Argument, Moved, Use, View};
 use ir::ops::BinaryKind;
@@ -12,13 +13,13 @@ impl<'a> Lowering<'a> {
         let [x, kernel] = ["input", "weight"].map(|name| self.argument(node, name));
         let kernel = kernel?;
         let Form::Weight(view) = self.form(kernel)? else { return Err("a kernel is no parameter".to_string()) };
-        let dims = view.dims.len().saturating_sub(2);
+        let dims = view.dims.len().checked_sub(2).filter(|dims| *dims > 0).ok_or("a kernel of too few dims")?;
         let call = self.call(node);
-        let each = |name: &str, default: i64| -> Result<Vec<i64>, String> {
-            let given = if node.arg(name).is_some() { call.ints(name)? } else { vec![default] };
-            Ok(if given.len() == 1 { vec![given[0]; dims] } else { given })
-        };
-        let (strides, pads, dilations) = (each("stride", 1)?, each("padding", 0)?, each("dilation", 1)?);
+        let (strides, pads, dilations) = (
+            each_of(&call, "stride", 1, dims)?,
+            each_of(&call, "padding", 0, dims)?,
+            each_of(&call, "dilation", 1, dims)?,
+        );
         let groups = call.int_or("groups", 1)?.max(1) as u64;
         if call.flag("transposed") || dilations.iter().any(|&by| by != 1) || strides.len() != dims || pads.len() != dims
         {
@@ -139,12 +140,12 @@ impl<'a> Lowering<'a> {
     }
 
     fn padded_by(&mut self, x: &Data, axis: usize, [before, after]: [u64; 2]) -> Result<Data, String> {
-        if before + after == 0 {
+        if before == 0 && after == 0 {
             return Ok(x.clone());
         }
         let x = self.with_axis(x, axis);
         let from = x.axes[axis][0];
-        let to = self.atoms.add(self.atoms.size(from) + before + after);
+        let to = self.atoms.add(self.atoms.size(from).saturating_add(before).saturating_add(after));
         let leaf = self.atoms.leaves(&[from])[0];
         let dims = self.dims(x.var).into_iter().map(|dim| if dim == leaf { to } else { dim }).collect();
         let action = Action::Pad { dim: Moved { from, to }, before, after };
@@ -153,4 +154,10 @@ impl<'a> Lowering<'a> {
         axes[axis] = vec![to];
         Ok(Data { var, axes })
     }
+}
+
+/// A number for each of some dims: a list, or one for all.
+fn each_of(call: &Call<'_>, name: &str, default: i64, dims: usize) -> Result<Vec<i64>, String> {
+    let given = if call.node.arg(name).is_some() { call.ints(name)? } else { vec![default] };
+    Ok(if given.len() == 1 { vec![given[0]; dims] } else { given })
 }

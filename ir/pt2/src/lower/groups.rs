@@ -3,13 +3,14 @@
 //! A graph parts the scores into groups, adds the best of each group or takes its maximum, keeps the best groups, and hides the scores of the
 //! others. The top of what is left is the language's `top_k` with a limit.
 
-use super::choose::Side;
+use super::choose::ValueOrNumber;
 use super::{Form, Lowering};
+use crate::eval::Call;
 use crate::graph::{RecordedNode, ValueId};
 use crate::program::View;
 use ir::ops::GroupLimit;
 
-/// What is known of scores on the way to the open groups.
+/// A step of scores on the way to the open groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     /// Scores with an axis for groups.
@@ -39,7 +40,7 @@ pub(crate) struct GroupChoice {
 }
 
 /// The scores that a choice compares.
-pub(super) struct Compared {
+pub(super) struct Candidates {
     /// Without correction and limit.
     pub(super) scores: ValueId,
     pub(super) bias: Option<View>,
@@ -99,7 +100,7 @@ impl<'a> Lowering<'a> {
             let axes = self.axes(x)?;
             let experts = axes.last().map(|axis| self.atoms.total(axis));
             if let &[.., groups, each] = sizes.as_slice()
-                && experts == Some((groups * each) as u64)
+                && experts == groups.checked_mul(each).and_then(|all| u64::try_from(all).ok())
                 && sizes.len() == axes.len() + 1
             {
                 let choice = GroupChoice { scores: x, groups: groups as u64, stage: Stage::Parted };
@@ -113,12 +114,13 @@ impl<'a> Lowering<'a> {
         let GroupChoice { groups, stage, .. } = choice;
         let to = |stage: Stage| Form::Groups(GroupChoice { stage, ..choice });
         let call = self.call(node);
-        let k = || call.int("k").ok().and_then(|k| u64::try_from(k).ok()).ok_or("a negative number of groups");
         let stages = match (node.family(), stage) {
-            ("aten.topk", Stage::Parted) => vec![to(Stage::Best { by: k()? }), Form::Refused(BEST)],
+            ("aten.topk", Stage::Parted) => vec![to(Stage::Best { by: count_of(&call)? }), Form::Refused(BEST)],
             ("aten.max" | "aten.amax", Stage::Parted) => vec![to(Stage::Score { by: 1 }), Form::Refused(BEST)],
             ("aten.sum", Stage::Best { by }) => vec![to(Stage::Score { by })],
-            ("aten.topk", Stage::Score { by }) => vec![Form::Refused(BEST), to(Stage::Numbers { by, from: k()? })],
+            ("aten.topk", Stage::Score { by }) => {
+                vec![Form::Refused(BEST), to(Stage::Numbers { by, from: count_of(&call)? })]
+            }
             ("aten.zeros_like", Stage::Score { by }) => vec![to(Stage::Empty { by })],
             ("aten.scatter" | "aten.scatter_", Stage::Empty { by }) if call.number_or("value", 0.0)? != 0.0 => {
                 let numbers = self.argument(node, "index")?;
@@ -149,9 +151,9 @@ impl<'a> Lowering<'a> {
     }
 
     /// Scores of which those of closed groups are replaced by a number.
-    pub(super) fn limited(&mut self, x: ValueId, mask: ValueId, by: Side) -> Result<Option<Form>, String> {
+    pub(super) fn limited(&mut self, x: ValueId, mask: ValueId, by: ValueOrNumber) -> Result<Option<Form>, String> {
         let Form::Groups(choice) = self.form(mask)? else { return Ok(None) };
-        let (Stage::Closed { by: n, from }, Side::Number(number)) = (choice.stage, by) else {
+        let (Stage::Closed { by: n, from }, ValueOrNumber::Number(number)) = (choice.stage, by) else {
             return Err(UNKNOWN.to_string());
         };
         // Scores are above 0; with a correction only the lowest number is below all.
@@ -163,17 +165,22 @@ impl<'a> Lowering<'a> {
     }
 
     /// The scores that a choice compares, taken apart.
-    pub(super) fn taken_apart(&mut self, x: ValueId) -> Result<Compared, String> {
+    pub(super) fn taken_apart(&mut self, x: ValueId) -> Result<Candidates, String> {
         Ok(match self.form(x)? {
             Form::Groups(GroupChoice { scores, groups, stage: Stage::Limited { by, from } }) => {
                 let inner = self.taken_apart(scores)?;
                 let limit = (from < groups).then_some(GroupLimit { groups, from, by });
-                Compared { limit, ..inner }
+                Candidates { limit, ..inner }
             }
-            Form::Biased { scores, bias } => Compared { scores, bias: Some(bias), limit: None },
-            _ => Compared { scores: x, bias: None, limit: None },
+            Form::Biased { scores, bias } => Candidates { scores, bias: Some(bias), limit: None },
+            _ => Candidates { scores: x, bias: None, limit: None },
         })
     }
+}
+
+/// The number of highest scores that a node takes.
+fn count_of(call: &Call<'_>) -> Result<u64, String> {
+    u64::try_from(call.int("k")?).map_err(|_| "a negative number of groups".to_string())
 }
 
 const BEST: &str = "the best of groups of experts are read in an unknown way";

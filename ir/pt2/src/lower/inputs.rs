@@ -1,4 +1,4 @@
-//! What a graph takes: the tokens of a text, or any tensors with the batch as their first dim.
+//! Inputs of a graph: the tokens of a text, or any tensors with the batch as their first dim.
 
 use super::{Data, Form};
 use crate::atoms::{Atom, Atoms, Axis};

@@ -157,12 +157,15 @@ impl<'a> Lowering<'a> {
 
     /// The dims of the result as far as they are split.
     fn outputs(&self, linear: &Linear) -> Vec<Output> {
-        let split = |output: &Output| {
-            let steps = stepped(&self.atoms, (output.atom, output.step));
-            let bias_steps = stepped(&self.atoms, (output.atom, output.bias_step));
-            steps.into_iter().zip(bias_steps).map(|((atom, step), (_, bias_step))| Output { atom, step, bias_step })
-        };
-        linear.outputs.iter().flat_map(split).collect()
+        linear
+            .outputs
+            .iter()
+            .flat_map(|output: &Output| {
+                let steps = stepped(&self.atoms, (output.atom, output.step));
+                let bias_steps = stepped(&self.atoms, (output.atom, output.bias_step));
+                steps.into_iter().zip(bias_steps).map(|((atom, step), (_, bias_step))| Output { atom, step, bias_step })
+            })
+            .collect()
     }
 
     /// Elements of an axis: the product with a part of the matrix. Its dims are new, since parts have sizes of their own.

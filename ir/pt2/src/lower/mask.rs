@@ -14,7 +14,8 @@ pub(super) const LOW: f64 = -1e30;
 pub(super) fn is_lean(bias: &Tensor, slopes: &[f64], keys: usize) -> bool {
     const NEAR: f64 = 1e-4;
     let Some(&[outer, rows, width]) = bias.sizes.last_chunk::<3>() else { return false };
-    if width != keys
+    if slopes.is_empty()
+        || width != keys
         || !outer.is_multiple_of(slopes.len().max(1))
         || bias.sizes[..bias.sizes.len() - 3].iter().any(|&size| size != 1)
     {
@@ -48,7 +49,7 @@ impl Mask {
         AttentionSettings { window: self.window, ..AttentionSettings::new(scale, self.is_causal) }
     }
 
-    /// What is visible under both.
+    /// The keys that are visible under both.
     pub(super) fn and(self, other: Mask) -> Mask {
         let window = self.window.into_iter().chain(other.window).min();
         Mask { is_causal: self.is_causal || other.is_causal, window }
@@ -92,11 +93,10 @@ impl Lowering<'_> {
             return Ok(found);
         }
         for number in self.numbers(value).into_iter().filter(|&number| number >= tokens as i64) {
-            let is_window = |&short: &u64| {
+            if SHORT.iter().all(|&short: &u64| {
                 self.replaced(value, number, short as i64)
                     .is_some_and(|mask| Mask { window: Some(short), ..causal }.is(&mask, is_set))
-            };
-            if SHORT.iter().all(is_window) {
+            }) {
                 return Ok(Mask { window: Some(number as u64), ..causal });
             }
         }

@@ -14,6 +14,8 @@ use std::rc::Rc;
 /// The longest row whose elements are followed one by one.
 const LONGEST: u64 = 4096;
 
+const UNKNOWN_TABLE: &str = "complex numbers are multiplied with an unknown table";
+
 /// An old element, and what it is multiplied with.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Term {
@@ -227,10 +229,11 @@ impl<'a> Lowering<'a> {
         }
         let width = |mix: &Mix| if is_stack { 1 } else { mix.inner.last().map_or(1, |&size| size as usize) };
         let rows = first.elements.len() / width(&first).max(1);
-        let row = |at: usize| {
-            mixes.iter().flat_map(move |mix| mix.elements[at * width(mix)..(at + 1) * width(mix)].iter().cloned())
-        };
-        let elements = (0..rows).flat_map(row).collect();
+        let elements = (0..rows)
+            .flat_map(|at: usize| {
+                mixes.iter().flat_map(move |mix| mix.elements[at * width(mix)..(at + 1) * width(mix)].iter().cloned())
+            })
+            .collect();
         let inner = if is_stack {
             [first.inner.as_slice(), &[mixes.len() as u64]].concat()
         } else {
@@ -245,8 +248,10 @@ impl<'a> Lowering<'a> {
         let lead = self.lead(mix)?;
         let Ok(after) = self.arranged(node, before.clone(), false) else { return Ok(None) };
         let is_order = matches!(node.family(), "aten.transpose" | "aten.permute" | "aten.t");
-        let is_same = |d: usize| self.atoms.leaves(&after[d]) == self.atoms.leaves(&before[d]);
-        if is_order || after.len() < lead || !(0..lead).all(is_same) {
+        if is_order
+            || after.len() < lead
+            || !(0..lead).all(|d: usize| self.atoms.leaves(&after[d]) == self.atoms.leaves(&before[d]))
+        {
             return Ok(None);
         }
         let inner: Vec<u64> = after[lead..].iter().map(|axis| self.atoms.total(axis)).collect();
@@ -278,19 +283,20 @@ impl<'a> Lowering<'a> {
 
     /// Complex numbers times known ones.
     fn turned_numbers(&mut self, mix: &Mix, table: ValueId) -> Result<Form, String> {
-        let unknown = || "complex numbers are multiplied with an unknown table".to_string();
-        let Some(Item::Complex(parts)) = self.known[self.id(table).index()].clone() else { return Err(unknown()) };
+        let Some(Item::Complex(parts)) = self.known[self.id(table).index()].clone() else {
+            return Err(UNKNOWN_TABLE.to_string());
+        };
         let trailing = mix.inner.len() - 1;
         let [cos, sin] = parts.as_ref();
         let (Some(cos), Some(sin)) = (self.factors(mix, cos, trailing)?, self.factors(mix, sin, trailing)?) else {
-            return Err(unknown());
+            return Err(UNKNOWN_TABLE.to_string());
         };
         let kept = mix.times(self.node, |at| cos[at / 2].clone());
         let crossed = mix.times(self.node, |at| product(&sin[at / 2], &[if at % 2 == 0 { 1.0 } else { -1.0 }]));
         let swapped: Vec<Vec<Term>> =
             crossed.elements.chunks(2).flat_map(|pair| [pair[1].clone(), pair[0].clone()]).collect();
         let crossed = mix.with(mix.inner.clone(), swapped, self.node);
-        kept.plus(&crossed, 1.0, self.node).map(Form::Complex).ok_or_else(unknown)
+        kept.plus(&crossed, 1.0, self.node).map(Form::Complex).ok_or_else(|| UNKNOWN_TABLE.to_string())
     }
 
     /// A mixture as a value of the program.
@@ -394,7 +400,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// What a mixture is of: a product or another value, with one axis in the place of the last ones.
+    /// The operand of a mixture: a product or another value, with one axis in the place of the last ones.
     pub(super) fn flat(&mut self, mix: &Mix) -> Result<Form, String> {
         let join = |axes: &mut Vec<Axis>| {
             let inner = axes.split_off(axes.len() - mix.depth).concat();

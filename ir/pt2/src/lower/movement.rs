@@ -151,11 +151,15 @@ impl Lowering<'_> {
         }
         for other in (0..rank).filter(|other| *other != axis) {
             // The axis of a value that has all its dims, if there is one.
-            let has_all = |part: &&Data| {
-                let own = self.dims(part.var);
-                self.atoms.leaves(&part.axes[other]).iter().all(|leaf| own.contains(leaf))
-            };
-            let model = parts.iter().find(has_all).unwrap_or(&parts[0]).axes[other].clone();
+            let model = parts
+                .iter()
+                .find(|part: &&Data| {
+                    let own = self.dims(part.var);
+                    self.atoms.leaves(&part.axes[other]).iter().all(|leaf| own.contains(leaf))
+                })
+                .unwrap_or(&parts[0])
+                .axes[other]
+                .clone();
             for part in &mut parts {
                 self.atoms.unify(&model, &part.axes[other])?;
                 part.axes[other].clone_from(&model);

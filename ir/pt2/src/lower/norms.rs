@@ -102,13 +102,16 @@ impl<'a> Lowering<'a> {
 
     /// The mean along some axes.
     pub(super) fn averaged(&mut self, x: &Data, axes: &[usize], keeps: bool) -> Result<Data, String> {
-        let count: u64 = axes.iter().map(|&axis| self.atoms.total(&x.axes[axis])).product();
         let sum = self.reduced(x, axes, PartialKind::Sum, keeps)?;
+        let count: u64 = axes.iter().map(|&axis| self.atoms.total(&x.axes[axis])).product();
         Ok(self.unary(UnaryKind::Scale(1.0 / count as f64), &sum))
     }
 
     /// The sum or the maximum along some axes.
     pub(super) fn reduced(&mut self, x: &Data, axes: &[usize], kind: PartialKind, keeps: bool) -> Result<Data, String> {
+        if axes.iter().any(|&axis| axis >= x.axes.len()) {
+            return Err("a scalar is reduced".to_string());
+        }
         let gone: Vec<_> = axes.iter().flat_map(|&axis| self.atoms.leaves(&x.axes[axis])).collect();
         let mut x = x.clone();
         if kind == PartialKind::Sum && gone.iter().any(|leaf| !self.dims(x.var).contains(leaf)) {
@@ -183,11 +186,10 @@ impl<'a> Lowering<'a> {
 
     /// A statistic of rows as a value.
     pub(super) fn statistic(&mut self, form: Form) -> Result<Data, String> {
-        let last = |data: &Data| [data.axes.len() - 1];
         match form {
             Form::Mean(x) => {
                 let x = self.data(x)?;
-                self.averaged(&x, &last(&x), true)
+                self.averaged(&x, &[x.axes.len() - 1], true)
             }
             Form::Centred(x) => {
                 let mean = self.statistic(Form::Mean(x))?;
@@ -197,7 +199,7 @@ impl<'a> Lowering<'a> {
             Form::MeanSquare(Rows { x, eps, is_centred }) => {
                 let x = if is_centred { self.statistic(Form::Centred(x))? } else { self.data(x)? };
                 let square = self.unary(UnaryKind::Square, &x);
-                let mean = self.averaged(&square, &last(&square), true)?;
+                let mean = self.averaged(&square, &[square.axes.len() - 1], true)?;
                 Ok(if eps == 0.0 { mean } else { self.unary(UnaryKind::Shift(eps), &mean) })
             }
             Form::Root(rows) => {

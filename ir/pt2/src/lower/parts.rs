@@ -163,7 +163,7 @@ impl<'a> Lowering<'a> {
         if parts.iter().any(|part| self.known[part.index()].is_some()) {
             return Err("constants are joined with activations".to_string());
         }
-        let rank = self.axes(parts[0])?.len();
+        let rank = self.axes(*parts.first().ok_or("nothing is joined")?)?.len();
         let dim = self.call(node).dim("dim", 0, rank + usize::from(is_stack))?;
         let is_behind = if is_stack { dim == rank } else { dim + 1 == rank };
         if is_behind && let Some(form) = self.mixed_join(&parts, is_stack)? {

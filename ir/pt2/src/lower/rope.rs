@@ -72,15 +72,14 @@ fn rotation_of(mix: &Mix) -> Option<Result<Rotation, String>> {
     }
     let sides: Vec<[&Term; 2]> = turned.iter().map(|terms| own_and_other(terms)).collect::<Option<_>>()?;
     let from = sides.iter().map(|[own, _]| own.source).min()?;
-    let fits = |&(new, old): &(Pairing, Pairing)| {
+    let orders = Pairing::ALL.into_iter().flat_map(|old| Pairing::ALL.map(|new| (new, old)));
+    let Some((new, old)) = orders.into_iter().find(|&(new, old): &(Pairing, Pairing)| {
         (0..count / 2).all(|pair| {
             let [[first, second], [a, b]] = [new, old].map(|pairing| pairing.pair(pair, count));
             let places = [first, second].map(|at| sides[at].map(|term| term.source));
             places == [[from + a, from + b], [from + b, from + a]]
         })
-    };
-    let orders = Pairing::ALL.into_iter().flat_map(|old| Pairing::ALL.map(|new| (new, old)));
-    let Some((new, old)) = orders.into_iter().find(fits) else {
+    }) else {
         return Some(Err("elements turn in pairs of an unknown order".to_string()));
     };
     Some(angles(&sides, new).map(|rope| Rotation { rope, from, to, count, old, new }))
@@ -93,11 +92,12 @@ fn angles(sides: &[[&Term; 2]], new: Pairing) -> Result<Rope, String> {
     let at = |term: &Term, token: usize| term.factor[token % term.factor.len()];
     let places: Vec<[usize; 2]> = (0..count / 2).map(|pair| new.pair(pair, count)).collect();
     let table = |side: usize, sign: f64| -> Vec<Vec<f64>> {
-        let row = |token: usize| {
-            let half = places.iter().map(move |&[first, _]| sign * at(sides[first][side], token));
-            half.clone().chain(half).collect()
-        };
-        (0..tokens).map(row).collect()
+        (0..tokens)
+            .map(|token: usize| {
+                let half = places.iter().map(move |&[first, _]| sign * at(sides[first][side], token));
+                half.clone().chain(half).collect()
+            })
+            .collect()
     };
     let (cos, sin) = (table(0, 1.0), table(1, -1.0));
     for token in 0..tokens {
@@ -136,12 +136,12 @@ impl Lowering<'_> {
         let whole = self.flat(mix)?;
         let whole = self.narrowed(&whole, Range::of(first as u64, width as u64))?;
         let from = from - first;
-        let stays = |at: usize| {
+        let size = mix.elements.len();
+        if !(0..to).chain(to + count..size).all(|at: usize| {
             let source = (first + from + at).checked_sub(to);
             matches!(mix.elements[at].as_slice(), [term] if Some(term.source) == source && *term.factor == [1.0])
-        };
-        let size = mix.elements.len();
-        if !(0..to).chain(to + count..size).all(stays) || from < to {
+        }) || from < to
+        {
             return Err("turned elements are joined with others than the rest".to_string());
         }
         let is_plain = (old, new) == (Pairing::Halves, Pairing::Halves) && mix.inner.len() == 1;
@@ -334,8 +334,10 @@ fn base(frequencies: &[f64]) -> Result<(f64, Option<Scaling>), String> {
 fn unscaled(frequencies: &[f64]) -> f64 {
     let n = frequencies.len() as f64;
     let of = |pair: usize| frequencies[pair].powf(-n / pair as f64);
-    let is_next = |&pair: &usize| (of(pair) / of(1) - 1.0).abs() < 1e-4;
-    shortest(of((1..frequencies.len()).take_while(is_next).last().unwrap_or(1)))
+    shortest(of((1..frequencies.len())
+        .take_while(|&pair: &usize| (of(pair) / of(1) - 1.0).abs() < 1e-4)
+        .last()
+        .unwrap_or(1)))
 }
 
 /// The scaling of Llama 3.1 that has these divisors, if there is one. Between its bounds, what is left of a frequency grows evenly with

@@ -3,7 +3,7 @@
 //! The numbers of experts depend on data, so such values are known by what they stand for. Slots are the choices of all tokens, in the
 //! order of tokens, then of choices.
 
-use super::groups::Compared;
+use super::groups::Candidates;
 use super::linear::Linear;
 use super::{Data, Form, Lowering};
 use crate::atoms::{Atom, Axis};
@@ -59,7 +59,7 @@ impl<'a> Lowering<'a> {
     /// The highest scores of a router, and the experts that have them.
     pub(super) fn top_k(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
         let x = self.argument(node, "self")?;
-        let Compared { scores: of, bias, limit } = self.taken_apart(x)?;
+        let Candidates { scores: of, bias, limit } = self.taken_apart(x)?;
         let axes = self.axes(of)?;
         let lead = axes.len().saturating_sub(1);
         let call = self.call(node);

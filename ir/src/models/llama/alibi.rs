@@ -30,11 +30,11 @@ impl Alibi {
     /// The slopes of all query heads, the first head's first.
     pub fn slopes(self) -> Vec<f64> {
         let first = 1_u64 << self.heads.max(1).ilog2();
-        let slope = |head: u64| match head.checked_sub(first) {
-            None => (-LEAST_SLOPE * (head + 1) as f64 / first as f64).exp2(),
-            Some(behind) => (-LEAST_SLOPE * (2 * behind + 1) as f64 / (2 * first) as f64).exp2(),
-        };
-        (0..self.heads).map(slope).collect()
+        let slopes = (0..self.heads).map(|head| match head.checked_sub(first) {
+            None => -LEAST_SLOPE * (head + 1) as f64 / first as f64,
+            Some(behind) => -LEAST_SLOPE * (2 * behind + 1) as f64 / (2 * first) as f64,
+        });
+        slopes.map(f64::exp2).collect()
     }
 
     /// `y`, queries with two more elements: their slopes times the divisor, and the slopes.
