@@ -100,14 +100,13 @@ pub(crate) struct GraphInput {
 
 impl GraphInput {
     /// The sizes for a number of sequences, which are the first dim, and of tokens.
-    pub(crate) fn sizes_for(&self, [batch, sequence]: [u64; 2]) -> Vec<u64> {
+    pub(crate) fn sizes_for(&self, batch: [u64; 2]) -> Vec<u64> {
         self.sizes
             .iter()
             .enumerate()
             .map(|(dim, size): (usize, &InputSize)| match size {
                 InputSize::Fixed(size) => *size,
-                InputSize::Open(_) if dim == 0 => batch,
-                InputSize::Open(_) => sequence,
+                InputSize::Open(_) => batch[dim.min(1)],
             })
             .collect()
     }

@@ -5,7 +5,8 @@
 //! 1. The archive (`archive`) gives the graph (`graph`) and the tensors (`stored`).
 //! 2. The nodes become statements over dims that are inferred (`lower`, `atoms`). What depends on sizes and buffers alone is computed by
 //!    the interpreter (`eval`): masks and rotary tables are known by their elements.
-//! 3. Dims get names and roles (`names`), statements are cut into blocks, and equal layers become instances of one block (`blocks`).
+//! 3. Dims get names and roles (`names`). Statements are cut into blocks (`blocks`), between which values cross, and equal layers become
+//!    instances of one block (`making`).
 //! 4. The [`Template`] builds the model for any batch. Ops that are spelled in primitives are recognised then.
 //!
 //! [`Export::logits`] runs the recorded graph, so that a caller can compare an import with it by numbers.

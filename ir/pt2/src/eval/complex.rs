@@ -53,7 +53,8 @@ fn paired(call: &Call<'_>) -> Results {
     Ok(vec![Item::Complex(Rc::new([part(0), part(1)]))])
 }
 
-fn neighbours([real, imaginary]: &[Tensor; 2]) -> Result<Tensor, String> {
+fn neighbours(parts: &[Tensor; 2]) -> Result<Tensor, String> {
+    let [real, imaginary] = parts;
     let sizes = [real.sizes.as_slice(), &[2]].concat();
     let data = real.data.iter().zip(&imaginary.data).flat_map(|(a, b)| [*a, *b]).collect();
     Ok(Tensor::new(real.kind, sizes, data))

@@ -21,8 +21,9 @@ pub(super) fn convolution(call: &Call<'_>) -> Result<Tensor, String> {
     if kernel.sizes.len() < 3 || bias.as_ref().is_some_and(|bias| bias.data.len() != kernel.sizes[0]) {
         return Err("a kernel and its bias do not go together".to_string());
     }
-    let fits =
-        x.sizes.len() == dims + 2 && Some(x.sizes[1]) == kernel.sizes[1].checked_mul(groups) && kernel.sizes[0].is_multiple_of(groups);
+    let fits = x.sizes.len() == dims + 2
+        && Some(x.sizes[1]) == kernel.sizes[1].checked_mul(groups)
+        && kernel.sizes[0].is_multiple_of(groups);
     if !is_plain || !fits || strides.contains(&0) {
         return Err("a convolution that is transposed, dilated or of other sizes".to_string());
     }
