@@ -144,6 +144,11 @@ BLOOM = dict(vocab_size=61, hidden_size=24, n_layer=2)
 MPT = dict(vocab_size=61, d_model=24, n_layers=2, max_seq_len=32)
 NEOX_JAPANESE = dict(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_multiple_size=2, max_position_embeddings=64, attention_dropout=0.0)
 MODERN = {key: value for key, value in dict(ROTARY, num_hidden_layers=4, pad_token_id=2, local_attention=10).items() if key != "num_key_value_heads"}
+# All pairs turn by the first of three positions, which are one in text.
+TURN = dict(rope_type="default", rope_theta=500.0, mrope_section=[1, 1, 1])
+COMPASS = dict(COHERE, num_hidden_layers=3, sliding_window=5, layer_types=TYPES)
+XLM = dict(vocab_size=61, emb_dim=24, n_layers=2, n_heads=4, max_position_embeddings=32, dropout=0.0, attention_dropout=0.0)
+MOSHI = dict({key: value for key, value in ROTARY.items() if key not in ("intermediate_size", "num_key_value_heads")}, ffn_dim=40)
 LAGUNA = dict(ROTARY, **SOFTMAX, num_hidden_layers=3, head_dim=8, sliding_window=5, shared_expert_intermediate_size=20, pad_token_id=2, layer_types=TYPES)
 
 # Name, family, options of the class.
@@ -453,6 +458,13 @@ CASES = [
     ("xglm", "xglm", WAVED),
     ("xglm-plain", "xglm", dict(WAVED, scale_embedding=False, tie_word_embeddings=False)),
     ("emu3", "emu3_text_model", dict(ROTARY, attention_dropout=0.0, pad_token_id=2)),
+    ("xlm", "xlm", XLM),
+    ("xlm-causal", "xlm", dict(XLM, causal=True, gelu_activation=False, tie_word_embeddings=False)),
+    ("moshi", "moshi", MOSHI),
+    ("moshi-pad", "moshi", dict(MOSHI, num_key_value_heads=2, pad_token_id=61, hidden_act="gelu")),
+    ("cohere-compass", "cohere_compass_text", dict(COMPASS, rope_parameters=dict(full_attention=None, sliding_attention=TURN))),
+    ("cohere-compass-all", "cohere_compass_text", dict(COMPASS, logit_scale=None, rope_parameters=dict(full_attention=dict(TURN, rope_theta=100.0), sliding_attention=TURN))),
+    ("cohere-compass-none", "cohere_compass_text", dict(COMPASS, layer_types=["full_attention"] * 3, tie_word_embeddings=False, rope_parameters=dict(full_attention=None))),
     ("gpt2", "gpt2", GPT2),
     ("gpt2-exact", "gpt2", dict(GPT2, activation_function="gelu", n_inner=36, tie_word_embeddings=False)),
 ]

@@ -39,7 +39,8 @@ pub enum Pairs {
 /// A tensor of files, and the parameters whose elements it has.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HubTensor {
-    /// Its name; in a layer, behind that of the layer. `{}` stands for the number of an expert.
+    /// Its name; in a layer, behind that of the layer. `{}` stands for the number of an expert. Where `{layer}` stands for that of the
+    /// layer, the name is behind that of the model.
     pub name: &'static str,
     /// The parameters, in their order in the tensor.
     pub params: &'static [&'static str],

@@ -40,7 +40,7 @@ pub(super) const COHERE: Weights = Weights {
 };
 
 /// The norm, and those of each head.
-const LAYER: &[HubTensor] = &[
+pub(super) const LAYER: &[HubTensor] = &[
     HubTensor::vector("input_layernorm.weight", &["norm1"]),
     HubTensor::table("self_attn.q_norm.weight", &["q_norm"]).of_inputs(2),
     HubTensor::table("self_attn.k_norm.weight", &["k_norm"]).of_inputs(1),
@@ -53,14 +53,18 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     Ok(LlamaConfig { qk_norm: if has_norms { QkNorm::LayerEach } else { QkNorm::None }, ..base }.into())
 }
 
-/// Reads what all of Cohere's models share.
+/// Reads what all of Cohere's models share, with their factor of logits.
 pub(super) fn cohere(fields: &Fields) -> Result<LlamaConfig, ConfigError> {
-    let base = biased(fields, Base { norm_eps: "layer_norm_eps", ..Base::USUAL }.read(fields)?)?;
+    Ok(LlamaConfig { logit_scale: fields.get("logit_scale")?, ..parallel(fields, Rope::USUAL)? })
+}
+
+/// Reads the layers of Cohere's models, with a way to state rotary positions.
+pub(super) fn parallel(fields: &Fields, rope: Rope) -> Result<LlamaConfig, ConfigError> {
+    let base = biased(fields, Base { norm_eps: "layer_norm_eps", rope, ..Base::USUAL }.read(fields)?)?;
     Ok(LlamaConfig {
         activation: activation(fields, "hidden_act")?,
         norm: Norm::LayerUnbiased,
         branches: Branches::Shared,
-        logit_scale: fields.get("logit_scale")?,
         ..base
     })
 }

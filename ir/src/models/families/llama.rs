@@ -48,6 +48,7 @@ pub(super) const PLAIN: Rotation =
 /// The common fields of the Llama 3 models: `config.json` of meta-llama/Meta-Llama-3-8B.
 pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     vocabulary: 128_256,
+    unpredicted: 0,
     hidden: 4096,
     feed_forward: 14_336,
     gated: true,

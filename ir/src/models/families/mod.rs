@@ -14,6 +14,7 @@ mod codegen;
 mod cohere;
 mod cohere2;
 mod cohere2_moe;
+mod cohere_compass_text;
 mod ctrl;
 mod cwm;
 mod dbrx;
@@ -67,6 +68,7 @@ mod ministral3;
 mod missing;
 mod mistral;
 mod mixtral;
+mod moshi;
 mod mpt;
 mod nanochat;
 mod nemotron;
@@ -92,6 +94,7 @@ mod starcoder2;
 mod tiny;
 mod vaultgemma;
 mod xglm;
+mod xlm;
 mod youtu;
 
 use bert::{
@@ -229,6 +232,9 @@ pub const FAMILIES: &[Family] = &[
     marian::FAMILY,
     roformer::FAMILY,
     dbrx::FAMILY,
+    moshi::FAMILY,
+    xlm::FAMILY,
+    cohere_compass_text::FAMILY,
     gpt2::FAMILY,
 ];
 

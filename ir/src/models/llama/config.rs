@@ -161,6 +161,8 @@ impl Mtp {
 pub struct LlamaConfig {
     /// Size of the vocabulary.
     pub vocabulary: u64,
+    /// Tokens behind those of the vocabulary that are read, and never predicted (Moshi).
+    pub unpredicted: u64,
     /// Size of the residual stream.
     pub hidden: u64,
     /// Size between the matrices of the feed-forward net.
@@ -296,6 +298,11 @@ impl LlamaConfig {
         matches!(self.norms, Norms::After | Norms::Both)
     }
 
+    /// The dim of the tokens that are read.
+    pub(super) fn token_letter(&self) -> &'static str {
+        if self.unpredicted > 0 { "w" } else { "v" }
+    }
+
     /// The dim of the rows of the embedding.
     pub(super) fn embedding_letter(&self) -> &'static str {
         if self.embedding_size.is_some() { "a" } else { "h" }
@@ -343,15 +350,16 @@ impl LlamaConfig {
                 self.heads, self.kv_heads
             )));
         }
-        if let Some(pad) = self.pad.filter(|pad| *pad >= self.vocabulary) {
-            return Err(invalid("pad_token_id", format!("{pad} is none of {} tokens", self.vocabulary)));
+        let read = self.vocabulary.saturating_add(self.unpredicted);
+        if let Some(pad) = self.pad.filter(|pad| *pad >= read) {
+            return Err(invalid("pad_token_id", format!("{pad} is none of {read} tokens")));
         }
         self.window.map_or(Ok(()), |window| window.check())?;
         if self.window.is_some() && !self.causal {
             return Err(invalid("is_decoder", "a window needs queries that see no later keys".to_string()));
         }
-        if self.tied && self.head_letter() != self.embedding_letter() {
-            let why = "a head of another size than the rows of the embedding cannot be tied to it".to_string();
+        if self.tied && (self.head_letter() != self.embedding_letter() || self.unpredicted > 0) {
+            let why = "a head of another size than the embedding cannot be tied to it".to_string();
             return Err(ConfigError::Contradiction(why));
         }
         not_negative("rms_norm_eps", self.norm_eps)?;

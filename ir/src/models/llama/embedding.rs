@@ -33,7 +33,7 @@ pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) ->
 /// The parameters.
 fn weights(config: &LlamaConfig) -> Vec<Weight> {
     let row = config.embedding_letter();
-    let mut weights = vec![Weight::normal("emb", &format!("v {row}"), config.deviation)];
+    let mut weights = vec![Weight::normal("emb", &format!("{} {row}", config.token_letter()), config.deviation)];
     if let Some(Learned { positions, unread }) = config.learned {
         let dims = format!("{} {row}", positions + unread);
         weights.push(match config.fixed_positions {

@@ -53,6 +53,9 @@ impl LlamaConfig {
             dims.push(DimName::new("f", self.feed_forward, Some(DimRole::FeedForward)));
         }
         dims.push(DimName::new("v", self.vocabulary, Some(DimRole::Vocabulary)));
+        if self.unpredicted > 0 {
+            dims.push(DimName::new("w", self.vocabulary + self.unpredicted, Some(DimRole::Vocabulary)));
+        }
         dims.extend(self.embedding_size.map(|size| DimName::new("a", size, None)));
         let head = self.head_layer.filter(|_| self.head_letter() == "o");
         dims.extend(head.map(|layer| DimName::new("o", layer.size, None)));

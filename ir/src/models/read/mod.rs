@@ -72,6 +72,7 @@ impl Base {
     ) -> Result<LlamaConfig, ConfigError> {
         Ok(LlamaConfig {
             vocabulary: fields.get("vocab_size")?,
+            unpredicted: 0,
             hidden: sizes.hidden,
             feed_forward: fields.get(self.feed_forward)?,
             gated: true,

@@ -62,6 +62,9 @@ struct Scope<'a> {
     present: &'a dyn Fn(&str) -> bool,
 }
 
+/// The number of a layer in a name.
+const LAYER: &str = "{layer}";
+
 impl Scope<'_> {
     /// The place of a parameter in files; `None` if the family has no such parameter.
     fn source(&self, param: &str) -> Option<Source> {
@@ -106,6 +109,9 @@ impl Scope<'_> {
     fn at(&self, name: &str) -> String {
         match self.layer {
             None => name.to_string(),
+            Some(layer) if name.contains(LAYER) => {
+                format!("{}{}", self.weights.base, name.replace(LAYER, &layer.to_string()))
+            }
             Some(layer) => format!("{}{}{layer}.{name}", self.weights.base, self.weights.layers),
         }
     }

@@ -1,0 +1,76 @@
+//! The text model of Cohere's Compass: Cohere 2 whose types of layers each have positions of their own, or none.
+
+use super::cohere;
+use super::prelude::*;
+use serde_json::{Map, Value};
+
+pub(super) const FAMILY: Family = Family {
+    model_type: "cohere_compass_text",
+    class: "CohereCompassForCausalLM",
+    keys: Keys { class: "CohereCompassTextConfig", lists: &[KEYS, ROTARY, EVERY] },
+    wholes: &[],
+    weights: Weights { inner: &[cohere::LAYER, QKV, ATTENTION, NET], ..USUAL },
+    read,
+};
+
+const KEYS: &[Key] = &[
+    Key::read(&["vocab_size"], "256000", VOCABULARY),
+    Key::read(&["hidden_size"], "8192", HIDDEN),
+    Key::read(&["intermediate_size"], "22528", FEED_FORWARD),
+    Key::read(&["logit_scale"], "null", "factor of logits; null: 1"),
+    Key::read(&["num_hidden_layers"], "40", LAYERS),
+    Key::read(&["num_attention_heads"], "64", HEADS),
+    Key::read(&["num_key_value_heads"], "null", KV_HEADS),
+    Key::read(&["hidden_act"], "\"silu\"", ACTIVATION),
+    Key::read(&["max_position_embeddings"], "8192", CONTEXT),
+    Key::read(&["layer_norm_eps"], "1e-05", LAYER_NORM_EPS),
+    Key::read(&["pad_token_id"], "0", PAD),
+    Key::read(&["tie_word_embeddings"], "true", TIED),
+    Key::read(&["attention_bias"], "false", BIAS),
+    Key::read(&["sliding_window"], "4096", WINDOW),
+    LAYER_TYPES,
+    Key::read(&["head_dim"], "", HEAD),
+    Key::read(&["rope_theta"], "10000.0", THETA),
+    Key::nothing(&["pooling"], "how sequences are classified"),
+    WHOLE_HEADS,
+];
+
+fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+    let rope = Rope { local_theta: Some("rope_theta"), ..Rope::USUAL };
+    let base = cohere::parallel(fields, rope)?;
+    let layers = Limited { is_needed: true, ..Limited::sliding(fields, base.layers)? };
+    let window = layers.read(fields, |_| true)?;
+    let full = window.map_or(LayerSet::First(base.layers), |window| window.full);
+    let types = Types::read(fields, full.count(base.layers) > 0, window.is_some())?;
+    let nope = LayerSet::of(base.layers, |layer| if full.contains(layer) { !types.full } else { !types.sliding });
+    let nope =
+        nope.ok_or_else(|| unsupported("layer_types", "of more than 128 layers they must follow a rule".to_string()))?;
+    let logit_scale = fields.optional("logit_scale")?.unwrap_or(1.0);
+    Ok(LlamaConfig { logit_scale, window, nope, ..base }.into())
+}
+
+/// The types of layers that have positions.
+struct Types {
+    full: bool,
+    sliding: bool,
+}
+
+impl Types {
+    /// The types of a file, of which some have layers. An object under the name of such a type states its positions, and `null` that it has
+    /// none.
+    fn read(fields: &Fields, has_full: bool, has_sliding: bool) -> Result<Types, ConfigError> {
+        let stated = fields.object("rope_scaling")?.or(fields.object("rope_parameters")?);
+        let full = turns(stated, "full_attention", has_full)?;
+        Ok(Types { full, sliding: turns(stated, "sliding_attention", has_sliding)? })
+    }
+}
+
+/// True if the layers of a type have positions; an error if there are such layers, and nothing is stated of them.
+fn turns(stated: Option<&Map<String, Value>>, kind: &str, is_there: bool) -> Result<bool, ConfigError> {
+    match stated.and_then(|types| types.get(kind)) {
+        None if is_there => {
+            Err(invalid("rope_parameters", format!("has no `{kind}`: the positions of these layers, or null")))
+        }
+        found => Ok(found.is_some_and(|found| !found.is_null())),
+    }
+}
