@@ -80,6 +80,14 @@ fn parameter_counts_are_the_published_ones() {
         ("qwen2-57b-a14b", 57_408_658_944),
         ("glm-4.5", 352_797_829_024),
         ("glm-4.5-air", 106_852_251_264),
+        ("olmo3-7b", 7_298_011_136),
+        ("granite-3.3-8b", 8_170_864_640),
+        ("apertus-8b", 8_053_338_176),
+        ("command-r7b", 8_028_033_024),
+        ("qwen3-coder-480b-a35b", 480_154_875_392),
+        ("minimax-m2", 228_689_764_864),
+        ("dots.llm1", 142_774_381_696),
+        ("kimi-k2", 1_026_408_232_448),
     ];
     for (name, count) in published {
         assert_eq!(built(name).parameter_count(), count, "{name}");

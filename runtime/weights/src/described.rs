@@ -3,8 +3,8 @@
 
 use crate::description::differences;
 use ir::models::{
-    Activation, Balance, BalanceScope, Branches, Done, FAMILIES, Gpt2Config, Key, LlamaConfig, ModelConfig, Rotation,
-    read_config,
+    Activation, Balance, BalanceScope, Branches, Done, EmbeddingScale, FAMILIES, Gpt2Config, Key, LlamaConfig,
+    ModelConfig, Rotation, read_config,
 };
 use ir::ops::Scaling;
 use serde_json::{Map, Value, json};
@@ -86,6 +86,10 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
         ("initializer_range", config.deviation.into()),
         ("attn_logit_softcapping", config.softcap.into()),
         ("final_logit_softcapping", config.logit_softcap.into()),
+        ("logit_scale", config.logit_scale.into()),
+        ("logits_scaling", config.logit_scale.recip().into()),
+        ("residual_multiplier", config.residual_scale.into()),
+        ("attention_multiplier", config.score_size.map(|size| size.sqrt().recip()).into()),
         ("query_pre_attn_scalar", config.score_size.unwrap_or(config.head as f64).into()),
         ("use_qk_norm", (config.qk_norm != ir::models::QkNorm::None).into()),
         ("partial_rotary_factor", part.into()),
@@ -94,6 +98,9 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
         ("rotary_emb_base", rotation.theta.into()),
         ("rope_parameters", ropes(config)),
     ];
+    if let EmbeddingScale::By(factor) = config.embedding_scale {
+        pairs.push(("embedding_multiplier", factor.into()));
+    }
     if let Some(latent) = &config.latent {
         pairs.extend([
             ("q_lora_rank", latent.query_rank.into()),

@@ -1,5 +1,6 @@
 //! Apertus: xIELU without a gate, and norms of queries and keys.
 
+use super::llama::{LLAMA3_8B, PLAIN};
 use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
@@ -60,3 +61,24 @@ pub(super) fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     }
     .into())
 }
+
+pub(super) const PRESETS: &[Preset] = &[Preset::llama(
+    "apertus-8b",
+    "Apertus, 8.1B parameters",
+    65_536,
+    // config.json of swiss-ai/Apertus-8B-2509.
+    LlamaConfig {
+        vocabulary: 131_072,
+        feed_forward: 21_504,
+        gated: false,
+        activation: Activation::Xielu,
+        rotation: Rotation {
+            scaling: Some(Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, context: 8192 }),
+            theta: 12_000_000.0,
+            ..PLAIN
+        },
+        pad: Some(3),
+        qk_norm: QkNorm::Heads,
+        ..LLAMA3_8B
+    },
+)];

@@ -1,6 +1,7 @@
 //! Cohere 2: windows, and no positions in layers without one.
 
 use super::cohere;
+use super::llama::{LLAMA3_8B, PLAIN};
 use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
@@ -42,3 +43,22 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let window = layers.read(fields, |layer| (layer + 1).is_multiple_of(pattern))?;
     Ok(LlamaConfig { nope: window.map_or(LayerSet::First(base.layers), |window| window.full), window, ..base }.into())
 }
+
+pub(super) const PRESETS: &[Preset] = &[Preset::llama(
+    "command-r7b",
+    "Command R7B, 8.0B parameters: windows of 4096 in three of four layers, positions in these alone",
+    132_096,
+    // config.json of CohereLabs/c4ai-command-r7b-12-2024.
+    LlamaConfig {
+        vocabulary: 256_000,
+        norm: Norm::LayerUnbiased,
+        branches: Branches::Shared,
+        rotation: Rotation { theta: 50_000.0, ..PLAIN },
+        nope: LayerSet::Every(4),
+        window: Some(Window { tokens: 4096, chunked: false, full: LayerSet::Every(4) }),
+        logit_scale: 0.25,
+        pad: Some(0),
+        tied: true,
+        ..LLAMA3_8B
+    },
+)];

@@ -1,6 +1,7 @@
 //! dots.llm1: the attention of Qwen3 and the experts of DeepSeek-V3.
 
 use super::deepseek_v3;
+use super::llama::{LLAMA3_8B, PLAIN};
 use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
@@ -58,3 +59,20 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     }
     .into())
 }
+
+pub(super) const PRESETS: &[Preset] = &[Preset::llama(
+    "dots.llm1",
+    "dots.llm1, 143B parameters, 6 of 128 experts",
+    32_768,
+    // config.json of rednote-hilab/dots.llm1.base.
+    LlamaConfig {
+        vocabulary: 152_064,
+        feed_forward: 10_944,
+        layers: 62,
+        kv_heads: 32,
+        rotation: Rotation { theta: 10_000_000.0, ..PLAIN },
+        qk_norm: QkNorm::Heads,
+        experts: Some(Experts { shared: 2 * 1408, chosen: 6, ..deepseek_v3::third(128, 1, 1408, 2.5) }),
+        ..LLAMA3_8B
+    },
+)];

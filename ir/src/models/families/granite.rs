@@ -1,5 +1,6 @@
 //! Granite: a Llama with factors of embeddings, branches, scores and logits.
 
+use super::llama::{LLAMA3_8B, PLAIN};
 use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
@@ -51,3 +52,24 @@ pub(super) fn scaled(fields: &Fields) -> Result<LlamaConfig, ConfigError> {
         ..base
     })
 }
+
+pub(super) const PRESETS: &[Preset] = &[Preset::llama(
+    "granite-3.3-8b",
+    "Granite 3.3, 8.2B parameters",
+    131_072,
+    // config.json of ibm-granite/granite-3.3-8b-base.
+    LlamaConfig {
+        vocabulary: 49_159,
+        feed_forward: 12_800,
+        layers: 40,
+        embedding_scale: EmbeddingScale::By(12.0),
+        residual_scale: 0.22,
+        logit_scale: 1.0 / 16.0,
+        // Scores are multiplied by 1 / 128.
+        score_size: Some(16_384.0),
+        rotation: Rotation { theta: 10_000_000.0, ..PLAIN },
+        pad: Some(0),
+        tied: true,
+        ..LLAMA3_8B
+    },
+)];

@@ -1,5 +1,6 @@
 //! MiniMax-M2: experts chosen by sigmoids, norms of queries and keys as a whole, and part of a head turns.
 
+use super::llama::{LLAMA3_8B, PLAIN};
 use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
@@ -72,3 +73,22 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     }
     .into())
 }
+
+pub(super) const PRESETS: &[Preset] = &[Preset::llama(
+    "minimax-m2",
+    "MiniMax-M2, 229B parameters, 8 of 256 experts",
+    196_608,
+    // config.json of MiniMaxAI/MiniMax-M2.
+    LlamaConfig {
+        vocabulary: 200_064,
+        hidden: 3072,
+        feed_forward: 1536,
+        layers: 62,
+        heads: 48,
+        norm_eps: 1e-6,
+        rotation: Rotation { theta: 5_000_000.0, turned: Some(64), ..PLAIN },
+        qk_norm: QkNorm::Whole,
+        experts: Some(Experts { sigmoid: true, bias: true, ..Experts::softmax(256, 8, 1536) }),
+        ..LLAMA3_8B
+    },
+)];

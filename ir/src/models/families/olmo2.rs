@@ -49,7 +49,7 @@ pub(super) fn olmo(fields: &Fields, rope: Rope) -> Result<LlamaConfig, ConfigErr
 }
 
 /// `config.json` of allenai/OLMo-2-1124-7B.
-const OLMO2_7B: LlamaConfig = LlamaConfig {
+pub(super) const OLMO2_7B: LlamaConfig = LlamaConfig {
     vocabulary: 100_352,
     feed_forward: 11_008,
     kv_heads: 32,

@@ -2,8 +2,9 @@
 
 use super::prelude::Preset;
 use super::{
-    deepseek_v2, deepseek_v3, gemma2, gemma3_text, glm4_moe, gpt_neox, gpt_oss, gpt2, llama, llama4_text, mistral,
-    mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, tiny,
+    apertus, cohere2, deepseek_v2, deepseek_v3, dots1, gemma2, gemma3_text, glm4_moe, gpt_neox, gpt_oss, gpt2, granite,
+    llama, llama4_text, minimax_m2, mistral, mixtral, olmo2, olmo3, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3,
+    tiny,
 };
 
 /// All presets, in the order in which they are listed.
@@ -14,6 +15,10 @@ const PRESETS: &[&[Preset]] = &[
     llama4_text::PRESETS,
     mistral::PRESETS,
     olmo2::PRESETS,
+    olmo3::PRESETS,
+    granite::PRESETS,
+    apertus::PRESETS,
+    cohere2::PRESETS,
     phi3::PRESETS,
     smollm3::PRESETS,
     phi3::LATER,
@@ -28,6 +33,8 @@ const PRESETS: &[&[Preset]] = &[
     qwen2_moe::PRESETS,
     glm4_moe::PRESETS,
     gpt_oss::PRESETS,
+    minimax_m2::PRESETS,
+    dots1::PRESETS,
     tiny::PRESETS,
 ];
 

@@ -1,5 +1,6 @@
 //! Qwen3 with experts.
 
+use super::super::llama::PLAIN;
 use super::prelude::*;
 use super::qwen3::QWEN3_8B;
 use super::{qwen2, qwen2_moe};
@@ -80,5 +81,20 @@ pub(in crate::models::families) const PRESETS: &[Preset] = &[
         40_960,
         // config.json of Qwen/Qwen3-235B-A22B.
         LlamaConfig { layers: 94, heads: 64, kv_heads: 4, experts: Some(Experts::softmax(128, 8, 1536)), ..QWEN3_8B },
+    ),
+    Preset::llama(
+        "qwen3-coder-480b-a35b",
+        "Qwen3 Coder, 480B parameters, 8 of 160 experts",
+        262_144,
+        // config.json of Qwen/Qwen3-Coder-480B-A35B-Instruct.
+        LlamaConfig {
+            hidden: 6144,
+            feed_forward: 8192,
+            layers: 62,
+            heads: 96,
+            rotation: Rotation { theta: 10_000_000.0, ..PLAIN },
+            experts: Some(Experts::softmax(160, 8, 2560)),
+            ..QWEN3_8B
+        },
     ),
 ];
