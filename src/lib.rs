@@ -51,6 +51,8 @@ mod json;
 #[cfg(feature = "train")]
 pub mod placements;
 pub mod prelude;
+#[cfg(all(feature = "train", not(target_family = "wasm")))]
+pub mod pytorch;
 #[cfg(feature = "train")]
 pub mod runtime;
 

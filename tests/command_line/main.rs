@@ -2,6 +2,7 @@
 
 mod cases;
 mod catalogue;
+mod class_check;
 mod cli;
 mod docs;
 #[path = "../support/driver.rs"]

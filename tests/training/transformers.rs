@@ -12,18 +12,18 @@ use ir::text::File;
 use ir::types::DType;
 use meshwright::compiler::parallel;
 use meshwright::compiler::pipeline::{PipelineOptions, compile};
+use meshwright::pytorch::{Stored, Tensors, off_of_norm, trained};
 use meshwright::runtime::checkpoint::{Origin, Position, Save, save};
 use meshwright::runtime::data::sampler::Batch;
 use meshwright::runtime::exec::{Executor, Input, Options, StepInput};
 use meshwright::runtime::state::GlobalTensor;
-use safetensors::SafeTensors;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weights::{Description, Export, Names, Weights, export};
+use weights::{Description, Export, Weights, export};
 
 /// Sequences of a micro-batch over all ranks.
 const MICRO: u64 = 2;
@@ -37,11 +37,6 @@ const LAST_PLACE: f64 = 1.0 / 512.0;
 const TENSOR: f64 = 2e-5;
 /// The same for random configurations: the most by which PyTorch's own runs may differ if weights are off by a millionth (train.py).
 const TENSOR_RANDOM: f64 = 5e-5;
-/// Least norm of a tensor in comparisons, relative to the largest of all.
-const FLOOR: f64 = 5e-3;
-
-type Tensors = BTreeMap<String, Vec<f32>>;
-
 /// PyTorch's results of a case.
 #[derive(Deserialize)]
 struct Case {
@@ -71,12 +66,6 @@ impl Case {
     }
 }
 
-/// The tensors of a case, by kind and name.
-struct Stored {
-    floats: Tensors,
-    ints: BTreeMap<String, Vec<i32>>,
-}
-
 #[test]
 #[ignore = "needs the cases of tests/transformers/compare.py"]
 fn models_are_those_of_transformers() {
@@ -89,7 +78,7 @@ fn models_are_those_of_transformers() {
     for path in &paths {
         let name = path.file_name().unwrap().display().to_string();
         let case: Case = serde_json::from_str(&read(path, "case.json")).expect("a case");
-        let stored = Stored::read(path);
+        let stored = stored(path);
         for (number, parallel) in case.configs.iter().enumerate() {
             runs += 1;
             // Two layouts are exported: one device, and one where tensors are sharded.
@@ -124,41 +113,24 @@ fn read(path: &Path, name: &str) -> String {
     fs::read_to_string(path.join(name)).unwrap_or_else(|why| panic!("{}/{name}: {why}", path.display()))
 }
 
-impl Stored {
-    fn read(path: &Path) -> Stored {
-        let bytes = fs::read(path.join("tensors.safetensors")).expect("tensors");
-        let tensors = SafeTensors::deserialize(&bytes).expect("a safetensors file");
-        let (mut floats, mut ints) = (BTreeMap::new(), BTreeMap::new());
-        for (name, view) in tensors.tensors() {
-            let words = view.data().chunks_exact(4).map(|word| <[u8; 4]>::try_from(word).unwrap());
-            match view.dtype() {
-                safetensors::Dtype::F32 => drop(floats.insert(name, words.map(f32::from_le_bytes).collect())),
-                safetensors::Dtype::I32 => drop(ints.insert(name, words.map(i32::from_le_bytes).collect())),
-                other => panic!("`{name}` is {other:?}"),
-            }
-        }
-        Stored { floats, ints }
-    }
+/// The tensors of a case, by kind and name.
+fn stored(path: &Path) -> Stored {
+    let bytes = fs::read(path.join("tensors.safetensors")).expect("tensors");
+    Stored::read(&bytes).expect("a safetensors file")
+}
 
-    /// The parameters of a kind, from tensors under the names of the class: weights, or gradients without those that have none.
-    fn kind(&self, kind: &str, config: &str, seq: u64) -> Tensors {
-        let description = Description::read(config).expect("a config.json");
-        let found = |name: &str| self.floats.get(&format!("{kind}/{name}"));
-        let names = Names::of(&description, seq, &|name| found(name).is_some()).expect("names");
-        let is_there = |source: &weights::Source| source.pieces.iter().all(|piece| found(&piece.tensor).is_some());
-        let shift = |source: &weights::Source| if kind == "gradient" { 0.0 } else { source.shift };
-        let numbers = |source: &weights::Source| {
-            let own = source.collect(|name| found(name).expect("is there"));
-            own.into_iter().map(|number| number + shift(source)).collect()
-        };
-        let sources = names.sources.iter().filter(|(name, source)| {
+/// The parameters of a kind, from tensors under the names of the class: weights, or gradients without those that have none.
+fn kind(stored: &Stored, kind: &str, config: &str, model: &Model, seq: u64) -> Tensors {
+    let description = Description::read(config).expect("a config.json");
+    let is_gradient = kind == "gradient";
+    let found = stored.parameters(kind, &description, seq, !is_gradient).expect("names");
+    for param in model.params.values() {
+        for name in (0..param.instances()).map(|instance| param.instance_name(instance)) {
             // The class keeps this one as a buffer, which has no gradient.
-            let is_there = is_there(source);
-            assert!(is_there || kind == "gradient" && name.ends_with("router_bias"), "{kind} of {name}");
-            is_there
-        });
-        sources.map(|(name, source)| (name.clone(), numbers(source))).collect()
+            assert!(found.contains_key(&name) || is_gradient && name.ends_with("router_bias"), "{kind} of {name}");
+        }
     }
+    found
 }
 
 /// The executor of a case with its first weights, as the class has saved them in a folder.
@@ -228,13 +200,18 @@ fn run(
             off[2] = tensors(
                 "the gradient",
                 &executor.gradients().map_err(|why| why.to_string())?,
-                &trained(&file.model, stored.kind("gradient", &config, case.seq)),
+                &trained(&file.model, kind(stored, "gradient", &config, &file.model, case.seq)),
                 case.tolerance(),
             )?;
         }
         if step + 1 == case.compared {
             let params = executor.export_params().map_err(|why| why.to_string())?;
-            off[3] = tensors("the parameter", &params, &stored.kind("after", &config, case.seq), case.tolerance())?;
+            off[3] = tensors(
+                "the parameter",
+                &params,
+                &kind(stored, "after", &config, &file.model, case.seq),
+                case.tolerance(),
+            )?;
         }
     }
     if let Some(number) = exports {
@@ -245,14 +222,6 @@ fn run(
         fs::write(path.join(name + ".json"), record.to_string()).map_err(|why| why.to_string())?;
     }
     Ok(off)
-}
-
-/// Tensors of parameters that have gradients.
-fn trained(model: &Model, mut tensors: Tensors) -> Tensors {
-    for param in model.params.values().filter(|param| param.frozen) {
-        (0..param.instances()).for_each(|instance| drop(tensors.remove(&param.instance_name(instance))));
-    }
-    tensors
 }
 
 /// Saves a checkpoint and exports it into a folder of a case.
@@ -326,22 +295,6 @@ fn scalar(what: &str, step: usize, got: Option<f32>, want: f64, tolerance: f64) 
 
 /// The most that a tensor is off, relative to its norm.
 fn tensors(what: &str, got: &BTreeMap<String, GlobalTensor>, want: &Tensors, tolerance: f64) -> Result<f64, String> {
-    let norm = |data: &mut dyn Iterator<Item = f64>| data.map(|x| x * x).sum::<f64>().sqrt();
-    let norms: BTreeMap<_, _> =
-        want.iter().map(|(name, data)| (name, norm(&mut data.iter().map(|&x| f64::from(x))))).collect();
-    let largest = norms.values().copied().fold(0.0, f64::max);
-    let mut worst = 0.0_f64;
-    for (name, data) in want {
-        let found = &got.get(name).ok_or_else(|| format!("there is no {what} of `{name}`"))?.data;
-        if found.len() != data.len() {
-            return Err(format!("{what} of `{name}` has {} elements, not {}", found.len(), data.len()));
-        }
-        let difference = norm(&mut found.iter().zip(data).map(|(&a, &b)| f64::from(a) - f64::from(b)));
-        let off = difference / norms[name].max(FLOOR * largest);
-        if off.is_nan() || off > tolerance {
-            return Err(format!("{what} of `{name}` is off by {off:.1e} of its norm"));
-        }
-        worst = worst.max(off);
-    }
-    Ok(worst)
+    let (off, name) = off_of_norm(want, |name| got.get(name).map(|tensor| tensor.data.as_slice()));
+    if off <= tolerance { Ok(off) } else { Err(format!("{what} of `{name}` is off by {off:.1e} of its norm")) }
 }

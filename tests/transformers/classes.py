@@ -15,14 +15,13 @@ import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-import torch
 import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 import rust
 import saved
-import train
+from train import reference
 
 HEAD = """# Causal language models of `transformers`
 
@@ -36,25 +35,9 @@ model.
 """
 
 
-def count(config, name):
-    """Parameters of a class, with the biases of experts that are no parameters there; none if the class cannot be made."""
-    try:
-        text = config.get_text_config()
-        with torch.device("meta"):
-            if text is not config:
-                # The whole class says whether its head is tied.
-                whole = getattr(transformers, name)(config)
-                text.tie_word_embeddings = not any(key.endswith("lm_head.weight") for key, _ in whole.named_parameters())
-            model = train.made_of(text)
-    except Exception:
-        return None
-    biases = [buffer for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
-    return sum(tensor.numel() for tensor in [*model.parameters(), *biases])
-
-
-def opened(binary, folder):
-    """The parameters of a folder's model, or the message that refuses it."""
-    command = [binary, "estimate", folder, "--gpus", "8", "--seq", "64", "--global-batch", "64", "--format", "json"]
+def opened(binary, folder, seq):
+    """The parameters of a folder's model on sequences of `seq` tokens, or the message that refuses it."""
+    command = [binary, "estimate", folder, "--gpus", "8", "--seq", str(seq), "--global-batch", "64", "--format", "json"]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
         first = run.stderr.splitlines()[0]
@@ -71,10 +54,10 @@ def row(binary, family, name):
                 json.dump(saved.config_of(config, has_further=False), file)
         except Exception as why:
             return f"the class has no defaults: {str(why).splitlines()[0][:120]}", False
-        found = opened(binary, folder)
+        found = opened(binary, folder, 64)
     if isinstance(found, str):
         return found, False
-    own = count(config, name)
+    own = reference.outcome(reference.count, config)["value"]
     return f"{found:,}" + ("" if found == own else " (–)" if own is None else f" ({own:,})"), own in (found, None)
 
 

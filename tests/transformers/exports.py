@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 import train
+from train import reference
 
 # How far logits and losses may be off, relative to the largest logit and to the loss.
 LOGITS, LOSSES = 1e-4, 1e-5
@@ -66,7 +67,7 @@ def compare(path, entry):
     problems += [f"as saved by transformers: {problem}" for problem in more]
     theirs = dict(other.named_parameters())
     for key, tensor in model.named_parameters():
-        is_relative = model.config.model_type.startswith(train.RELATIVE) and "norm" in key
+        is_relative = model.config.model_type.startswith(reference.RELATIVE) and "norm" in key
         if tensor.dtype != theirs[key].dtype or not (close if is_relative else torch.equal)(tensor, theirs[key]):
             problems.append(f"{key} is not as it was imported")
     with torch.no_grad():

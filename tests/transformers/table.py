@@ -8,7 +8,7 @@ import subprocess
 import torch
 from transformers import CONFIG_MAPPING
 
-import train
+from train import reference
 
 # Keys whose absence means something else here, and why that changes no number.
 OTHER_DEFAULTS = {
@@ -90,7 +90,7 @@ def without_effect(family, rows, options):
 
 def loss(cls, options):
     torch.manual_seed(0)
-    model = train.made_of(cls(**copy.deepcopy(options)))
+    model = reference.made_of(cls(**copy.deepcopy(options)))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     tokens = torch.arange(24).reshape(2, 12) % 7

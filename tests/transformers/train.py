@@ -1,88 +1,40 @@
 """Trains models of the real classes: losses, gradients, updates, and the tokens that made them."""
 
 import copy
+import os
+import sys
 
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, Emu3ForCausalLM
+from transformers import CONFIG_MAPPING
 
 import further
+import rust
+
+sys.path.insert(0, os.path.join(rust.ROOT, "src", "pytorch"))
+import reference
+from reference import are_near, is_gain, shaken
 
 SEQUENCES, SEQ, STEPS, LR = 8, 16, 20, 3e-3
 # Sequences of a micro-batch.
 MICRO = 2
 # Weights are compared after so many steps: later, rounding in another order shows.
 COMPARED = 3
-# Changes of weights that are larger than rounding, relative, how often they are drawn, the most by which they may change a loss, and the
-# models tried.
-NOISE, DRAWS, STEADY, ATTEMPTS = 1e-6, 4, 2e-5, 8
-# The same in bf16: half of a last place, by which each sum differs that is rounded elsewhere.
+# How often changes of weights are drawn, the most by which they may change a loss, and the models tried.
+DRAWS, STEADY, ATTEMPTS = 4, 2e-5, 8
+# A change of weights that shows rounding in bf16, relative: half of a last place, by which each sum differs that is rounded elsewhere.
 NOISE_BF16 = 2.0**-9
-# The most by which they may change a tensor, relative to its norm, and the least norm of one, relative to the largest, that counts.
-STEADY_TENSOR, FLOOR = 5e-5, 5e-3
 # A larger eps than in practice: else a gradient that is 0 but for rounding moves its parameter by a whole step.
 ADAMW = dict(name="adamw", beta1=0.9, beta2=0.95, eps=1e-5, weight_decay=0.1, clip=1.0)
-
-
-# Families whose classes have gains relative to 1.
-RELATIVE = ("gemma", "vaultgemma", "nemotron")
-
-
-# The end of the name of a table of positions, which some classes do not train.
-TABLE = "embed_positions.weight"
-# Families whose classes give a token of padding no position of its own.
-WITHOUT_PADDING = ("roberta", "camembert", "data2vec-text", "xlm-roberta", "roberta-prelayernorm", "xlm-roberta-xl")
-
-
-# Parts of names whose files have others, by family.
-RENAMED = {
-    "exaone": {
-        "model.layers.": "transformer.h.",
-        "model.norm.": "transformer.ln_f.",
-        "model.embed_tokens.": "transformer.wte.",
-        "self_attn.o_proj.": "attn.attention.out_proj.",
-        "self_attn.": "attn.attention.",
-        "input_layernorm.": "ln_1.",
-        "post_attention_layernorm.": "ln_2.",
-        "mlp.gate_proj.": "mlp.c_fc_0.",
-        "mlp.up_proj.": "mlp.c_fc_1.",
-        "mlp.down_proj.": "mlp.c_proj.",
-    }
-}
-
-
-def is_gain(key):
-    # Names of modules that have more than norms.
-    key = key.replace("norm_attn_norm.", "").replace("roberta_prelayernorm.", "")
-    return key.endswith("weight") and any(part in key.lower() for part in ("norm", "ln_", ".ln."))
-
-
-def made_of(config, **how):
-    """A model of a configuration. One class is that of the text model alone of another one."""
-    if config.model_type == "emu3_text_model":
-        return Emu3ForCausalLM(config)
-    return AutoModelForCausalLM.from_config(config, **how)
 
 
 def model_of(family, options, seed):
     """A model with random weights."""
     torch.manual_seed(seed)
     config = CONFIG_MAPPING[family](**copy.deepcopy(options))
-    # The other ways to compute experts want sizes that are multiples of four.
-    model = made_of(config, experts_implementation="eager")
+    model = reference.eager(config)
     if "num_mtp_layers" in options:
         further.attach(model, options["num_mtp_layers"])
-    for key, parameter in model.named_parameters():
-        # Tables of waves are what they are.
-        if key.endswith(TABLE) and not parameter.requires_grad:
-            continue
-        # Gains about 1, the rest about 0; large enough that every part of a layer counts. Some classes add the 1 themselves.
-        mean = 1.0 if not family.startswith(RELATIVE) and is_gain(key) else 0.0
-        torch.nn.init.normal_(parameter, mean=mean, std=0.2)
-    with torch.no_grad():
-        for key, buffer in model.named_buffers():
-            if key.endswith("e_score_correction_bias"):
-                buffer.copy_(torch.randn_like(buffer) * 0.2)
-    return model.eval()
+    return reference.randomise(model)
 
 
 def far(model):
@@ -102,13 +54,7 @@ def batches(model, steps, documents):
     generator = torch.Generator().manual_seed(1)
     depth = model.further.num_mtp_layers if hasattr(model, "further") else 0
     for _ in range(steps):
-        ids = torch.randint(0, model.config.vocab_size, (SEQUENCES, SEQ + 1), generator=generator)
-        if model.config.model_type in WITHOUT_PADDING:
-            ids[ids == model.config.pad_token_id] += 1
-        inputs, labels = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
-        # Samples differ in how many labels count.
-        for row in range(SEQUENCES):
-            labels[row, : row % 4] = -1
+        inputs, labels = reference.tokens_and_labels(model.config, generator, SEQUENCES, SEQ)
         named = dict(tok=inputs, lab=labels, **further.inputs(inputs, labels, depth))
         if documents:
             named["pos"] = torch.tensor([[place for length in row for place in range(length)] for row in documents])
@@ -195,8 +141,7 @@ def trained(model, precision=torch.float32, steps=STEPS, compared=COMPARED, docu
         for p, copy_of in copies.items():
             copy_of.grad = None if p.grad is None else p.grad.float()
         if step == 0:
-            trained_or_table = [(key, p) for key, p in named(model) if p.requires_grad or key.endswith(TABLE)]
-            first = {key: torch.zeros_like(p) if p.grad is None else p.grad.clone() for key, p in trained_or_table}
+            first = reference.gradients_of(model, named(model))
         norms.append(torch.nn.utils.clip_grad_norm_(copies.values(), ADAMW["clip"]).item())
         losses.append(loss.item())
         optimizer.step()
@@ -230,37 +175,11 @@ def is_near(results, others):
     return len(losses) > COMPARED or all(are_near(of, other) for of, other in zip(tensors, other_tensors))
 
 
-def are_near(tensors, others):
-    least = FLOOR * max((tensor.norm() for tensor in tensors.values()), default=0.0)
-    return all((tensor - others[key]).norm() <= STEADY_TENSOR * max(tensor.norm(), least) for key, tensor in tensors.items())
-
-
-def shaken(model, noise=NOISE):
-    """A copy of a model, each of whose weights is off by about `noise`, relative."""
-    near = copy.deepcopy(model)
-    with torch.no_grad():
-        for parameter in near.parameters():
-            parameter.mul_(1 + noise * torch.randn_like(parameter))
-    return near
-
-
 def snapshot(model):
     return {key: tensor.detach().clone() for key, tensor in named(model)}
 
 
 def named(model):
-    """Parameters and buffers under the names of files, as far as layers that predict further tokens and these families go."""
+    """Parameters and buffers under the names of files, those of layers that predict further tokens, too."""
     layers = getattr(model.config, "num_hidden_layers", 0)
-    all_named = dict(model.named_parameters(remove_duplicate=False))
-    ties = getattr(model, "_tied_weights_keys", None) or {}
-    # Files have the embedding under its own name.
-    tied = {key: of for key, of in ties.items() if all_named.get(key) is all_named.get(of)}
-    tensors = [*model.named_parameters(), *model.named_buffers()]
-    renamed = RENAMED.get(model.config.model_type, {})
-    return [(renaming(further.name(tied.get(key, key), layers), renamed), tensor) for key, tensor in tensors if tensor.is_floating_point()]
-
-
-def renaming(key, renamed):
-    for old, new in renamed.items():
-        key = key.replace(old, new)
-    return key
+    return [(further.name(key, layers), tensor) for key, tensor in reference.named(model)]

@@ -25,6 +25,7 @@ mod layer_set;
 mod llama;
 mod read;
 mod rotation;
+mod small;
 mod weights;
 
 #[cfg(test)]
@@ -48,4 +49,5 @@ pub use llama::{
     Norm, Norms, QkNorm, Temperature, Waves,
 };
 pub use rotation::Rotation;
+pub use small::small;
 pub use weights::{HubTensor, Join, MatrixOrder, Pairs, Weights, When};

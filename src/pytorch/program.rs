@@ -1,0 +1,86 @@
+//! The program of Python, and its reply.
+
+use crate::error::Error;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const PROGRAM: &str = include_str!("reference.py");
+
+/// The reply of the program.
+#[derive(Deserialize)]
+pub(super) struct Reply {
+    /// Versions of PyTorch and `transformers`.
+    pub(super) versions: String,
+    /// Parameters of the class.
+    pub(super) parameters: Outcome<u64>,
+    /// Sequences of the small model's batch, and tokens of each.
+    pub(super) batch: [u64; 2],
+    /// The loss of the small model, whose weights and tensors are in the folder.
+    pub(super) loss: Outcome<f64>,
+}
+
+/// A result, or why there is none.
+pub(super) enum Outcome<T> {
+    Value(T),
+    Why(String),
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Outcome<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Outcome<T>, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields<T> {
+            value: Option<T>,
+            why: Option<String>,
+        }
+        let fields = Fields::deserialize(from)?;
+        Ok(fields.value.map_or_else(|| Outcome::Why(fields.why.unwrap_or_default()), Outcome::Value))
+    }
+}
+
+/// Runs the program on two configurations in a folder, which then has the small model and its tensors. Where the Python has no PyTorch
+/// or there is no such Python, the outcome says so.
+///
+/// # Errors
+/// The folder cannot be written, or the reply is none.
+pub(super) fn reply(
+    python: &Path,
+    folder: &Path,
+    full: &Map<String, Value>,
+    small: &Map<String, Value>,
+) -> Result<Outcome<Reply>, Error> {
+    let program = folder.join("reference.py");
+    let texts = [
+        (&program, PROGRAM.to_string()),
+        (&folder.join("full.json"), text(full)),
+        (&folder.join("small.json"), text(small)),
+    ];
+    for (path, text) in texts {
+        fs::write(path, text).map_err(|why| Error::file("write", path, &why))?;
+    }
+    let ran = Command::new(python).arg(&program).arg(folder).stdin(Stdio::null()).output();
+    match ran {
+        Err(why) => Ok(Outcome::Why(format!("{}: {why}", python.display()))),
+        Ok(output) if !output.status.success() => Ok(Outcome::Why(format!("{}: {}", python.display(), last(&output)))),
+        Ok(_) => {
+            let path = folder.join("reply.json");
+            let reply = fs::read(&path).map_err(|why| Error::file("read", &path, &why))?;
+            serde_json::from_slice(&reply)
+                .map(Outcome::Value)
+                .map_err(|why| super::fault(format!("a bad reply: {why}")))
+        }
+    }
+}
+
+fn text(keys: &Map<String, Value>) -> String {
+    serde_json::to_string(keys).unwrap_or_default()
+}
+
+/// The last line of a failure, in which Python names the exception.
+fn last(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    said.lines().rev().find(|line| !line.trim().is_empty()).map_or_else(|| output.status.to_string(), str::to_string)
+}
