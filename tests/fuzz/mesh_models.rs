@@ -5,7 +5,7 @@ use crate::random::Random;
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Random models of every family, beside the ones that are listed.
+/// Random models of the families that have rules of their own.
 const RANDOM: u64 = 24;
 
 /// A model and its optimizer.
@@ -41,6 +41,9 @@ pub(crate) fn all() -> Vec<Recipe> {
     let random =
         |seed| Recipe::new(models::random(&mut Random::new(seed)), ["sgd", "adamw", "muon"][seed as usize % 3]);
     recipes.extend((0..RANDOM).map(random));
+    let optimizers = ["sgd", "adamw", "muon"].into_iter().cycle();
+    recipes
+        .extend(models::others().into_iter().zip(optimizers).map(|(model, optimizer)| Recipe::new(model, optimizer)));
     recipes
 }
 

@@ -1,9 +1,13 @@
 //! Small models of every family, as `config.json` texts.
 
 use crate::random::Random;
-use serde_json::{Value, json};
+use meshwright::ir::models::{FAMILIES, small};
+use serde_json::{Map, Value, json};
 
-/// The families, each with the fields that only it has.
+/// Elements of the heads of families that are drawn at the defaults of their classes.
+const HEAD: u64 = 8;
+
+/// Families with fields that are drawn, each with those that only it has.
 fn families() -> Vec<Value> {
     let experts = json!({"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16});
     let latent = json!({"kv_lora_rank": 8, "q_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8,
@@ -42,7 +46,27 @@ pub(crate) fn all() -> Vec<Value> {
     families().into_iter().map(whole).collect()
 }
 
-/// A model of some family and size, without dropout.
+/// Small models of the families that are not listed, at the defaults of their classes.
+pub(crate) fn others() -> Vec<Value> {
+    let listed: Vec<Value> = families().iter().map(|model| model["model_type"].clone()).collect();
+    let others = FAMILIES.iter().map(|family| family.model_type).filter(|name| !listed.contains(&Value::from(*name)));
+    others.map(at_defaults).collect()
+}
+
+/// A small model of a family at the defaults of its class, with a vocabulary of bytes.
+fn at_defaults(family: &str) -> Value {
+    let needed = match family {
+        "dots1" => json!({"num_experts_per_tok": 6, "n_routed_experts": 64, "n_shared_experts": 1}),
+        "minicpm3" => json!({"v_head_dim": 64}),
+        "cohere_compass_text" => json!({"rope_parameters": {"full_attention": null}}),
+        _ => json!({}),
+    };
+    let file: Map<String, Value> = merged(&json!({"model_type": family}), &needed).as_object().unwrap().clone();
+    let small = small(&file, HEAD).unwrap_or_else(|why| panic!("{family}: {why}"));
+    merged(&Value::Object(small), &json!({"vocab_size": 257}))
+}
+
+/// A model of some listed family and size, without dropout.
 pub(crate) fn random(random: &mut Random) -> Value {
     let mut model = random.pick(&all()).clone();
     let heads = *random.pick(&[2, 4, 6]);

@@ -27,6 +27,7 @@ from transformers import logging
 import cases
 import chat
 import defaults
+import draw
 import drawn
 import exports
 import finetune
@@ -34,9 +35,6 @@ import rust
 import saved
 import table
 import train
-
-# Random configurations that follow the list.
-FOLLOWING = 38
 
 
 def made(name, family, options):
@@ -128,12 +126,12 @@ def main():
     logging.set_verbosity_error()
     torch.set_num_threads(1)
     if options.random:
-        count = options.count or (None if options.seconds else FOLLOWING)
-        sys.exit(1 if drawn.check(options.first, count, options.seconds, options.keep) else 0)
+        count = options.count or (None if options.seconds else len(draw.families(options.binary)))
+        sys.exit(1 if drawn.check(options.binary, options.first, count, options.seconds, options.keep) else 0)
     wrong = fixed(options.binary, options.only, options.keep, options.whole)
     if not options.only:
         wrong += defaults.check(options.binary)
-        wrong += drawn.check(1, FOLLOWING, None, None)
+        wrong += drawn.check(options.binary, 1, len(draw.families(options.binary)), None, None)
         tuned = chat.check(options.binary) + finetune.check(options.binary)
         print("\n".join(tuned) or "examples of fine-tuning are equal")
         wrong += tuned

@@ -1,9 +1,11 @@
 """Random configurations of every family: each number, flag and list that the classes read, in small sizes.
 
-A draw depends on its seed alone.
+Families without rules of their own here are varied by `vary.py`. A draw depends on its seed and the table of keys alone.
 """
 
 import random
+
+import vary
 
 SEQ = 16
 # The kinds of rotary frequencies that most classes take.
@@ -379,39 +381,49 @@ def gpt2(draw):
     )
 
 
-FAMILIES = [
-    llama,
-    mistral,
-    qwen2,
-    qwen3,
-    mixtral,
-    qwen2_moe,
-    qwen3_moe,
-    deepseek_v2,
-    deepseek_v3,
-    gemma2,
-    gemma3_text,
-    olmo2,
-    olmo3,
-    arcee,
-    phi3,
-    gpt_neox,
-    glm4_moe,
-    gpt_oss,
-    smollm3,
-    llama4_text,
-    gpt2,
-]
+FAMILIES = {
+    function.__name__: function
+    for function in [
+        llama,
+        mistral,
+        qwen2,
+        qwen3,
+        mixtral,
+        qwen2_moe,
+        qwen3_moe,
+        deepseek_v2,
+        deepseek_v3,
+        gemma2,
+        gemma3_text,
+        olmo2,
+        olmo3,
+        arcee,
+        phi3,
+        gpt_neox,
+        glm4_moe,
+        gpt_oss,
+        smollm3,
+        llama4_text,
+        gpt2,
+    ]
+}
 
 
-def configuration(seed):
+def families(binary):
+    """The names of all families that are drawn: all that open."""
+    return [name for name in vary.table(binary) if name != "rope"]
+
+
+def configuration(binary, seed):
     """The family of a seed, the options of its class, and documents: the lengths of each row's, or none for whole rows."""
-    draw = Draw(seed)
-    family = FAMILIES[seed % len(FAMILIES)]
-    options = family(draw)
+    draw, names = Draw(seed), families(binary)
+    family = names[seed % len(names)]
+    if family not in FAMILIES:
+        return family, vary.options(draw, family, vary.table(binary)[family]), None
+    options = FAMILIES[family](draw)
     # The class grows queries by their place in the row, not in the document.
     documents = draw.chance(50) and not options.get("attn_temperature_tuning")
-    return family.__name__, options, [lengths(draw) for _ in range(8)] if documents else None
+    return family, options, [lengths(draw) for _ in range(8)] if documents else None
 
 
 def lengths(draw):

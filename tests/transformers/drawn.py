@@ -1,6 +1,7 @@
 """Compares random configurations of every family: a loss, all gradients, and weights after a step of the optimizer."""
 
 import collections
+import copy
 import json
 import os
 import random
@@ -11,41 +12,45 @@ import time
 
 from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import save_file
+from transformers import CONFIG_MAPPING
 
 import cases
 import draw
 import rust
 import saved
 import train
+import vary
+from classes import opened
 
 # Configurations that are written before the test runs on them: it takes a second to begin.
 AT_ONCE = 38
 # Steps of training, and those after which weights are compared.
 STEPS, COMPARED = 2, 1
+OUTCOMES = ("compared", "differ", "refused by the class", "refused here", "not steady")
 
 
-def check(first, count, seconds, keep):
+def check(binary, first, count, seconds, keep):
     """The seeds of configurations that differ, from `first` on; prints each with the command that runs it again, and how many there were."""
     began, seed, wrong = time.monotonic(), first, []
-    counts = {family.__name__: collections.Counter() for family in draw.FAMILIES}
+    counts = {family: collections.Counter() for family in draw.families(binary)}
     while (count is None or seed < first + count) and (seconds is None or time.monotonic() - began < seconds):
         last = seed + AT_ONCE if count is None else min(seed + AT_ONCE, first + count)
         with tempfile.TemporaryDirectory() as scratch:
-            wrong += batch(range(seed, last), keep or scratch, counts)
+            wrong += batch(binary, range(seed, last), keep or scratch, counts)
         seed = last
     for family, of in counts.items():
-        print(f"{family:12} " + ", ".join(f"{of[what]} {what}" for what in ("compared", "differ", "refused by the class", "not steady")))
+        print(f"{family:20} " + ", ".join(f"{of[what]} {what}" for what in OUTCOMES))
     total = sum(counts.values(), collections.Counter())
     print(f"random configurations: {total['compared']} compared from seed {first} to {seed - 1}, {total['differ']} differ", flush=True)
     return wrong
 
 
-def batch(seeds, folder, counts):
+def batch(binary, seeds, folder, counts):
     """The seeds of a few configurations that differ."""
     written = {}
     for seed in seeds:
-        family, options, documents = draw.configuration(seed)
-        outcome = write(folder, seed, family, options, documents)
+        family, options, documents = draw.configuration(binary, seed)
+        outcome = write(binary, folder, seed, family, options, documents)
         counts[family][outcome] += 1
         if outcome == "compared":
             written[str(seed)] = (family, options, documents)
@@ -60,14 +65,18 @@ def batch(seeds, folder, counts):
     return list(found)
 
 
-def write(folder, seed, family, options, documents):
+def write(binary, folder, seed, family, options, documents):
     """Writes a case, and says what became of it."""
     how = dict(draws=2, steps=STEPS, compared=COMPARED, documents=documents)
     try:
-        steady = train.steady(lambda attempt: train.model_of(family, options, seed + 1000003 * attempt), **how)
-    except (AssertionError, RuntimeError, StrictDataclassError, TypeError, ValueError) as why:
+        refusal = refused(binary, CONFIG_MAPPING[family](**copy.deepcopy(options)))
+        steady = None if refusal else train.steady(lambda attempt: train.model_of(family, options, seed + 1000003 * attempt), **how)
+    except (AssertionError, AttributeError, IndexError, KeyError, RuntimeError, StrictDataclassError, TypeError, ValueError) as why:
         print(f"seed {seed}, {family}: refused by the class: {str(why).splitlines()[0][:160]}")
         return "refused by the class"
+    if refusal:
+        print(f"seed {seed}, {family}: refused here: {refusal}\n    {json.dumps(options)}")
+        return "refused here"
     if steady is None:
         return "not steady"
     model, (losses, norms, gradients, after, tokens) = steady
@@ -95,12 +104,27 @@ def fits(layout, options):
     """True if heads, experts and layers can be split as a layout asks for."""
     keys = dict(key.split("=") for key in layout.split(",") if key)
     degree = {key: int(keys.get(key, 1)) for key in ("tp", "cp", "ep", "pp")}
-    heads = options.get("num_key_value_heads") or options.get("num_attention_heads") or options["n_head"]
-    experts = next((options[key] for key in ("num_experts", "num_local_experts", "n_routed_experts") if key in options), degree["ep"])
-    layers = options.get("num_hidden_layers") or options["n_layer"]
+    heads = number(options, *vary.KV_HEADS) or number(options, *vary.HEADS)
+    experts = number(options, *vary.EXPERTS) or degree["ep"]
+    layers = number(options, *vary.LAYERS)
     stages = degree["pp"] * (2 if keys.get("schedule") == "zb-v" else 1)
     shares = degree["tp"] * (degree["cp"] if keys.get("cp_kind") == "ulysses" else 1)
     return heads % shares == 0 and experts % degree["ep"] == 0 and layers + 2 >= stages
+
+
+def number(options, *names):
+    """The first number that options have under one of some names, in objects of theirs, too; none if there is none."""
+    found = [options.get(name) for name in names] + [number(part, *names) for part in options.values() if isinstance(part, dict)]
+    return next((value for value in found if value), None)
+
+
+def refused(binary, config):
+    """The message that refuses a configuration; none if it opens."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            json.dump(saved.config_of(config, has_further=False), file)
+        found = opened(binary, folder, train.SEQ)
+    return found if isinstance(found, str) else None
 
 
 def differing(folder, written):
