@@ -10,7 +10,7 @@ use crate::sample::sampled;
 use ir::graph::is_record;
 use ir::models::{
     Activation, Branches, Clamp, EmbeddingScale, Experts, Gpt2Config, LayerSet, LlamaConfig, ModelConfig, Norm, Norms,
-    QkNorm, Rotation, Window,
+    QkNorm, Rotation, Sinks, Window,
 };
 use ir::optimizer::Optimizer;
 use meshwright::runtime::data::VOCAB;
@@ -208,7 +208,7 @@ fn families() -> [(&'static str, Recipe); 5] {
     let sinks = LlamaConfig {
         qkv_bias: true,
         out_bias: true,
-        sinks: true,
+        sinks: Sinks::All,
         window: Some(Window { full: LayerSet::Every(2), ..Window::of_all(5) }),
         experts: Some(biased),
         layers: 2,

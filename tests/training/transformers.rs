@@ -120,11 +120,12 @@ fn stored(path: &Path) -> Stored {
 }
 
 /// The parameters of a kind, from tensors under the names of the class: weights, or gradients without those that have none.
-fn kind(stored: &Stored, kind: &str, config: &str, model: &Model, seq: u64) -> Tensors {
+fn kind(stored: &Stored, kind: &str, config: &str, seq: u64) -> Tensors {
     let description = Description::read(config).expect("a config.json");
     let is_gradient = kind == "gradient";
     let found = stored.parameters(kind, &description, seq, !is_gradient).expect("names");
-    for param in model.params.values() {
+    let own = description.config.build(&models::Batch { batch: 1, seq, dtype: DType::F32 }).expect("a model");
+    for param in own.params.values() {
         for name in (0..param.instances()).map(|instance| param.instance_name(instance)) {
             // The class keeps this one as a buffer, which has no gradient.
             assert!(found.contains_key(&name) || is_gradient && name.ends_with("router_bias"), "{kind} of {name}");
@@ -200,18 +201,13 @@ fn run(
             off[2] = tensors(
                 "the gradient",
                 &executor.gradients().map_err(|why| why.to_string())?,
-                &trained(&file.model, kind(stored, "gradient", &config, &file.model, case.seq)),
+                &trained(&file.model, kind(stored, "gradient", &config, case.seq)),
                 case.tolerance(),
             )?;
         }
         if step + 1 == case.compared {
             let params = executor.export_params().map_err(|why| why.to_string())?;
-            off[3] = tensors(
-                "the parameter",
-                &params,
-                &kind(stored, "after", &config, &file.model, case.seq),
-                case.tolerance(),
-            )?;
+            off[3] = tensors("the parameter", &params, &kind(stored, "after", &config, case.seq), case.tolerance())?;
         }
     }
     if let Some(number) = exports {

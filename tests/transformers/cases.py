@@ -147,6 +147,18 @@ MODERN = {key: value for key, value in dict(ROTARY, num_hidden_layers=4, pad_tok
 # All pairs turn by the first of three positions, which are one in text.
 TURN = dict(rope_type="default", rope_theta=500.0, mrope_section=[1, 1, 1])
 COMPASS = dict(COHERE, num_hidden_layers=3, sliding_window=5, layer_types=TYPES)
+MIMO = dict(
+    ROTARY,
+    num_hidden_layers=3,
+    head_dim=8,
+    v_head_dim=6,
+    n_routed_experts=6,
+    num_experts_per_tok=2,
+    moe_intermediate_size=16,
+    sliding_window=5,
+    layer_types=TYPES,
+    pad_token_id=2,
+)
 XLM = dict(vocab_size=61, emb_dim=24, n_layers=2, n_heads=4, max_position_embeddings=32, dropout=0.0, attention_dropout=0.0)
 MOSHI = dict({key: value for key, value in ROTARY.items() if key not in ("intermediate_size", "num_key_value_heads")}, ffn_dim=40)
 LAGUNA = dict(ROTARY, **SOFTMAX, num_hidden_layers=3, head_dim=8, sliding_window=5, shared_expert_intermediate_size=20, pad_token_id=2, layer_types=TYPES)
@@ -371,6 +383,7 @@ CASES = [
     ("opt", "opt", dict(OPT, ffn_dim=40, dropout=0.0)),
     ("opt-plain", "opt", dict(OPT, ffn_dim=40, dropout=0.0, enable_bias=False, layer_norm_elementwise_affine=False, tie_word_embeddings=False)),
     ("biogpt", "biogpt", dict(OPT, intermediate_size=40, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)),
+    ("biogpt-eps", "biogpt", dict(OPT, intermediate_size=40, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, layer_norm_eps=1e-3)),
     ("apertus1p5", "apertus1p5_text", dict(ROTARY, pad_token_id=2)),
     ("aria", "aria_text", dict(ROTARY, head_dim=8, moe_num_experts=6, moe_topk=2, moe_num_shared_experts=1, intermediate_size=16)),
     ("minicpm3", "minicpm3", MLA),
@@ -437,6 +450,7 @@ CASES = [
     ("sarvam-mla", "sarvam_mla", dict(THIRD, q_lora_rank=None)),
     ("sarvam-moe", "sarvam_moe", SARVAM),
     ("axk1", "axk1", LITE),
+    ("axk1-sparse", "axk1", dict(LITE, num_hidden_layers=1, mlp_layer_types=["sparse"])),
     ("cohere2-moe", "cohere2_moe", COHERE_MOE),
     (
         "cohere2-moe-sigmoid",
@@ -458,6 +472,21 @@ CASES = [
     ("xglm", "xglm", WAVED),
     ("xglm-plain", "xglm", dict(WAVED, scale_embedding=False, tie_word_embeddings=False)),
     ("emu3", "emu3_text_model", dict(ROTARY, attention_dropout=0.0, pad_token_id=2)),
+    ("mimo", "mimo_v2_flash", MIMO),
+    (
+        "mimo-plain",
+        "mimo_v2_flash",
+        dict(
+            MIMO,
+            v_head_dim=8,
+            attention_value_scale=None,
+            attention_bias=True,
+            n_group=3,
+            topk_group=2,
+            mlp_layer_types=["sparse", "dense", "sparse"],
+            rope_parameters=dict(full_attention=PART, sliding_attention=dict(PART, partial_rotary_factor=0.75)),
+        ),
+    ),
     ("xlm", "xlm", XLM),
     ("xlm-causal", "xlm", dict(XLM, causal=True, gelu_activation=False, tie_word_embeddings=False)),
     ("moshi", "moshi", MOSHI),

@@ -23,6 +23,8 @@ INDICES = {"moe_layers", "mlp_only_layers"}
 KEPT = {"output_router_logits", "use_task_id", "new_decoder_architecture", "gating", "qkv_bias"}
 # Families whose heads have a number that others divide.
 FOURS = {"codegen"}
+# How many query heads a key head may serve, where not any number: layers with a window may have twice the key heads.
+QUERIES = {"mimo_v2_flash": (2, 4)}
 # Families whose rotations are stated by type of layer.
 BY_TYPE = {"cohere_compass_text", "laguna", "mellum", "mimo_v2_flash", "modernbert-decoder"}
 # Families whose token of padding decides on positions.
@@ -43,7 +45,8 @@ def options(draw, family, rows):
     stated = {rows.get(name, {}).get("of", name): name for name in given}
     for name in {name: None for name in [*stated, *rows]}:
         row = rows.get(name, {})
-        if row.get("done") == "read":
+        # No class has the additions.
+        if row.get("done") == "read" and not row["about"].startswith("an addition"):
             value = given.get(stated.get(name), row.get("default"))
             varied = sizes.value(name, value, name in stated)
             if varied is not value:
@@ -57,7 +60,7 @@ class Sizes:
     def __init__(self, draw, family, rows):
         self.draw, self.family, self.rows = draw, family, rows
         kv_heads = draw.pick(1, 2, 2, 4)
-        self.heads = 4 * draw.pick(1, 2) if family in FOURS else kv_heads * draw.pick(1, 2, 3)
+        self.heads = 4 * draw.pick(1, 2) if family in FOURS else kv_heads * draw.pick(*QUERIES.get(family, (1, 2, 3)))
         self.kv_heads = self.heads if "kv_lora_rank" in rows else kv_heads
         # A quarter of a head turns in some families.
         turns_part = self.is_read("partial_rotary_factor") or self.is_read("rotary_dim")

@@ -46,7 +46,7 @@ pub use keys::{Done, Key, Keys, ROPE};
 pub use layer_set::{LayerSet, Window};
 pub use llama::{
     Alibi, Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Latent, Learned, LlamaConfig, Mtp,
-    Norm, Norms, QkNorm, Temperature, Waves,
+    Norm, Norms, QkNorm, Sinks, Temperature, Waves,
 };
 pub use rotation::Rotation;
 pub use small::small;

@@ -354,3 +354,38 @@ fn depths_are_limited_when_they_are_read() {
     let further = small("glm4_moe", json!({"num_nextn_predict_layers": many}));
     assert!(refused(&further).contains("`num_nextn_predict_layers` is 2147483648"), "{}", refused(&further));
 }
+
+/// Keys whose values change some parts of the class and not others, or parts that are not built.
+#[test]
+fn values_that_are_not_built_are_refused() {
+    let why = refused(&small("stablelm", json!({"head_dim": 12})));
+    assert!(why.contains("`head_dim`: 12 is not supported, only `hidden_size` over the heads"), "{why}");
+    let why = refused(&small("hy_v3", json!({"mlp_bias": true, "moe_intermediate_size": 8})));
+    assert!(why.contains("`mlp_bias`: true is not supported"), "{why}");
+    let compass = json!({"layer_types": ["full_attention", "sliding_attention", "full_attention", "full_attention"],
+        "rope_parameters": {"full_attention": null}});
+    let why = refused(&small("cohere_compass_text", compass));
+    assert!(why.contains("`rope_parameters`: has no `sliding_attention`"), "{why}");
+    let why = refused(&small("moshi", json!({"ffn_dim": 7, "intermediate_size": null})));
+    assert!(why.contains("`ffn_dim`: 7 is odd"), "{why}");
+}
+
+/// Layers with a window have twice the key and value heads, and sinks; values have a size of their own.
+#[test]
+fn layers_with_a_window_have_heads_of_their_own() {
+    let more = json!({"num_attention_heads": 8, "head_dim": 8, "v_head_dim": 6, "num_hidden_layers": 3, "sliding_window_size": 4,
+        "layer_types": ["full_attention", "sliding_attention", "full_attention"], "n_routed_experts": 4,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 8, "partial_rotary_factor": 0.334});
+    let file = small("mimo_v2_flash", more);
+    let config = read(&file);
+    assert_eq!((config.kv_heads, config.local_kv_heads, config.window.unwrap().tokens), (2, Some(4), 5));
+    assert_eq!((config.rotation.theta, config.local_rotation.unwrap().theta), (5e6, 1e4));
+    let model = built(&file, 8);
+    let sizes = |block: &str, name: &str| {
+        let block = model.blocks.values().find(|found| found.name == block).expect("the block");
+        block.find(name).map(|value| block.ty(value).sizes())
+    };
+    assert_eq!(sizes("dense", "wk"), Some(vec![16, 2, 8]));
+    assert_eq!((sizes("local", "wk"), sizes("local", "wv")), (Some(vec![16, 4, 8]), Some(vec![16, 4, 6])));
+    assert_eq!((sizes("local", "sink"), sizes("dense", "sink")), (Some(vec![4, 2]), None));
+}

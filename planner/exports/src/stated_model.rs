@@ -1,6 +1,6 @@
 //! A model as the file of another framework states it.
 
-use ir::models::{Activation, LlamaConfig, ModelConfig, presets};
+use ir::models::{Activation, LlamaConfig, ModelConfig, Sinks, presets};
 use std::collections::BTreeMap;
 
 /// A model as the file of another framework states it, by Megatron-LM's names of flags.
@@ -38,7 +38,7 @@ impl Special {
             Special::Window => config.window.is_some(),
             Special::Clamp => config.experts.as_ref().is_some_and(|experts| experts.clamp.is_some()),
             Special::SquaredRelu => config.activation == Activation::ReluSquared,
-            Special::Sinks => config.sinks,
+            Special::Sinks => config.sinks != Sinks::None,
         }
     }
 }

@@ -34,7 +34,7 @@ const KEYS: &[Key] = &[
     Key::read(&["hidden_dropout_prob"], "0.1", DROPOUT),
     Key::alias(&["attention_probs_dropout_prob"], "attention_dropout"),
     Key::read(&["max_position_embeddings"], "1024", POSITIONS),
-    Key::read(&["layer_norm_eps"], "1e-12", LAYER_NORM_EPS),
+    Key::read(&["layer_norm_eps"], "1e-12", UNREAD),
     Key::read(&["scale_embedding"], "true", "embeddings are multiplied by the root of the stream's size"),
     Key::only(&["layerdrop"], "0.0", "no layer is dropped"),
     Key::only(&["activation_dropout"], "0.0", "the feed-forward net drops nothing between its matrices"),
@@ -57,6 +57,9 @@ const LAYER: &[HubTensor] = &[
     HubTensor::vector("fc2.bias", &["down_bias"]),
 ];
 
+/// Added in the norms of the class, whatever a file states.
+const NORM_EPS_OF_CLASS: f64 = 1e-5;
+
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = Base { norm_eps: "layer_norm_eps", ..Base::USUAL }.read(fields)?;
     let is_scaled: bool = fields.get("scale_embedding")?;
@@ -64,6 +67,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         gated: false,
         activation: activation(fields, "hidden_act")?,
         norm: Norm::Layer,
+        norm_eps: NORM_EPS_OF_CLASS,
         learned: Some(Learned { positions: fields.get("max_position_embeddings")?, unread: 2 }),
         nope: LayerSet::First(base.layers),
         embedding_scale: if is_scaled { EmbeddingScale::Root } else { EmbeddingScale::One },

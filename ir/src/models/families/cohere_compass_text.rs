@@ -2,7 +2,6 @@
 
 use super::cohere;
 use super::prelude::*;
-use serde_json::{Map, Value};
 
 pub(super) const FAMILY: Family = Family {
     model_type: "cohere_compass_text",
@@ -41,36 +40,11 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let layers = Limited { is_needed: true, ..Limited::sliding(fields, base.layers)? };
     let window = layers.read(fields, |_| true)?;
     let full = window.map_or(LayerSet::First(base.layers), |window| window.full);
-    let types = Types::read(fields, full.count(base.layers) > 0, window.is_some())?;
-    let nope = LayerSet::of(base.layers, |layer| if full.contains(layer) { !types.full } else { !types.sliding });
+    let full_turn = positions::turn(fields, "full_attention", full.count(base.layers) > 0)?;
+    let local_turn = positions::turn(fields, "sliding_attention", window.is_some())?;
+    let nope = LayerSet::of(base.layers, |layer| if full.contains(layer) { !full_turn } else { !local_turn });
     let nope =
         nope.ok_or_else(|| unsupported("layer_types", "of more than 128 layers they must follow a rule".to_string()))?;
     let logit_scale = fields.optional("logit_scale")?.unwrap_or(1.0);
     Ok(LlamaConfig { logit_scale, window, nope, ..base }.into())
-}
-
-/// The types of layers that have positions.
-struct Types {
-    full: bool,
-    sliding: bool,
-}
-
-impl Types {
-    /// The types of a file, of which some have layers. An object under the name of such a type states its positions, and `null` that it has
-    /// none.
-    fn read(fields: &Fields, has_full: bool, has_sliding: bool) -> Result<Types, ConfigError> {
-        let stated = fields.object("rope_scaling")?.or(fields.object("rope_parameters")?);
-        let full = turns(stated, "full_attention", has_full)?;
-        Ok(Types { full, sliding: turns(stated, "sliding_attention", has_sliding)? })
-    }
-}
-
-/// True if the layers of a type have positions; an error if there are such layers, and nothing is stated of them.
-fn turns(stated: Option<&Map<String, Value>>, kind: &str, is_there: bool) -> Result<bool, ConfigError> {
-    match stated.and_then(|types| types.get(kind)) {
-        None if is_there => {
-            Err(invalid("rope_parameters", format!("has no `{kind}`: the positions of these layers, or null")))
-        }
-        found => Ok(found.is_some_and(|found| !found.is_null())),
-    }
 }

@@ -55,7 +55,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         activation: activation(fields, "hidden_act")?,
         nope: window.map_or(LayerSet::First(base.layers), |window| window.full),
         window,
-        sinks: true,
+        sinks: Sinks::All,
         qk_norm: QkNorm::Heads,
         experts: experts(fields, base.layers)?,
         ..base

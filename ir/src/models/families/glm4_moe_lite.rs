@@ -1,7 +1,7 @@
 //! GLM-4.7 Flash: DeepSeek-V3 by other keys.
 
 use super::prelude::*;
-use super::{deepseek_v2, deepseek_v3};
+use super::deepseek_v2;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "glm4_moe_lite",
@@ -63,5 +63,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
 /// Reads experts of layers that a key lists.
 pub(super) fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {
     let Some(dense) = dense_types(fields, layers, fields.get("first_k_dense_replace")?)? else { return Ok(None) };
-    Ok(deepseek_v3::experts(fields, layers)?.map(|experts| Experts { dense, ..experts }))
+    let chosen = sigmoid(fields, "n_routed_experts", "moe_intermediate_size")?;
+    let limited = deepseek_v2::limited(fields, Some(deepseek_v2::groups(fields, 2)?), chosen)?;
+    Ok(Some(Experts { dense, renormalise: fields.get("norm_topk_prob")?, ..limited }))
 }

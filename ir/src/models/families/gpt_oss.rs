@@ -64,7 +64,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     };
     Ok(LlamaConfig {
         window: layers.read(fields, |layer| (layer + 1).is_multiple_of(2))?,
-        sinks: true,
+        sinks: Sinks::All,
         experts: Some(experts),
         ..base
     }
@@ -91,7 +91,7 @@ const OSS_20B: LlamaConfig = LlamaConfig {
     pad: Some(199_999),
     qkv_bias: true,
     out_bias: true,
-    sinks: true,
+    sinks: Sinks::All,
     experts: Some(oss(32)),
     ..LLAMA3_8B
 };

@@ -49,7 +49,7 @@ pub(super) fn windowed(fields: &Fields) -> Result<LlamaConfig, ConfigError> {
     let base = granite::scaled(fields)?;
     one_base(fields, base.rotation.theta)?;
     let window = Limited::sliding(fields, base.layers)?.read(fields, |layer| layer.is_multiple_of(4))?;
-    Ok(LlamaConfig { window, sinks: true, ..base })
+    Ok(LlamaConfig { window, sinks: Sinks::All, ..base })
 }
 
 /// Bases of the rotary frequencies of all layers, which must be one.

@@ -28,7 +28,7 @@ const KEYS: &[Key] = &[
     ),
     Key::read(&["rms_norm_eps"], "1e-05", NORM_EPS),
     Key::read(&["attention_bias"], "false", BIAS),
-    Key::read(&["mlp_bias"], "false", NET_BIAS),
+    Key::only(&["mlp_bias"], "false", "the expert that all tokens take has no biases"),
     Key::read(&["num_experts"], "192", EXPERTS),
     Key::read(&["num_experts_per_tok"], "8", CHOSEN),
     Key::read(&["num_shared_experts"], "1", SHARED),
@@ -64,7 +64,6 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     windows::one_type(fields)?;
     Ok(LlamaConfig {
         activation: activation(fields, "hidden_act")?,
-        net_bias: fields.get("mlp_bias")?,
         qk_norm: QkNorm::Heads,
         experts: experts(fields, base.layers)?,
         ..base

@@ -61,6 +61,7 @@ mod laguna;
 mod llama;
 mod llama4_text;
 mod mellum;
+mod mimo_v2_flash;
 mod minicpm3;
 mod minimax_m2;
 mod ministral;
@@ -233,6 +234,7 @@ pub const FAMILIES: &[Family] = &[
     roformer::FAMILY,
     dbrx::FAMILY,
     moshi::FAMILY,
+    mimo_v2_flash::FAMILY,
     xlm::FAMILY,
     cohere_compass_text::FAMILY,
     gpt2::FAMILY,

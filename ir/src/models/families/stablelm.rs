@@ -34,6 +34,10 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let rope = Rope { part: Some("partial_rotary_factor"), ..Rope::USUAL };
     let base = Base { norm_eps: "layer_norm_eps", rope, ..Base::USUAL }.read(fields)?;
     windows::one_type(fields)?;
+    if base.head.checked_mul(base.heads) != Some(base.hidden) {
+        let why = format!("{} is not supported, only `hidden_size` over the heads", base.head);
+        return Err(unsupported("head_dim", why));
+    }
     let is_parallel: bool = fields.get("use_parallel_residual")?;
     Ok(LlamaConfig {
         activation: activation(fields, "hidden_act")?,

@@ -4,7 +4,7 @@
 
 use super::alibi::Alibi;
 use super::config::{HeadGate, LlamaConfig, QkNorm, Temperature};
-use super::layers::LayerKind;
+use super::layers::{HeadDims, LayerKind};
 use super::qk_norm::{self, AllHeads, flat_norm};
 use crate::models::draft::{Body, DraftError, Linear, Weight};
 use crate::models::rotation::Rotation;
@@ -17,33 +17,34 @@ pub(super) fn weights(config: &LlamaConfig, kind: &LayerKind<'_>, residual: f64)
     if let Some(latent) = &config.latent {
         return latent.weights(deviation, residual);
     }
+    let HeadDims { heads, queries, keys, values, given } = kind.dims;
     let mut weights = vec![
-        Weight::normal("wq", "h g r d", deviation),
-        Weight::normal("wk", "h g d", deviation),
-        Weight::normal("wv", "h g d", deviation),
-        Weight::normal("wo", "g r d h", residual),
+        Weight::normal("wq", &format!("h {queries}"), deviation),
+        Weight::normal("wk", &format!("h {keys}"), deviation),
+        Weight::normal("wv", &format!("h {values}"), deviation),
+        Weight::normal("wo", &format!("{given} h"), residual),
     ];
     if config.qkv_bias {
-        let biases = [("bq", "g r d"), ("bk", "g d"), ("bv", "g d")];
+        let biases = [("bq", queries), ("bk", keys), ("bv", values)];
         let biases = biases.into_iter().filter(|(name, _)| !(config.plain_keys && *name == "bk"));
         weights.extend(biases.map(|(name, dims)| Weight::constant(name, dims, 0.0)));
     }
     weights.extend(kind.out_bias.then(|| Weight::constant("bo", "h", 0.0)));
-    weights.extend(config.sinks.then(|| Weight::constant("sink", "g r", 0.0)));
-    weights.extend(config.inner_norms.then(|| Weight::constant("heads_norm", "g r d", 1.0)));
-    weights.extend(gate_dims(config).map(|dims| Weight::normal("wg", &format!("h {dims}"), deviation)));
-    weights.extend(qk_norm::weights(config.qk_norm));
+    weights.extend(kind.sinks.then(|| Weight::constant("sink", heads, 0.0)));
+    weights.extend(config.inner_norms.then(|| Weight::constant("heads_norm", given, 1.0)));
+    weights.extend(gate_dims(config, kind).map(|dims| Weight::normal("wg", &format!("h {dims}"), deviation)));
+    weights.extend(qk_norm::weights(config.qk_norm, kind.dims));
     weights
 }
 
 /// `p = attention(x)`
 pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
-    let value = match &config.latent {
+    let given = match &config.latent {
         Some(latent) => {
             let rotation = kind.rotation.ok_or(DraftError::NoPositions)?;
-            latent.heads(rotation, b, x).map(|()| "dv")?
+            latent.heads(rotation, b, x).map(|()| "g r dv")?
         }
-        None => heads(config, kind, b, x).map(|()| "d")?,
+        None => heads(config, kind, b, x).map(|()| kind.dims.given)?,
     };
     let (p, path) = (config.attention_dropout, "layer.o".to_string());
     let settings = AttentionSettings {
@@ -54,38 +55,39 @@ pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>
         ..AttentionSettings::new(config.score_scale(), config.causal)
     };
     let operands = ["q", "k", "v", "pos", "pos", "seg", "seg", "sink"];
-    b.op(&["o", "o_lse"], Attention(settings), &operands[..7 + usize::from(config.sinks)])?;
-    let gated = gate_dims(config);
+    b.op(&["o", "o_lse"], Attention(settings), &operands[..7 + usize::from(kind.sinks)])?;
+    let gated = gate_dims(config, kind);
     if let Some(dims) = gated {
-        gate(config, b, x, dims)?;
+        gate(config, kind, b, x, dims)?;
     }
     let mut x = if gated.is_some() { "ow" } else { "o" };
     if config.inner_norms {
-        let all = AllHeads { dims: "g r d", size: config.heads * config.head };
+        let all = AllHeads { dims: given, size: config.heads * config.value.unwrap_or(config.head) };
         flat_norm(b, config.norm_eps, &all, "on", x, "heads_norm")?;
         x = "on";
     }
     let bias = kind.out_bias.then_some("bo");
-    b.linear(&Linear { y: "p", x, w: "wo", bias, from: &format!("g r {value}"), to: "h" })
+    b.linear(&Linear { y: "p", x, w: "wo", bias, from: given, to: "h" })
 }
 
 /// The dims of the gates of heads, if there are any.
-fn gate_dims(config: &LlamaConfig) -> Option<&'static str> {
+fn gate_dims(config: &LlamaConfig, kind: &LayerKind<'_>) -> Option<&'static str> {
     match config.head_gate {
         HeadGate::None => None,
-        HeadGate::Sigmoid | HeadGate::Softplus => Some("g r d"),
-        HeadGate::SoftplusOfHead => Some("g r"),
+        HeadGate::Sigmoid | HeadGate::Softplus => Some(kind.dims.given),
+        HeadGate::SoftplusOfHead => Some(kind.dims.heads),
     }
 }
 
 /// `ow`, what heads give times their gates.
-fn gate(config: &LlamaConfig, b: &mut Body<'_>, x: &str, dims: &str) -> Result<(), DraftError> {
+fn gate(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str, dims: &str) -> Result<(), DraftError> {
     b.linear(&Linear { y: "og", x, w: "wg", bias: None, from: "h", to: dims })?;
     match config.head_gate {
         HeadGate::None | HeadGate::Sigmoid => b.sigmoid("ov", "og")?,
         HeadGate::Softplus | HeadGate::SoftplusOfHead => softplus(b, "ov", "og")?,
     }
-    let product = Binary::spread(BinaryKind::Mul, &format!("b s g r d, b s {dims} -> b s g r d"))?;
+    let given = kind.dims.given;
+    let product = Binary::spread(BinaryKind::Mul, &format!("b s {given}, b s {dims} -> b s {given}"))?;
     b.op(&["ow"], product, &["o", "ov"])
 }
 
@@ -114,6 +116,7 @@ enum Step<'a> {
     Temper(Temperature),
     /// Elements that bias scores by distance.
     Lean(Alibi),
+    Scale(f64),
 }
 
 /// The steps of queries, or of keys.
@@ -151,10 +154,15 @@ impl Side<'_> {
 
 /// `q`, `k` and `v` of `x`.
 fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+    let scale = (config.value_scale != 1.0).then_some(Step::Scale(config.value_scale));
     let sides = [
-        Side { name: "q", heads: "g r d", steps: steps(config, kind, true) },
-        Side { name: "k", heads: "g d", steps: steps(config, kind, false) },
-        Side { name: "v", heads: "g d", steps: config.clip.map(Step::Clip).into_iter().collect() },
+        Side { name: "q", heads: kind.dims.queries, steps: steps(config, kind, true) },
+        Side { name: "k", heads: kind.dims.keys, steps: steps(config, kind, false) },
+        Side {
+            name: "v",
+            heads: kind.dims.values,
+            steps: config.clip.map(Step::Clip).into_iter().chain(scale).collect(),
+        },
     ];
     for side in &sides {
         let (y, w, bias) = (side.value(0), format!("w{}", side.name), format!("b{}", side.name));
@@ -168,10 +176,11 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
             let Some(step) = side.steps.get(number) else { continue };
             let (from, to) = (side.value(number), side.value(number + 1));
             match step {
-                Step::Norm => qk_norm::build(config, b, side, &from, &to)?,
+                Step::Norm => qk_norm::build(config, kind, b, side, &from, &to)?,
                 Step::Clip(bound) => clip(b, *bound, &to, &from)?,
                 Step::Turn(rotation) => rotation.turn(b, &to, &from)?,
-                Step::Temper(temperature) => temper(b, *temperature, &to, &from)?,
+                Step::Temper(temperature) => temper(b, *temperature, side.heads, &to, &from)?,
+                Step::Scale(by) => b.scale(&to, *by, &from)?,
                 Step::Lean(alibi) if side.name == "q" => alibi.queries(b, &to, &from)?,
                 Step::Lean(alibi) => alibi.keys(b, &to, &from)?,
             }
@@ -188,7 +197,7 @@ fn clip(b: &mut Body<'_>, bound: f64, y: &str, x: &str) -> Result<(), DraftError
 }
 
 /// `y = x (1 + by ln(1 + floor((pos + ahead) / every)))`, computed in f32.
-fn temper(b: &mut Body<'_>, temperature: Temperature, y: &str, x: &str) -> Result<(), DraftError> {
+fn temper(b: &mut Body<'_>, temperature: Temperature, dims: &str, y: &str, x: &str) -> Result<(), DraftError> {
     let Temperature { every, by, ahead, .. } = temperature;
     let dtype = b.dtype(x)?;
     b.unary("at", UnaryKind::Cast(DType::F32), "pos")?;
@@ -200,7 +209,7 @@ fn temper(b: &mut Body<'_>, temperature: Temperature, y: &str, x: &str) -> Resul
     b.unary("period_log", UnaryKind::Log, "period_next")?;
     b.unary("growth", UnaryKind::Scale(by), "period_log")?;
     b.unary("temperature", UnaryKind::Shift(1.0), "growth")?;
-    let product = Binary::spread(BinaryKind::Mul, "b s g r d, b s -> b s g r d")?;
+    let product = Binary::spread(BinaryKind::Mul, &format!("b s {dims}, b s -> b s {dims}"))?;
     if dtype == DType::F32 {
         return b.op(&[y], product, &[x, "temperature"]);
     }

@@ -93,6 +93,17 @@ pub enum HeadGate {
     SoftplusOfHead,
 }
 
+/// The layers whose heads have a sink: one more score of every query, of no value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum Sinks {
+    /// None.
+    None,
+    /// All (gpt-oss).
+    All,
+    /// Those with a window (MiMo-V2-Flash).
+    Local,
+}
+
 /// The operands of the branches of a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum Branches {
@@ -177,8 +188,14 @@ pub struct LlamaConfig {
     pub heads: u64,
     /// Key and value heads; each serves `heads / kv_heads` query heads.
     pub kv_heads: u64,
+    /// The same of layers with a window, where these have others (MiMo-V2-Flash).
+    pub local_kv_heads: Option<u64>,
     /// Size of a head. Latent attention states its own sizes.
     pub head: u64,
+    /// Size of a head's values, where it is another one (MiMo-V2-Flash).
+    pub value: Option<u64>,
+    /// The factor of values.
+    pub value_scale: f64,
     /// Added to the mean square in norms, or to the variance.
     pub norm_eps: f64,
     /// The kind of norms.
@@ -249,8 +266,8 @@ pub struct LlamaConfig {
     pub last_bias: bool,
     /// The products of the feed-forward net have biases (GPT-NeoX).
     pub net_bias: bool,
-    /// Each head has a sink: one more score of every query, of no value (gpt-oss).
-    pub sinks: bool,
+    /// The layers with sinks.
+    pub sinks: Sinks,
     /// The bound of the elements of queries, keys and values (OLMo).
     pub clip: Option<f64>,
     /// The gates of heads.
@@ -335,6 +352,7 @@ impl LlamaConfig {
             ("num_hidden_layers", u64::from(self.layers)),
             ("num_attention_heads", self.heads),
             ("num_key_value_heads", self.kv_heads),
+            ("v_head_dim", self.value.unwrap_or(1)),
             ("head_dim", self.head),
             ("embedding_size", self.embedding_size.unwrap_or(1)),
             ("output_embedding_size", self.head_layer.map_or(1, |layer| layer.size)),
@@ -344,11 +362,13 @@ impl LlamaConfig {
             positive(field, size)?;
         }
         depth("num_hidden_layers", self.layers)?;
-        if !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(ConfigError::Contradiction(format!(
-                "`num_attention_heads` {} is not a multiple of `num_key_value_heads` {}",
-                self.heads, self.kv_heads
-            )));
+        let local = self.local_kv_heads.unwrap_or(self.kv_heads);
+        for (kv_heads, of) in [(self.kv_heads, "`num_key_value_heads`"), (local, "those of layers with a window,")] {
+            if !self.heads.is_multiple_of(kv_heads) {
+                let heads = self.heads;
+                let why = format!("`num_attention_heads` {heads} is not a multiple of {of} {kv_heads}");
+                return Err(ConfigError::Contradiction(why));
+            }
         }
         let read = self.vocabulary.saturating_add(self.unpredicted);
         if let Some(pad) = self.pad.filter(|pad| *pad >= read) {
@@ -393,7 +413,11 @@ impl LlamaConfig {
 
     /// Checks factors, bounds and probabilities.
     fn check_factors(&self) -> Result<(), ConfigError> {
-        let factors = [("residual_multiplier", self.residual_scale), ("logit_scale", self.logit_scale)];
+        let factors = [
+            ("residual_multiplier", self.residual_scale),
+            ("logit_scale", self.logit_scale),
+            ("attention_value_scale", self.value_scale),
+        ];
         let embedding = if let EmbeddingScale::By(by) = self.embedding_scale { by } else { 1.0 };
         for (field, factor) in factors.into_iter().chain([("embedding_multiplier", embedding)]) {
             if !factor.is_finite() || factor == 0.0 {

@@ -1,12 +1,42 @@
 //! The kinds of a model's layers, and their order.
 
-use super::config::LlamaConfig;
+use super::config::{LlamaConfig, Sinks};
 use crate::ids::BlockId;
 use crate::models::experts::Experts;
 use crate::models::layer_set::Window;
 use crate::models::rotation::{LENGTHS, Rotation};
 use crate::ops::Scaling;
 use std::ops::Range;
+
+/// The dims of heads in a kind of layer, behind `b s`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct HeadDims {
+    /// Heads.
+    pub(super) heads: &'static str,
+    /// Queries.
+    pub(super) queries: &'static str,
+    /// Keys.
+    pub(super) keys: &'static str,
+    /// Values.
+    pub(super) values: &'static str,
+    /// Results of heads.
+    pub(super) given: &'static str,
+}
+
+impl HeadDims {
+    const ALIKE: HeadDims = HeadDims { heads: "g r", queries: "g r d", keys: "g d", values: "g d", given: "g r d" };
+    const LOCAL: HeadDims =
+        HeadDims { heads: "gl rl", queries: "gl rl d", keys: "gl d", values: "gl d", given: "gl rl d" };
+
+    fn of(is_local: bool, has_values: bool) -> HeadDims {
+        match (is_local, has_values) {
+            (false, false) => HeadDims::ALIKE,
+            (false, true) => HeadDims { values: "g dv", given: "g r dv", ..HeadDims::ALIKE },
+            (true, false) => HeadDims::LOCAL,
+            (true, true) => HeadDims { values: "gl dv", given: "gl rl dv", ..HeadDims::LOCAL },
+        }
+    }
+}
 
 /// A kind of layer: a block of the model.
 #[derive(Clone, PartialEq, Debug)]
@@ -23,6 +53,12 @@ pub(super) struct LayerKind<'a> {
     pub(super) bare: bool,
     /// The result of attention has a bias.
     pub(super) out_bias: bool,
+    /// Key and value heads.
+    pub(super) kv_heads: u64,
+    /// The dims of heads.
+    pub(super) dims: HeadDims,
+    /// Heads have a sink.
+    pub(super) sinks: bool,
 }
 
 impl LayerKind<'_> {
@@ -64,7 +100,12 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let parts: Vec<&str> = parts.iter().filter(|(holds, _)| *holds).map(|(_, part)| *part).collect();
         let name = if parts.is_empty() { "layer".to_string() } else { parts.join("_") };
         let out_bias = config.out_bias && (!config.last_bias || last);
-        LayerKind { name, experts, window, rotation, bare, out_bias }
+        let is_local = window.is_some();
+        let kv_heads = config.local_kv_heads.filter(|_| is_local);
+        let dims = HeadDims::of(kv_heads.is_some(), config.value.is_some());
+        let sinks = config.sinks == Sinks::All || config.sinks == Sinks::Local && is_local;
+        let kv_heads = kv_heads.unwrap_or(config.kv_heads);
+        LayerKind { name, experts, window, rotation, bare, out_bias, kv_heads, dims, sinks }
     })
 }
 

@@ -20,7 +20,7 @@ mod qk_norm;
 pub use alibi::Alibi;
 pub use config::{
     Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Learned, LlamaConfig, Mtp, Norms, QkNorm,
-    Temperature, Waves,
+    Sinks, Temperature, Waves,
 };
 pub use latent::Latent;
 pub use norm::Norm;
@@ -40,14 +40,22 @@ use std::ops::Range;
 impl LlamaConfig {
     /// The dims other than b and s. Shards have whole heads and experts.
     fn dims(&self, seq: u64) -> Result<Vec<DimName>, ConfigError> {
-        let mut dims = vec![
-            DimName::new("h", self.hidden, None),
-            DimName::new("g", self.kv_heads, Some(DimRole::KvHeads)).undivided(),
-            DimName::new("r", self.heads / self.kv_heads, Some(DimRole::QueryHeads)).undivided(),
-        ];
+        let mut dims = vec![DimName::new("h", self.hidden, None)];
+        let heads = [("g", "r", Some(self.kv_heads)), ("gl", "rl", self.local_kv_heads)];
+        for (keys, queries, count) in heads {
+            let Some(count) = count.filter(|_| kinds(self).any(|kind| kind.dims.keys.starts_with(&format!("{keys} "))))
+            else {
+                continue;
+            };
+            dims.push(DimName::new(keys, count, Some(DimRole::KvHeads)).undivided());
+            dims.push(DimName::new(queries, self.heads / count, Some(DimRole::QueryHeads)).undivided());
+        }
         match &self.latent {
             Some(latent) => dims.extend(latent.dims()),
             None => dims.push(DimName::new("d", self.head, None)),
+        }
+        if let Some(value) = self.value {
+            dims.push(DimName::new("dv", value, None));
         }
         if kinds(self).any(|kind| kind.experts.is_none()) {
             dims.push(DimName::new("f", self.feed_forward, Some(DimRole::FeedForward)));

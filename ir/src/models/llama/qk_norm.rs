@@ -2,15 +2,16 @@
 
 use super::attention::Side;
 use super::config::{LlamaConfig, QkNorm};
+use super::layers::{HeadDims, LayerKind};
 use crate::models::draft::{Body, DraftError, Weight};
 use crate::ops::{Binary, BinaryKind, LayerNorm, Reshape, RmsNorm};
 
 /// The gains of queries and of keys, and their biases.
-pub(super) fn weights(norm: QkNorm) -> Vec<Weight> {
+pub(super) fn weights(norm: QkNorm, heads: HeadDims) -> Vec<Weight> {
     let dims = match norm {
         QkNorm::None | QkNorm::Turned => return Vec::new(),
         QkNorm::Heads | QkNorm::HeadsTurned | QkNorm::LayerHeads => ["d", "d"],
-        QkNorm::Whole | QkNorm::LayerEach => ["g r d", "g d"],
+        QkNorm::Whole | QkNorm::LayerEach => [heads.queries, heads.keys],
     };
     let mut weights: Vec<Weight> =
         ["q_norm", "k_norm"].iter().zip(dims).map(|(name, dims)| Weight::constant(*name, dims, 1.0)).collect();
@@ -23,6 +24,7 @@ pub(super) fn weights(norm: QkNorm) -> Vec<Weight> {
 /// The norm of queries or keys.
 pub(super) fn build(
     config: &LlamaConfig,
+    kind: &LayerKind<'_>,
     b: &mut Body<'_>,
     side: &Side<'_>,
     plain: &str,
@@ -55,7 +57,7 @@ pub(super) fn build(
             b.op(&[normed], product, &[&alike, &gain])
         }
         QkNorm::Whole => {
-            let count = if *side == "q" { config.heads } else { config.kv_heads };
+            let count = if *side == "q" { config.heads } else { kind.kv_heads };
             let all = AllHeads { dims: heads, size: count * config.head };
             flat_norm(b, eps, &all, normed, plain, &gain)
         }

@@ -11,7 +11,7 @@ use super::error::{ConfigError, depth, invalid, positive, unsupported};
 use super::feed_forward::Activation;
 use super::fields::Fields;
 use super::layer_set::LayerSet;
-use super::llama::{Branches, EmbeddingNorm, EmbeddingScale, HeadGate, LlamaConfig, Mtp, Norm, Norms, QkNorm};
+use super::llama::{Branches, EmbeddingNorm, EmbeddingScale, HeadGate, LlamaConfig, Mtp, Norm, Norms, QkNorm, Sinks};
 
 /// The names under which a family has what all families have, and how it states rotary positions.
 #[derive(Clone, Copy)]
@@ -80,7 +80,10 @@ impl Base {
             layers: sizes.layers,
             heads: sizes.heads,
             kv_heads: heads.kv_heads,
+            local_kv_heads: None,
             head: heads.size,
+            value: None,
+            value_scale: 1.0,
             norm_eps: fields.get(self.norm_eps)?,
             norm: Norm::Rms,
             norms: Norms::Before,
@@ -119,7 +122,7 @@ impl Base {
             clip: None,
             head_gate: HeadGate::None,
             qk_norm: QkNorm::None,
-            sinks: false,
+            sinks: Sinks::None,
             attention_dropout: fields.optional("attention_dropout")?.unwrap_or(0.0),
             residual_dropout: 0.0,
             embedding_dropout: 0.0,

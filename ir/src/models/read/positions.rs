@@ -1,6 +1,6 @@
-//! Layers without positions.
+//! The layers that have positions.
 
-use crate::models::error::{ConfigError, positive, unsupported};
+use crate::models::error::{ConfigError, invalid, positive, unsupported};
 use crate::models::fields::Fields;
 use crate::models::layer_set::LayerSet;
 
@@ -21,4 +21,17 @@ pub(in crate::models) fn absent(
         None => LayerSet::of(layers, |layer| (layer + 1).is_multiple_of(every)),
     };
     set.ok_or_else(|| unsupported("no_rope_layers", "of more than 128 layers they must follow a rule".to_string()))
+}
+
+/// True if the layers of a type have positions: an object under the name of the type states these, and `null` that there are none.
+///
+/// # Errors
+/// There are such layers, and nothing is stated of them.
+pub(in crate::models) fn turn(fields: &Fields, kind: &str, is_there: bool) -> Result<bool, ConfigError> {
+    const KEY: &str = "rope_parameters";
+    let stated = fields.object("rope_scaling")?.or(fields.object(KEY)?);
+    match stated.and_then(|types| types.get(kind)) {
+        None if is_there => Err(invalid(KEY, format!("has no `{kind}`: the positions of these layers, or null"))),
+        found => Ok(found.is_some_and(|found| !found.is_null())),
+    }
 }

@@ -1,7 +1,7 @@
 //! Keys of a model's sizes, and the `config.json` that keys state.
 
 use super::keys::FileKeys;
-use ir::models::{Clamp, Experts, Gpt2Config, Latent, LayerSet, LlamaConfig, ModelConfig, QkNorm, Rotation};
+use ir::models::{Clamp, Experts, Gpt2Config, Latent, LayerSet, LlamaConfig, ModelConfig, QkNorm, Rotation, Sinks};
 use ir::ops::Scaling;
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn of_llama(config: &LlamaConfig) -> Vec<String> {
     }
     lines.put("attention_bias", config.qkv_bias);
     lines.rotation(&config.rotation, config.latent.as_ref());
-    if config.sinks {
+    if config.sinks != Sinks::None {
         lines.put("attention_sink", true);
     }
     if let Some(window) = &config.window {
@@ -82,7 +82,7 @@ fn of_llama(config: &LlamaConfig) -> Vec<String> {
 fn block(config: &LlamaConfig) -> &'static str {
     match &config.experts {
         Some(_) if config.latent.is_some() => "deepseek",
-        Some(_) if config.sinks => "gpt_oss",
+        Some(_) if config.sinks != Sinks::None => "gpt_oss",
         Some(_) if config.qk_norm == QkNorm::Heads => "qwen3_moe",
         Some(_) => "mixtral",
         None if config.qk_norm == QkNorm::Heads => "qwen3",

@@ -2,7 +2,7 @@
 
 use ir::models::{
     Activation, Balance, BalanceLoss, BalanceScope, Branches, EmbeddingNorm, EmbeddingScale, Experts, Gpt2Config,
-    HeadGate, Latent, LayerSet, LlamaConfig, ModelConfig, Norm, Norms, QkNorm, Rotation,
+    HeadGate, Latent, LayerSet, LlamaConfig, ModelConfig, Norm, Norms, QkNorm, Rotation, Sinks,
 };
 use ir::ops::Scaling;
 
@@ -94,6 +94,7 @@ impl ModelFlags {
         self.lacks(has_inner, "norms of embeddings or within branches");
         self.lacks(config.embedding_size.is_some() || config.head_layer.is_some(), "layers at the ends");
         self.lacks(config.kinds != [0; 2], "kinds of tokens");
+        self.lacks(config.unpredicted > 0, "tokens that are read and never predicted");
         self.lacks(!config.causal, "attention that sees later tokens");
         self.lacks(config.cross.is_some(), "parameters of attention to another sequence");
         self.lacks(config.learned.is_some() || config.waves.is_some(), "learned positions, or waves of them");
@@ -216,9 +217,14 @@ impl ModelFlags {
                 self.unstated.push("its norms of queries and keys");
             }
         }
-        if config.sinks {
-            self.put("softmax-type", "learnable");
+        match config.sinks {
+            Sinks::None => {}
+            Sinks::All => self.put("softmax-type", "learnable"),
+            Sinks::Local => self.unstated.push("its sinks in layers with a window alone"),
         }
+        self.lacks(config.local_kv_heads.is_some(), "other numbers of key and value heads in layers with a window");
+        self.lacks(config.value.is_some(), "values of another size than keys");
+        self.lacks(config.value_scale != 1.0, "the factor of values");
         if let Some(window) = config.window {
             self.lacks(window.chunked, "attention in chunks");
             self.put("window-size", format!("'({},0)'", window.tokens.saturating_sub(1)));

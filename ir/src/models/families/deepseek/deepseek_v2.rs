@@ -151,7 +151,8 @@ pub(in crate::models::families) fn limited(
     if let Some(limit) = limit {
         check_limit(&limit, &experts)?;
     }
-    let shared: u64 = fields.get("n_shared_experts")?;
+    let key = "n_shared_experts";
+    let shared: u64 = if fields.has(key) { fields.get(key)? } else { 0 };
     Ok(Experts {
         shared: shared.saturating_mul(experts.feed_forward),
         limit: limit.filter(|limit| limit.groups > 1),
