@@ -64,12 +64,7 @@ struct Small {
 ///
 /// # Errors
 /// A file is missing or wrong, or they differ.
-pub(super) fn compare(
-    folder: &Path,
-    keys: &Map<String, Value>,
-    batch: [u64; 2],
-    loss: f64,
-) -> Result<Example, Error> {
+pub(super) fn compare(folder: &Path, keys: &Map<String, Value>, batch: [u64; 2], loss: f64) -> Result<Example, Error> {
     let small = Small::read(folder, keys, Batch { batch: batch[0], seq: batch[1], dtype: DType::F32 })?;
     let model = small.description.config.build(&small.batch)?;
     let (parameters, layers) = (model.parameter_count(), small.description.layers());

@@ -149,6 +149,7 @@ TURN = dict(rope_type="default", rope_theta=500.0, mrope_section=[1, 1, 1])
 COMPASS = dict(COHERE, num_hidden_layers=3, sliding_window=5, layer_types=TYPES)
 MIMO = dict(
     ROTARY,
+    num_attention_heads=8,
     num_hidden_layers=3,
     head_dim=8,
     v_head_dim=6,

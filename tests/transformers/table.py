@@ -28,8 +28,8 @@ THETAS = {
     "modernbert-decoder": {"global": "global_rope_theta", "local": "local_rope_theta"},
 }
 
-# Values that stop the class, or stand for an empty thing.
-UNTOUCHED = {"transformers_version", "dtype", "model_type", "is_encoder_decoder", "return_dict", "output_attentions"}
+# Values that stop the class, stand for an empty thing, or round otherwise.
+UNTOUCHED = {"chunk_size_feed_forward", "transformers_version", "dtype", "model_type", "is_encoder_decoder", "return_dict", "output_attentions"}
 
 
 def check(binary, cases):

@@ -155,8 +155,9 @@ impl Sizes {
                 parts.iter().map(|(name, part)| (name.clone(), self.of_key(name, part))).collect()
             }
             Value::Bool(true) if name == "output_router_logits" => false.into(),
-            // Some classes cannot be made without it.
+            // Some classes cannot be made without these.
             Value::Null if name == "head_dim" => self.head.into(),
+            Value::Null if name == "num_key_value_heads" => self.small_kv_heads.into(),
             // The class has these types for as many layers as it has by default.
             Value::Null if name == "attention_types" => {
                 self.list(name, &[json!([["global", "local"], self.layers / 2])]).into()

@@ -1,7 +1,7 @@
 //! GLM-4.7 Flash: DeepSeek-V3 by other keys.
 
-use super::prelude::*;
 use super::deepseek_v2;
+use super::prelude::*;
 
 pub(super) const FAMILY: Family = Family {
     model_type: "glm4_moe_lite",

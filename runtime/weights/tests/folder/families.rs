@@ -207,9 +207,28 @@ fn further() -> Vec<String> {
     ]
 }
 
+/// Families with an embedding, names or heads of a kind of their own.
+fn latest() -> Vec<String> {
+    let moshi =
+        r#""vocab_size": 32, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "ffn_dim": 20"#;
+    let xlm = r#""vocab_size": 32, "emb_dim": 12, "n_layers": 2, "n_heads": 2, "max_position_embeddings": 16"#;
+    let types = r#""sliding_window": 4, "layer_types": ["full_attention", "sliding_attention"]"#;
+    let compass = r#""rope_parameters": {"full_attention": null, "sliding_attention": {"rope_type": "default"}}"#;
+    let mimo = r#""num_attention_heads": 8, "head_dim": 6, "v_head_dim": 4, "n_routed_experts": 4, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 8, "pad_token_id": 2"#;
+    vec![
+        with("moshi", moshi, ""),
+        with("xlm", xlm, ""),
+        with("xlm", xlm, r#""tie_word_embeddings": false"#),
+        with("cohere_compass_text", COMMON, &format!(r#"{types}, {compass}, "head_dim": 6"#)),
+        with("mimo_v2_flash", COMMON, &format!("{types}, {mimo}")),
+        with("mimo_v2_flash", COMMON, &format!(r#"{types}, {mimo}, "attention_bias": true, "v_head_dim": 6"#)),
+    ]
+}
+
 /// The texts of all configurations.
 pub(crate) fn all() -> Vec<String> {
-    [dense(), sparse(), early(), berts(), decoders(), further(), first()].concat()
+    [dense(), sparse(), early(), berts(), decoders(), further(), latest(), first()].concat()
 }
 
 /// The families that came first here.
