@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::hub::description;
 use compiler::model_source::ModelSource;
 use ir::catalogue::Code;
-use ir::models::{Batch, ConfigError, small};
+use ir::models::{Batch, ConfigError, ModelConfig, small};
 use ir::types::DType;
 use program::{Outcome, Reply, reply};
 use serde::Serialize;
@@ -118,7 +118,7 @@ impl ClassCheck {
     /// Compares the counts, without layers that predict further tokens: the class has none.
     fn count(&mut self, stated: &Stated, of_class: Outcome<u64>) -> Result<(), Error> {
         let own = own_count(&stated.text)?;
-        if own != self.parameters {
+        if own != count(&stated.text.config)? {
             self.unchecked.push("layers that predict further tokens: the class has none".to_string());
         }
         match of_class {
@@ -136,8 +136,12 @@ impl ClassCheck {
 fn own_count(text: &Description) -> Result<u64, ConfigError> {
     let mut keys = text.raw.clone();
     leave_out_further(&mut keys);
-    let model = Description::of(keys)?.config.build(&Batch { batch: 1, seq: 1, dtype: DType::F32 })?;
-    Ok(model.parameter_count())
+    count(&Description::of(keys)?.config)
+}
+
+/// The parameters of a configuration.
+fn count(config: &ModelConfig) -> Result<u64, ConfigError> {
+    Ok(config.build(&Batch { batch: 1, seq: 1, dtype: DType::F32 })?.parameter_count())
 }
 
 fn fault(why: String) -> Error {

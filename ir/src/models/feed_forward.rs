@@ -1,8 +1,8 @@
 //! The functions of feed-forward nets, and gated nets.
 
 use super::draft::{Body, DraftError, Weight};
-use crate::ops::{Binary, BinaryKind, Broadcast, Einsum, Equation, Reduce, UnaryKind};
-use crate::types::{DType, PartialKind};
+use crate::ops::{Binary, BinaryKind, Einsum, Reshape, UnaryKind};
+use crate::types::DType;
 use serde::Serialize;
 
 /// The function between the matrices of a net.
@@ -63,42 +63,53 @@ impl Activation {
 /// xIELU, computed in f32.
 fn xielu(b: &mut Body<'_>, y: &str, x: &str, dims: &str) -> Result<(), DraftError> {
     let dtype = b.dtype(x)?;
-    let [wide, above, square, right] = ["wide", "above", "square", "right"].map(|end| format!("{y}_{end}"));
+    let [wide, square, right] = ["wide", "square", "right"].map(|end| format!("{y}_{end}"));
     let [below, power, bent, bend, left] = ["below", "power", "bent", "bend", "left"].map(|end| format!("{y}_{end}"));
     let [straight, both, sum] = ["straight", "both", "sum"].map(|end| format!("{y}_{end}"));
-    let inner = dims.rsplit(' ').next().unwrap_or(dims);
-    for (number, shift) in XIELU.iter().zip([0.0, XIELU_LINEAR]) {
-        softplus(b, number, shift, inner)?;
-    }
-    let product = Binary::spread(BinaryKind::Mul, &format!("{dims}, {inner} -> {dims}"))?;
+    let [positive, negative] = XIELU;
+    let [positive, negative] = [softplus(b, positive, 0.0)?, softplus(b, negative, XIELU_LINEAR)?];
+    let product = Binary::spread(BinaryKind::Mul, &format!("{dims}, -> {dims}"))?;
     let add = Binary::of(BinaryKind::Add);
-    b.unary(&wide, UnaryKind::Cast(DType::F32), x)?;
-    b.unary(&above, UnaryKind::AtLeast(0.0), &wide)?;
-    b.unary(&square, UnaryKind::Square, &above)?;
-    b.op(&[&right], product.clone(), &[&square, "alpha_p_plus"])?;
+    let wide = widened(b, wide, x)?;
+    b.unary(&square, UnaryKind::ReluSquared, &wide)?;
+    b.op(&[&right], product.clone(), &[&square, &positive])?;
     b.unary(&below, UnaryKind::AtMost(0.0), &wide)?;
     b.unary(&power, UnaryKind::Exp, &below)?;
     b.op(&[&bent], Binary::of(BinaryKind::Sub), &[&power, &below])?;
     b.unary(&bend, UnaryKind::Shift(-1.0), &bent)?;
-    b.op(&[&left], product, &[&bend, "alpha_n_plus"])?;
+    b.op(&[&left], product, &[&bend, &negative])?;
     b.scale(&straight, XIELU_LINEAR, &wide)?;
     b.op(&[&both], add.clone(), &[&right, &left])?;
+    if dtype == DType::F32 {
+        return b.op(&[y], add, &[&both, &straight]);
+    }
     b.op(&[&sum], add, &[&both, &straight])?;
     b.unary(y, UnaryKind::Cast(dtype), &sum)
 }
 
-/// `ln(1 + e^a) + shift` in f32 of the parameter of a number, for each place of a dim.
-fn softplus(b: &mut Body<'_>, number: &str, shift: f64, dim: &str) -> Result<(), DraftError> {
-    let [wide, scalar, power, next, log, single, plus] =
-        ["wide", "scalar", "power", "next", "log", "single", "plus"].map(|end| format!("{number}_{end}"));
-    b.unary(&wide, UnaryKind::Cast(DType::F32), number)?;
-    b.op(&[&scalar], Reduce::new(PartialKind::Sum, "i -> ")?, &[&wide])?;
-    b.unary(&power, UnaryKind::Exp, &scalar)?;
+/// The name of a value in f32: its own, or `y` of a cast.
+fn widened(b: &mut Body<'_>, y: String, x: &str) -> Result<String, DraftError> {
+    if b.dtype(x)? == DType::F32 {
+        return Ok(x.to_string());
+    }
+    b.unary(&y, UnaryKind::Cast(DType::F32), x)?;
+    Ok(y)
+}
+
+/// The name of `ln(1 + e^a) + shift` in f32, a scalar, of the parameter of a number.
+fn softplus(b: &mut Body<'_>, number: &str, shift: f64) -> Result<String, DraftError> {
+    let [wide, scalar, power, next, log, single] =
+        ["wide", "scalar", "power", "next", "log", "single"].map(|end| format!("{number}_{end}"));
+    b.op(&[&scalar], Reshape { dims: Vec::new() }, &[number])?;
+    let wide = widened(b, wide, &scalar)?;
+    b.unary(&power, UnaryKind::Exp, &wide)?;
     b.unary(&next, UnaryKind::Shift(1.0), &power)?;
     b.unary(&log, UnaryKind::Log, &next)?;
+    if shift == 0.0 {
+        return Ok(log);
+    }
     b.unary(&single, UnaryKind::Shift(shift), &log)?;
-    let to_all = Broadcast { equation: Equation::parse(&format!(" -> {dim}"))?, free: b.dims(dim) };
-    b.op(&[&plus], to_all, &[&single])
+    Ok(single)
 }
 
 /// A gated net: `d = down(f(gate(x)) up(x))`.

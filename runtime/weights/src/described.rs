@@ -90,7 +90,7 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
         ("logits_scaling", config.logit_scale.recip().into()),
         ("residual_multiplier", config.residual_scale.into()),
         ("attention_multiplier", config.score_size.map(|size| size.sqrt().recip()).into()),
-        ("query_pre_attn_scalar", config.score_size.unwrap_or(config.head as f64).into()),
+        ("query_pre_attn_scalar", whole(config.score_size.unwrap_or(config.head as f64))),
         ("use_qk_norm", (config.qk_norm != ir::models::QkNorm::None).into()),
         ("partial_rotary_factor", part.into()),
         ("rotary_pct", part.into()),
@@ -126,6 +126,11 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
     pairs.push(("num_nextn_predict_layers", config.mtp.map_or(0, |mtp| mtp.depth).into()));
     pairs.extend(config.mtp.map(|mtp| ("mtp_loss_scaling_factor", mtp.loss_factor.into())));
     map(pairs)
+}
+
+/// A number without a fraction as an integer: classes refuse others where they expect one.
+fn whole(number: f64) -> Value {
+    if number.fract() == 0.0 && number.abs() < u32::MAX.into() { (number as i64).into() } else { number.into() }
 }
 
 /// Keys of the layers that have positions, and of what stands in the place of positions.
@@ -268,6 +273,13 @@ fn rope(config: &LlamaConfig, rotation: &Rotation) -> Value {
 mod tests {
     use super::*;
     use ir::models::presets;
+
+    #[test]
+    fn numbers_without_a_fraction_are_integers() {
+        let gemma = presets().find(|preset| preset.name == "gemma3-4b").unwrap();
+        assert_eq!(described(&gemma.config, 64).unwrap()["query_pre_attn_scalar"].to_string(), "256");
+        assert_eq!(whole(0.5).to_string(), "0.5");
+    }
 
     #[test]
     fn presets_have_the_configuration_of_a_class() {

@@ -185,6 +185,6 @@ fn built_in_models_do_not_change() {
         let mut model = preset.config.build(&batch).unwrap();
         let before = model.clone();
         assert_eq!(recognise(&mut model), [], "{}", preset.name);
-        assert!(model == before);
+        assert!(model == before, "{}", preset.name);
     }
 }
