@@ -7,7 +7,7 @@ use crate::layout::Source;
 use ir::graph::{Param, is_record};
 use ir::models::{Batch, ConfigError, HubTensor, TensorSource, Weights, When};
 use ir::types::DType;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// The parameters of a model, by instance name, and where files have them.
@@ -183,9 +183,18 @@ impl Names {
         let constants = (0..description.layers()).flat_map(|layer| {
             constants.iter().map(move |(name, value)| (format!("{base}{within}{layer}.{name}"), *value))
         });
-        let (constants, conventions) = (constants.collect(), Conventions::of(description));
+        // Modules without a parameter are not there: a net with another function has no numbers of this one.
+        let tensors = sources.values().flat_map(|source: &Source| &source.pieces).map(|piece| piece.tensor.as_str());
+        let modules: BTreeSet<&str> = tensors.map(module).collect();
+        let constants = constants.filter(|(name, _)| modules.contains(module(name))).collect();
+        let conventions = Conventions::of(description);
         Ok(Names { sources, constants, family: Some(conventions) })
     }
+}
+
+/// The module of a tensor: its name without the last part.
+fn module(tensor: &str) -> &str {
+    tensor.rsplit_once('.').map_or(tensor, |(module, _)| module)
 }
 
 /// The array of layers that a parameter is in; empty if it is in none.
