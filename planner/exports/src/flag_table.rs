@@ -1,6 +1,7 @@
 //! Flags of a framework by its own parser, with what each does to a prediction.
 
 use crate::flag_error::FlagError;
+use crate::yaml::NOTHING;
 use ir::diag::nearest;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -41,9 +42,6 @@ impl Unmodelled {
         format!("{}{effect}", self.touches)
     }
 }
-
-/// A value that a file states as none.
-const NOTHING: &str = "null";
 
 /// The beginning of a value that is known only where a job runs.
 const ANYTHING: &str = "${";

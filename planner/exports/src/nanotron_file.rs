@@ -101,18 +101,7 @@ fn leaves(value: &Yaml, path: String, found: &mut Vec<Setting>) {
                 leaves(value, if path.is_empty() { key } else { format!("{path}.{key}") }, found);
             }
         }
-        None => found.push(Setting { name: path, value: text_of(value) }),
-    }
-}
-
-/// A value as a table of keys has it; none of a list or a section.
-fn text_of(value: &Yaml) -> Option<String> {
-    match value {
-        Yaml::String(text) | Yaml::Real(text) => Some(text.clone()),
-        Yaml::Integer(number) => Some(number.to_string()),
-        Yaml::Boolean(is) => Some(is.to_string()),
-        Yaml::Null => Some("null".to_string()),
-        _ => None,
+        None => found.push(Setting { name: path, value: yaml::text_of(value) }),
     }
 }
 

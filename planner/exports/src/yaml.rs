@@ -20,6 +20,20 @@ pub(crate) fn load(text: &str) -> Result<Yaml, String> {
     documents.into_iter().next().ok_or_else(|| "it is empty".to_string())
 }
 
+/// A value that a file states as none.
+pub(crate) const NOTHING: &str = "null";
+
+/// A value as a table of keys has it; none of a list or a section.
+pub(crate) fn text_of(value: &Yaml) -> Option<String> {
+    match value {
+        Yaml::String(text) | Yaml::Real(text) => Some(text.clone()),
+        Yaml::Integer(number) => Some(number.to_string()),
+        Yaml::Boolean(is) => Some(is.to_string()),
+        Yaml::Null => Some(NOTHING.to_string()),
+        _ => None,
+    }
+}
+
 /// A list or a section whose end is still to come.
 struct Open {
     anchor: usize,

@@ -34,13 +34,14 @@ impl FileKeys {
 
     /// All of them, as a table of keys takes them.
     pub(super) fn settings(&self) -> Vec<Setting> {
-        let settings = self.keys.iter().map(|(name, value)| Setting { name: name.clone(), value: text_of(value) });
+        let settings =
+            self.keys.iter().map(|(name, value)| Setting { name: name.clone(), value: yaml::text_of(value) });
         settings.collect()
     }
 
     /// The value of a key as it is written; none of a list.
     pub(super) fn text(&self, key: &str) -> Option<String> {
-        self.keys.get(key).and_then(text_of)
+        self.keys.get(key).and_then(yaml::text_of)
     }
 
     /// The items of a list of lists, by the first of each.
@@ -91,15 +92,4 @@ fn of_script(text: &str) -> Result<BTreeMap<String, Yaml>, FlagError> {
     let variables = shell::variables(text)?;
     let keys = variables.into_iter().filter(|(name, _)| MAXTEXT.has(name) || !name.contains(char::is_uppercase));
     Ok(keys.map(|(name, value)| (name, Yaml::from_str(&value))).collect())
-}
-
-/// A value as it is written; none of a list or a section.
-fn text_of(value: &Yaml) -> Option<String> {
-    match value {
-        Yaml::String(text) | Yaml::Real(text) => Some(text.clone()),
-        Yaml::Integer(number) => Some(number.to_string()),
-        Yaml::Boolean(is) => Some(is.to_string()),
-        Yaml::Null => Some("null".to_string()),
-        _ => None,
-    }
 }

@@ -2,12 +2,9 @@
 
 use crate::flag_error::FlagError;
 use crate::flag_table::Setting;
-use crate::yaml;
+use crate::yaml::{self, NOTHING};
 use std::collections::BTreeMap;
 use yaml_rust2::Yaml;
-
-/// A value that a file states as none.
-pub(super) const NONE: &str = "null";
 
 /// Fields with their values as text: lists are words, and functions or element types of Python their paths.
 pub(super) struct Fields(BTreeMap<String, String>);
@@ -34,7 +31,7 @@ impl Fields {
 
     /// Puts the value of a field in the place of another, if it is stated.
     pub(super) fn replace(&mut self, from: &str, to: &str) {
-        if let Some(value) = self.text(from).filter(|value| *value != NONE).map(str::to_string) {
+        if let Some(value) = self.text(from).filter(|value| *value != NOTHING).map(str::to_string) {
             self.0.insert(to.to_string(), value);
         }
     }
@@ -65,19 +62,14 @@ fn leaves(value: &Yaml, path: String, fields: &mut BTreeMap<String, String>) {
 
 /// A value as text; none of a section.
 fn text_of(value: &Yaml) -> Option<String> {
-    Some(match value {
-        Yaml::String(text) | Yaml::Real(text) => text.clone(),
-        Yaml::Integer(number) => number.to_string(),
-        Yaml::Boolean(is) => is.to_string(),
-        Yaml::Null => NONE.to_string(),
-        Yaml::Array(items) => items.iter().filter_map(text_of).collect::<Vec<_>>().join(" "),
+    match value {
+        Yaml::Array(items) => Some(items.iter().filter_map(text_of).collect::<Vec<_>>().join(" ")),
         // A value of an enum has its name, a function or an element type its path alone.
         Yaml::Hash(section) => match (value["_name_"].as_str(), value["_target_"].as_str()) {
-            (Some(name), _) => name.to_string(),
-            (None, Some(path)) if value["_call_"].as_bool() == Some(false) => path.to_string(),
-            _ if section.is_empty() => String::new(),
-            _ => return None,
+            (Some(name), _) => Some(name.to_string()),
+            (None, Some(path)) if value["_call_"].as_bool() == Some(false) => Some(path.to_string()),
+            _ => section.is_empty().then(String::new),
         },
-        _ => return None,
-    })
+        other => yaml::text_of(other),
+    }
 }

@@ -1,12 +1,13 @@
 //! Reading the YAML file of Megatron-Bridge's configuration, which its checkpoints have as `run_config.yaml`: its fields become the flags of
 //! Megatron-LM that mean the same.
 
-use super::fields::{Fields, NONE};
+use super::fields::Fields;
 use super::rows::{Given, ROWS, Row};
 use crate::flag_error::FlagError;
 use crate::flag_table::{MEGATRON, MEGATRON_BRIDGE};
 use crate::megatron;
 use crate::present::Present;
+use crate::yaml::NOTHING;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 
@@ -88,7 +89,7 @@ fn flags(fields: &Fields) -> Flags {
         }
     }
     for (field, flag) in RENAMED {
-        if let Some(value) = fields.text(field).filter(|value| *value != NONE) {
+        if let Some(value) = fields.text(field).filter(|value| *value != NOTHING) {
             flags.insert(flag.to_string(), vec![value.to_string()]);
         }
     }
@@ -109,7 +110,7 @@ fn values_of(row: &Row, fields: &Fields) -> Option<Vec<String>> {
         let stated = fields.text(field);
         match (given, stated) {
             // Further fields of a value repeat it; of truth values one may be left out.
-            (Given::Value | Given::Words | Given::Dtype, Some(NONE) | None) => return values,
+            (Given::Value | Given::Words | Given::Dtype, Some(NOTHING) | None) => return values,
             (Given::Value, Some(stated)) => return Some(vec![stated.to_string()]),
             (Given::Words, Some(stated)) => return Some(stated.split_whitespace().map(str::to_string).collect()),
             (Given::Dtype, Some(stated)) => return Some(vec![dtype(stated).to_string()]),
@@ -142,7 +143,7 @@ fn dtype(name: &str) -> &str {
 fn same_name(field: &str, fields: &Fields, flags: &mut Flags) {
     let (Some(flag), Some(value)) = (flag_of(field), fields.text(field)) else { return };
     let is_default = MEGATRON_BRIDGE.is_default(field, Some(value));
-    if value == NONE || is_default && !ASKED.contains(flag) || flags.contains_key(flag) {
+    if value == NOTHING || is_default && !ASKED.contains(flag) || flags.contains_key(flag) {
         return;
     }
     let is_negated = flag.starts_with("no-") && !field.contains("no_");
@@ -159,7 +160,7 @@ fn same_name(field: &str, fields: &Fields, flags: &mut Flags) {
 
 /// Puts the flags of a recipe that `mixed_precision` names.
 fn named_recipe(fields: &Fields, flags: &mut Flags) {
-    let Some(name) = fields.text("mixed_precision").filter(|name| *name != NONE) else { return };
+    let Some(name) = fields.text("mixed_precision").filter(|name| *name != NOTHING) else { return };
     let wide = if name.contains("fp16") { "fp16" } else { "bf16" };
     flags.insert(wide.to_string(), Vec::new());
     if let Some((_, recipe)) = RECIPES.iter().find(|(part, _)| name.contains(part)) {
