@@ -105,7 +105,7 @@ DECODERS = {
     "bitnet": SIZES,
 }
 # What has no meaning in the language yet, and the words of the message that says so.
-REFUSED = {"phimoe": "aten.clamp", "llama4_text": "activations are made integers"}
+REFUSED = {"phimoe": "`aten.clamp.Tensor` with an argument", "llama4_text": "activations are made integers"}
 AUTO = torch.export.Dim.AUTO
 TOKENS = {0: AUTO, 1: AUTO}
 

@@ -10,6 +10,7 @@
 //! ```
 
 use crate::error::Error;
+use crate::fault::Fault;
 use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::ops::Range;
@@ -43,7 +44,7 @@ impl Archive {
     /// It cannot be read, is no zip, or has compressed files.
     pub(crate) fn open(path: &Path) -> Result<Archive, Error> {
         let file = PositionedFile::open(path).map_err(|why| Error::File { path: path.into(), why: why.to_string() })?;
-        let files = directory(&file).map_err(|why| Error::Damaged { path: path.into(), why })?;
+        let files = directory(&file).map_err(|why| Error::Damaged { path: path.into(), why: why.to_string() })?;
         let archive = Archive { path: path.to_path_buf(), file, files };
         match archive.file("byteorder")? {
             Some(order) if order != b"little" => {
@@ -114,13 +115,13 @@ impl Archive {
 }
 
 /// The files of a zip, without the first folder of their names.
-fn directory(file: &PositionedFile) -> Result<BTreeMap<String, Member>, String> {
+fn directory(file: &PositionedFile) -> Result<BTreeMap<String, Member>, Fault> {
     // Inner archives, such as that of sample inputs, are not to be taken for the end of this one.
     let config = Config { archive_offset: ArchiveOffset::Known(0) };
     let zip = ZipArchive::with_config(config, BufReader::new(file.file()));
     let mut zip = zip.map_err(|why| format!("is no zip archive: {why}"))?;
     if zip.len() > MOST_FILES {
-        return Err(format!("has {} files, more than any export", zip.len()));
+        return Err(format!("has {} files, more than any export", zip.len()).into());
     }
     let mut files = BTreeMap::new();
     for at in 0..zip.len() {
@@ -128,7 +129,7 @@ fn directory(file: &PositionedFile) -> Result<BTreeMap<String, Member>, String> 
         let whole = member.name().map_err(|why| format!("the name of file {at} cannot be read: {why}"))?;
         let name = whole.split_once('/').map_or(&*whole, |(_, name)| name).to_string();
         if member.compression() != CompressionMethod::Stored {
-            return Err(format!("`{name}` is compressed; torch.export.save stores files as they are"));
+            return Err(format!("`{name}` is compressed; torch.export.save stores files as they are").into());
         }
         let start = member.data_start().ok_or_else(|| format!("`{name}` has no data"))?;
         let end = start.checked_add(member.size()).filter(|end| *end <= file.bytes());

@@ -2,6 +2,7 @@
 //!
 //! Views split and join axes. Where two axes meet, in a sum or a product, their atoms are the same. So a projection's result of 32
 //! columns, which a view makes 4 heads of 8, has two atoms, and so has the axis of its matrix.
+use crate::refusal::{Refusal, contradiction};
 
 /// An atom, by number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -88,10 +89,10 @@ impl Atoms {
     ///
     /// # Errors
     /// It is the batch or the sequence.
-    pub(crate) fn split(&mut self, atom: Atom, sizes: &[u64]) -> Result<Vec<Atom>, String> {
+    pub(crate) fn split(&mut self, atom: Atom, sizes: &[u64]) -> Result<Vec<Atom>, Refusal> {
         let root = self.root(atom);
         if self.is_whole(root) {
-            return Err("the batch or the sequence is parted".to_string());
+            return Err("the batch or the sequence is parted".into());
         }
         let is_spread = self.is_spread(root);
         let parts: Vec<Atom> =
@@ -113,7 +114,7 @@ impl Atoms {
     ///
     /// # Errors
     /// Their sizes do not go together.
-    pub(crate) fn unify(&mut self, a: &[Atom], b: &[Atom]) -> Result<(), String> {
+    pub(crate) fn unify(&mut self, a: &[Atom], b: &[Atom]) -> Result<(), Refusal> {
         let (mut left, mut right) = (self.leaves(a), self.leaves(b));
         left.reverse();
         right.reverse();
@@ -128,17 +129,17 @@ impl Atoms {
             } else if n > m && n.is_multiple_of(m) {
                 self.split_at(&mut right, &mut left, [m, n / m])?;
             } else {
-                return Err(format!("dims of {m} and {n} elements do not go together"));
+                return Err(contradiction(format!("dims of {m} and {n} elements do not go together")));
             }
         }
         match left.iter().chain(&right).find(|&&atom| self.size(atom) != 1) {
             None => Ok(()),
-            Some(_) => Err("axes of different sizes meet".to_string()),
+            Some(_) => Err(contradiction("axes of different sizes meet")),
         }
     }
 
     /// Splits the last of a list; another list may have it, too.
-    fn split_at(&mut self, list: &mut Vec<Atom>, other: &mut Vec<Atom>, sizes: [u64; 2]) -> Result<(), String> {
+    fn split_at(&mut self, list: &mut Vec<Atom>, other: &mut Vec<Atom>, sizes: [u64; 2]) -> Result<(), Refusal> {
         let Some(atom) = list.pop() else { return Ok(()) };
         let parts = self.split(atom, &sizes)?;
         list.extend(parts.iter().rev());
@@ -156,7 +157,7 @@ impl Atoms {
     ///
     /// # Errors
     /// A new axis has parts of atoms that cannot be split.
-    pub(crate) fn view(&mut self, axes: &[Axis], sizes: &[u64], is_product: bool) -> Result<Vec<Axis>, String> {
+    pub(crate) fn view(&mut self, axes: &[Axis], sizes: &[u64], is_product: bool) -> Result<Vec<Axis>, Refusal> {
         let mut rest: Vec<Atom> = self.leaves(&axes.concat());
         rest.reverse();
         let mut viewed = Vec::new();
@@ -173,10 +174,10 @@ impl Atoms {
                 axis.extend(rest.pop_if(|atom| self.size(*atom) == 1));
             }
             while count < size {
-                let atom = rest.pop().ok_or("a view has more elements than its operand")?;
+                let atom = rest.pop().ok_or(contradiction("a view has more elements than its operand"))?;
                 let (own, wanted) = (self.size(atom), size / count);
                 if own == 0 {
-                    return Err("a dim has no elements".to_string());
+                    return Err(contradiction("a dim has no elements"));
                 }
                 if own <= wanted {
                     count *= own;
@@ -184,7 +185,7 @@ impl Atoms {
                     continue;
                 }
                 if !own.is_multiple_of(wanted) || !size.is_multiple_of(count) {
-                    return Err(format!("a view parts a dim of {own} elements into {wanted}"));
+                    return Err(format!("a view parts a dim of {own} elements into {wanted}").into());
                 }
                 let parts = self.split(atom, &[wanted, own / wanted])?;
                 axis.push(parts[0]);
@@ -197,12 +198,12 @@ impl Atoms {
                 axis.extend(rest.pop());
             }
             if count != size {
-                return Err(format!("a view makes a dim of {size} elements of parts that do not fit"));
+                return Err(format!("a view makes a dim of {size} elements of parts that do not fit").into());
             }
             viewed.push(axis);
         }
         if self.total(&rest) != 1 {
-            return Err("a view has fewer elements than its operand".to_string());
+            return Err(contradiction("a view has fewer elements than its operand"));
         }
         if let Some(last) = viewed.last_mut() {
             last.extend(rest.drain(..).rev());

@@ -1,6 +1,7 @@
 //! The recorded graph: nodes in order, whose arguments are values by number.
 
 use crate::error::{Error, NodePlace};
+use crate::fault::Fault;
 use crate::schema;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
@@ -75,8 +76,8 @@ impl RecordedNode {
     }
 
     /// The error of a part that is not supported.
-    pub(crate) fn refuse(&self, why: impl Into<String>) -> Error {
-        Error::Unsupported { at: Box::new(self.place.clone()), why: why.into() }
+    pub(crate) fn refuse(&self, why: impl ToString) -> Error {
+        Error::Unsupported { at: Box::new(self.place.clone()), why: why.to_string() }
     }
 }
 
@@ -156,7 +157,7 @@ impl Recording {
                 |key: &str| text(spec, key).map(str::to_string).ok_or_else(|| format!("an input has no `{key}`"));
             let mut value = || {
                 let name = spec.get("arg").and_then(|arg| text(arg, "name")).ok_or("an input has no name")?;
-                Ok::<_, String>(reader.define(name))
+                Ok::<_, Fault>(reader.define(name))
             };
             match kind {
                 "parameter" => drop(parameters.insert(value()?, name("parameter_name")?)),
@@ -173,24 +174,6 @@ impl Recording {
         reader.nodes(graph.nodes, &mut nodes)?;
         let outputs = graph.outputs.iter().filter_map(|output| reader.output(output)).collect::<Result<_, _>>()?;
         Ok(Recording { values: reader.count, nodes, inputs, parameters, buffers, outputs })
-    }
-}
-
-/// Why a program cannot be read.
-pub(crate) enum Fault {
-    Damaged(String),
-    Unsupported(String),
-}
-
-impl From<String> for Fault {
-    fn from(why: String) -> Fault {
-        Fault::Damaged(why)
-    }
-}
-
-impl From<&str> for Fault {
-    fn from(why: &str) -> Fault {
-        Fault::Damaged(why.to_string())
     }
 }
 
@@ -262,12 +245,12 @@ impl Reader {
         id
     }
 
-    fn find(&self, name: &str) -> Result<ValueId, String> {
-        self.names.get(name).copied().ok_or_else(|| format!("the value `{name}` is read before it is defined"))
+    fn find(&self, name: &str) -> Result<ValueId, Fault> {
+        self.names.get(name).copied().ok_or_else(|| format!("the value `{name}` is read before it is defined").into())
     }
 
     /// Appends nodes; the graphs of regions, such as those without gradients, are inlined.
-    fn nodes(&mut self, nodes: Vec<schema::NodeJson>, into: &mut Vec<RecordedNode>) -> Result<(), String> {
+    fn nodes(&mut self, nodes: Vec<schema::NodeJson>, into: &mut Vec<RecordedNode>) -> Result<(), Fault> {
         for node in nodes {
             if let Some(at) = node.inputs.iter().position(|input| input.arg.get("as_graph").is_some())
                 && node.target.contains("wrap_with")
@@ -277,7 +260,7 @@ impl Reader {
             }
             let op = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target).to_string();
             let args = node.inputs.iter().map(|input| Ok((input.name.clone(), self.arg(&input.arg)?)));
-            let args = args.collect::<Result<Vec<_>, String>>()?;
+            let args = args.collect::<Result<Vec<_>, Fault>>()?;
             let mut outputs = Vec::new();
             let mut name = String::new();
             for output in node.outputs.iter().flat_map(names_of) {
@@ -291,7 +274,7 @@ impl Reader {
     }
 
     /// Inlines a region. Its values have names of their own; those behind the graph are its operands.
-    fn region(&mut self, mut node: schema::NodeJson, at: usize, into: &mut Vec<RecordedNode>) -> Result<(), String> {
+    fn region(&mut self, mut node: schema::NodeJson, at: usize, into: &mut Vec<RecordedNode>) -> Result<(), Fault> {
         let operands = node.inputs[at + 1..].iter().map(|input| self.arg(&input.arg)).collect::<Result<Vec<_>, _>>()?;
         let graph = node.inputs[at].arg["as_graph"]["graph"].take();
         let graph: schema::GraphJson =
@@ -312,11 +295,11 @@ impl Reader {
     }
 
     /// The value of an output; nothing for one that is no tensor.
-    fn output(&self, output: &Value) -> Option<Result<ValueId, String>> {
+    fn output(&self, output: &Value) -> Option<Result<ValueId, Fault>> {
         names_of(output).first().map(|name| self.find(name))
     }
 
-    fn arg(&self, arg: &Value) -> Result<Arg, String> {
+    fn arg(&self, arg: &Value) -> Result<Arg, Fault> {
         let (kind, value) = arg.as_object().and_then(only).ok_or("an argument has no kind")?;
         let named = |value: &Value| self.find(text(value, "name").ok_or("a tensor has no name")?);
         let list = || value.as_array().ok_or_else(|| format!("`{kind}` is no list"));
@@ -353,11 +336,11 @@ impl Reader {
         })
     }
 
-    fn size(&self, value: &Value) -> Result<Size, String> {
+    fn size(&self, value: &Value) -> Result<Size, Fault> {
         match (value.get("as_int").and_then(Value::as_i64), text(value, "as_name")) {
             (Some(int), _) => Ok(Size::Known(int)),
             (None, Some(name)) => self.find(name).map(Size::Of),
-            (None, None) => Err("a size is neither a number nor a name".to_string()),
+            (None, None) => Err("a size is neither a number nor a name".into()),
         }
     }
 }

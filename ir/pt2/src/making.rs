@@ -4,6 +4,7 @@ use crate::blocks::Segment;
 use crate::error::Error;
 use crate::names::Label;
 use crate::program::{Action, Argument, Var};
+use crate::refusal::Refusal;
 use crate::steps::{NamedBlock, steps};
 use crate::template::{
     NamedArray, NamedCall, NamedInput, Parts, Template, declared, labels, named, positions, source, weights_of,
@@ -48,7 +49,7 @@ impl<'a> Making<'a> {
     pub(crate) fn made(mut self, logits: Var, refuse: &dyn Fn(usize, &str) -> Error) -> Result<Template, Error> {
         let mut placed = Vec::new();
         for at in 0..self.segments.len() {
-            placed.push(self.placed(at).map_err(|(node, why)| refuse(node, &why))?);
+            placed.push(self.placed(at).map_err(|(node, why)| refuse(node, &why.to_string()))?);
         }
         for (&weight, name) in &self.singles {
             self.sources.insert(name.clone(), source(self.parts, &self.parts.program.weights[weight]));
@@ -88,7 +89,7 @@ impl<'a> Making<'a> {
     }
 
     /// The block of a segment, and its parameters.
-    fn placed(&mut self, at: usize) -> Result<Placed, (usize, String)> {
+    fn placed(&mut self, at: usize) -> Result<Placed, (usize, Refusal)> {
         let segment = &self.segments[at];
         let weights = weights_of(segment);
         let prefix = segment.layer.as_deref();

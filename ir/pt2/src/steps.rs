@@ -4,6 +4,7 @@ use crate::atoms::Atom;
 use crate::blocks::Segment;
 use crate::names::Label;
 use crate::program::{Action, Argument, Lean, Statement, Var};
+use crate::refusal::{Refusal, contradiction};
 use crate::template::{Parts, declared, labels};
 use ir::graph::ArgKind;
 use ir::models::{self, Draft};
@@ -112,7 +113,7 @@ pub(crate) fn steps(
     order: &[usize],
     weights: &BTreeMap<usize, String>,
     layers: usize,
-) -> Result<NamedBlock, (usize, String)> {
+) -> Result<NamedBlock, (usize, Refusal)> {
     let layers = segment.layer.as_ref().map(|_| layers);
     let declared =
         order.iter().map(|&weight| declared(parts, &parts.program.weights[weight], &weights[&weight], layers));
@@ -164,7 +165,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn statement(&mut self, statement: &Statement) -> Result<(), String> {
+    fn statement(&mut self, statement: &Statement) -> Result<(), Refusal> {
         match &statement.action {
             Action::Embedding { pad } => self.plain(statement, Embedding { pad: *pad }, &[]),
             Action::Product => {
@@ -208,17 +209,17 @@ impl Writer<'_> {
     }
 
     /// A statement that takes or joins elements along a dim. The dim is whole in operands and result, whatever views make of it elsewhere.
-    fn moved(&mut self, statement: &Statement) -> Result<(), String> {
+    fn moved(&mut self, statement: &Statement) -> Result<(), Refusal> {
         let (from, to) = match &statement.action {
             Action::Slice { dim, .. } | Action::Pad { dim, .. } | Action::Windows { dim, .. } => {
                 (vec![dim.from], dim.to)
             }
             Action::Concat { parts, whole } => (parts.clone(), *whole),
-            _ => return Err("a statement moves no elements".to_string()),
+            _ => return Err(contradiction("a statement moves no elements")),
         };
         let mut operands = Vec::new();
         for (&operand, &atom) in statement.operands.iter().zip(&from) {
-            let Argument::Var(var) = operand else { return Err("a parameter is moved".to_string()) };
+            let Argument::Var(var) = operand else { return Err("a parameter is moved".into()) };
             let name = self.operand(operand)?;
             operands.push(match self.whole(var, atom)? {
                 Whole { dims: Some(dims), .. } => {
@@ -229,7 +230,9 @@ impl Writer<'_> {
                 _ => name,
             });
         }
-        let Some(Argument::Var(first)) = statement.operands.first() else { return Err("nothing is moved".to_string()) };
+        let Some(Argument::Var(first)) = statement.operands.first() else {
+            return Err(contradiction("nothing is moved"));
+        };
         let dim = self.whole(*first, from[0])?.place;
         let op: Op = match statement.action {
             Action::Slice { start, length, .. } => Slice { dim, start, length }.into(),
@@ -254,12 +257,14 @@ impl Writer<'_> {
     }
 
     /// The place of a dim in a value, and the dims with this one whole if it is several.
-    fn whole(&self, var: Var, atom: Atom) -> Result<Whole, String> {
+    fn whole(&self, var: Var, atom: Atom) -> Result<Whole, Refusal> {
         let (atoms, own) = (self.parts.atoms, labels(self.parts, var));
         let leaves = atoms.leaves(&self.parts.program.vars[var.0]);
         let inner = atoms.leaves(&[atom]);
-        let first =
-            leaves.iter().position(|leaf| inner.first() == Some(leaf)).ok_or("a dim that is moved is missing")?;
+        let first = leaves
+            .iter()
+            .position(|leaf| inner.first() == Some(leaf))
+            .ok_or(contradiction("a dim that is moved is missing"))?;
         // A label may stand for several dims.
         let place = words(&own[..first]).split_whitespace().count();
         let size = atoms.total(&inner).to_string();
@@ -268,7 +273,7 @@ impl Writer<'_> {
     }
 
     /// A statement whose op has dims of the model.
-    fn made(&mut self, statement: &Statement) -> Result<(), String> {
+    fn made(&mut self, statement: &Statement) -> Result<(), Refusal> {
         let own = labels(self.parts, statement.result);
         let dims = own.iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
         let operand = statement.operands.first().map(|&operand| self.operand(operand)).transpose()?;
@@ -293,7 +298,7 @@ impl Writer<'_> {
                 let result = self.name("lean");
                 (result.clone(), NamedStep::Lean { result, lean: *lean, operand })
             }
-            _ => return Err("a statement makes no dims".to_string()),
+            _ => return Err(contradiction("a statement makes no dims")),
         };
         self.vars.insert(statement.result, result);
         self.steps.push(step);
@@ -358,11 +363,9 @@ impl Writer<'_> {
         dims.iter().flat_map(|&(atom, _)| self.parts.atoms.leaves(&[atom])).collect()
     }
 
-    fn operand(&self, operand: Argument) -> Result<String, String> {
+    fn operand(&self, operand: Argument) -> Result<String, Refusal> {
         match operand {
-            Argument::Var(var) => {
-                self.vars.get(&var).cloned().ok_or_else(|| "a value of another block is read".to_string())
-            }
+            Argument::Var(var) => self.vars.get(&var).cloned().ok_or_else(|| "a value of another block is read".into()),
             Argument::Weight(weight) => Ok(self.weights[&weight].clone()),
             Argument::Tokens => Ok("tok".to_string()),
             Argument::Positions => Ok("pos".to_string()),
@@ -371,7 +374,7 @@ impl Writer<'_> {
     }
 
     /// A statement of one op, whose first result is the statement's. The names of others have these endings.
-    fn plain(&mut self, statement: &Statement, op: impl Into<Op>, more: &[&str]) -> Result<(), String> {
+    fn plain(&mut self, statement: &Statement, op: impl Into<Op>, more: &[&str]) -> Result<(), Refusal> {
         let op = op.into();
         let operands =
             statement.operands.iter().map(|&operand| self.operand(operand)).collect::<Result<Vec<_>, _>>()?;
@@ -391,7 +394,7 @@ impl Writer<'_> {
     }
 
     /// The value in its dims.
-    fn reshape(&mut self, statement: &Statement) -> Result<(), String> {
+    fn reshape(&mut self, statement: &Statement) -> Result<(), Refusal> {
         let dims = labels(self.parts, statement.result).iter().map(Label::to_string).collect::<Vec<_>>().join(" ");
         let (operand, result) = (self.operand(statement.operands[0])?, self.name("reshape"));
         self.vars.insert(statement.result, result.clone());
@@ -399,7 +402,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn dispatch(&mut self, statement: &Statement) -> Result<(), String> {
+    fn dispatch(&mut self, statement: &Statement) -> Result<(), Refusal> {
         let operands = [self.operand(statement.operands[0])?, self.operand(statement.operands[1])?];
         let name = self.name("dispatch");
         self.vars.insert(statement.result, name.clone());
@@ -408,17 +411,17 @@ impl Writer<'_> {
     }
 
     /// A norm of rows. Rows of several dims are joined before it.
-    fn norm(&mut self, statement: &Statement, op: Op, more: &[&str]) -> Result<(), String> {
+    fn norm(&mut self, statement: &Statement, op: Op, more: &[&str]) -> Result<(), Refusal> {
         let row = match statement.operands[1] {
             Argument::Weight(gain) => self.leaves(gain),
             Argument::Var(gain) => self.parts.atoms.leaves(&self.parts.program.vars[gain.0]),
-            _ => return Err("a norm has no gain".to_string()),
+            _ => return Err("a norm has no gain".into()),
         };
         let (inner, own) = (row.len(), labels(self.parts, statement.result));
         if inner == 1 {
             return self.plain(statement, op, more);
         }
-        let outer = own.len().checked_sub(inner).ok_or("a norm of more dims than its operand has")?;
+        let outer = own.len().checked_sub(inner).ok_or(contradiction("a norm of more dims than its operand has"))?;
         let size: u64 = row.iter().map(|&leaf| self.parts.atoms.size(leaf)).product();
         let name = self.name(op.name());
         let mut operands = Vec::new();

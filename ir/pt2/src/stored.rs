@@ -3,6 +3,7 @@
 use crate::archive::Archive;
 use crate::error::Error;
 use crate::eval::{ElementKind, Item, MOST_ELEMENTS, Tensor};
+use crate::fault::Fault;
 use crate::schema::{TensorFile, TensorList, TensorMeta};
 use half::{bf16, f16};
 use serde_json::Value;
@@ -52,10 +53,12 @@ pub(crate) fn stored(archive: &Archive) -> Result<BTreeMap<String, StoredTensor>
 }
 
 /// A tensor of a list; none for one without elements, and for an object that is no tensor.
-fn tensor_of(archive: &Archive, folder: &str, file: &TensorFile) -> Result<Option<StoredTensor>, String> {
+fn tensor_of(archive: &Archive, folder: &str, file: &TensorFile) -> Result<Option<StoredTensor>, Fault> {
     let Some(meta) = &file.tensor_meta else { return Ok(None) };
     if file.use_pickle {
-        return Err("is pickled Python, which is not read; export again with torch.export.save".to_string());
+        return Err(Fault::Unsupported(
+            "is pickled Python, which is not read; export again with torch.export.save".to_string(),
+        ));
     }
     let name = format!("{folder}{}", file.path_name);
     let bytes = archive.range(&name).ok_or_else(|| format!("its file `{name}` is missing"))?;
@@ -69,14 +72,15 @@ fn tensor_of(archive: &Archive, folder: &str, file: &TensorFile) -> Result<Optio
     let strides = if meta.strides.is_empty() { Some(contiguous.clone()) } else { known(&meta.strides) };
     let strides = strides.filter(|strides| strides.len() == sizes.len()).ok_or("its strides are not numbers")?;
     let offset = meta.storage_offset.as_ref().map_or(Some(0), int).ok_or("its place is no number")?;
-    let width = width(meta.dtype).ok_or_else(|| format!("elements of type {} are not supported", meta.dtype))?;
+    let width = width(meta.dtype)
+        .ok_or_else(|| Fault::Unsupported(format!("elements of type {} are not supported", meta.dtype)))?;
     let last = sizes
         .iter()
         .zip(&strides)
         .try_fold(offset, |last, (&size, &stride)| last.checked_add(size.saturating_sub(1).checked_mul(stride)?));
     let end = last.and_then(|last| last.checked_add(u64::from(!sizes.contains(&0)))?.checked_mul(width));
     if end.is_none_or(|end| end > length) {
-        return Err(format!("its file `{name}` is cut off: {length} bytes are too few for sizes {sizes:?}"));
+        return Err(format!("its file `{name}` is cut off: {length} bytes are too few for sizes {sizes:?}").into());
     }
     let is_contiguous = strides == contiguous && offset == 0;
     let bytes = bytes.start as usize..bytes.end as usize;
@@ -117,11 +121,12 @@ impl StoredTensor {
     ///
     /// # Errors
     /// There are more than the interpreter takes, or the archive cannot be read.
-    pub(crate) fn read(&self, archive: &Archive) -> Result<Item, String> {
-        let kind = ElementKind::of(self.dtype).ok_or("its elements have a type that is not supported")?;
+    pub(crate) fn read(&self, archive: &Archive) -> Result<Item, Fault> {
+        let kind = ElementKind::of(self.dtype)
+            .ok_or_else(|| Fault::Unsupported("its elements have a type that is not supported".to_string()))?;
         let sizes: Vec<usize> = self.sizes.iter().map(|&size| size as usize).collect();
         if self.sizes.iter().fold(1u64, |all, &size| all.saturating_mul(size)) > MOST_ELEMENTS as u64 {
-            return Err("it is too large".to_string());
+            return Err(Fault::Unsupported("it is too large".to_string()));
         }
         let width = width(self.dtype).unwrap_or(1) as usize;
         let (strides, first) = &self.layout;
@@ -133,7 +138,8 @@ impl StoredTensor {
         let tensor = Tensor::from_fn(kind, &sizes, |index| {
             let at = index.iter().zip(strides).fold(0, |at, (i, stride)| at + i * stride) * width;
             element(self.dtype, &bytes[at..at + width])
-        })?;
+        })
+        .map_err(|why| why.to_string())?;
         Ok(tensor.into())
     }
 }

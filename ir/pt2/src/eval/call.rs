@@ -2,6 +2,7 @@
 
 use super::tensor::{ElementKind, Item, Tensor};
 use crate::graph::{Arg, RecordedNode, Size, ValueId};
+use crate::refusal::{Refusal, contradiction};
 use std::rc::Rc;
 
 /// A node and the values that are known.
@@ -14,35 +15,37 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn value(&self, id: ValueId) -> Result<&'a Item, String> {
-        self.values[id.index()].as_ref().ok_or_else(|| "it reads a value that is not known".to_string())
+    pub(crate) fn value(&self, id: ValueId) -> Result<&'a Item, Refusal> {
+        self.values[id.index()].as_ref().ok_or_else(|| Refusal::NoConstant { op: self.node.op.clone() })
     }
 
     /// A tensor argument.
-    pub(crate) fn tensor(&self, name: &str) -> Result<Rc<Tensor>, String> {
-        self.optional_tensor(name)?.ok_or_else(|| format!("`{name}` is missing"))
+    pub(crate) fn tensor(&self, name: &str) -> Result<Rc<Tensor>, Refusal> {
+        self.optional_tensor(name)?.ok_or_else(|| Refusal::argument(name, "is missing"))
     }
 
     /// A tensor argument that may be missing.
-    pub(crate) fn optional_tensor(&self, name: &str) -> Result<Option<Rc<Tensor>>, String> {
+    pub(crate) fn optional_tensor(&self, name: &str) -> Result<Option<Rc<Tensor>>, Refusal> {
         match self.node.arg(name) {
             None => Ok(None),
             Some(Arg::Value(id)) => match self.value(*id)? {
                 Item::Tensor(tensor) => Ok(Some(tensor.clone())),
-                _ => Err(format!("`{name}` is no tensor")),
+                _ => Err(Refusal::argument(name, "is no tensor")),
             },
-            Some(_) => Err(format!("`{name}` is no tensor")),
+            Some(_) => Err(Refusal::argument(name, "is no tensor")),
         }
     }
 
     /// The tensors of a list.
-    pub(crate) fn tensors(&self, name: &str) -> Result<Vec<Option<Rc<Tensor>>>, String> {
-        let Some(Arg::Values(ids)) = self.node.arg(name) else { return Err(format!("`{name}` is no list of tensors")) };
+    pub(crate) fn tensors(&self, name: &str) -> Result<Vec<Option<Rc<Tensor>>>, Refusal> {
+        let Some(Arg::Values(ids)) = self.node.arg(name) else {
+            return Err(Refusal::argument(name, "is no list of tensors"));
+        };
         ids.iter()
             .map(|id| {
                 id.map(|id: ValueId| match self.value(id)? {
                     Item::Tensor(tensor) => Ok(tensor.clone()),
-                    _ => Err(format!("`{name}` has a member that is no tensor")),
+                    _ => Err(Refusal::argument(name, "has a member that is no tensor")),
                 })
                 .transpose()
             })
@@ -50,7 +53,7 @@ impl<'a> Call<'a> {
     }
 
     /// A tensor, or a number as one without dims.
-    pub(crate) fn operand(&self, name: &str) -> Result<Rc<Tensor>, String> {
+    pub(crate) fn operand(&self, name: &str) -> Result<Rc<Tensor>, Refusal> {
         if let Some(Arg::Value(id)) = self.node.arg(name)
             && let Item::Tensor(tensor) = self.value(*id)?
         {
@@ -65,66 +68,66 @@ impl<'a> Call<'a> {
     }
 
     /// A number.
-    pub(crate) fn number(&self, name: &str) -> Result<f64, String> {
+    pub(crate) fn number(&self, name: &str) -> Result<f64, Refusal> {
         let replace = |int: i64| match self.replaced {
             Some((from, to)) if from == int => to as f64,
             _ => int as f64,
         };
-        match self.node.arg(name).ok_or_else(|| format!("`{name}` is missing"))? {
+        match self.node.arg(name).ok_or_else(|| Refusal::argument(name, "is missing"))? {
             Arg::Int(int) => Ok(replace(*int)),
             Arg::Float(x) => Ok(*x),
             Arg::Bool(is) => Ok(f64::from(*is)),
             Arg::Value(id) => match self.value(*id)? {
                 Item::Int(int) => Ok(*int as f64),
-                Item::Tensor(_) | Item::Complex(_) => Err(format!("`{name}` depends on data")),
+                Item::Tensor(_) | Item::Complex(_) => Err(Refusal::argument(name, "depends on data")),
             },
-            _ => Err(format!("`{name}` is no number")),
+            _ => Err(Refusal::argument(name, "is no number")),
         }
     }
 
     /// A number that may be missing.
-    pub(crate) fn number_or(&self, name: &str, default: f64) -> Result<f64, String> {
+    pub(crate) fn number_or(&self, name: &str, default: f64) -> Result<f64, Refusal> {
         if self.node.arg(name).is_some() { self.number(name) } else { Ok(default) }
     }
 
     /// An integer.
-    pub(crate) fn int(&self, name: &str) -> Result<i64, String> {
+    pub(crate) fn int(&self, name: &str) -> Result<i64, Refusal> {
         match self.node.arg(name) {
             Some(Arg::Int(int)) => Ok(*int),
             Some(Arg::Value(id)) => self.size(Size::Of(*id)),
-            _ => Err(format!("`{name}` is no integer")),
+            _ => Err(Refusal::argument(name, "is no integer")),
         }
     }
 
     /// An integer that may be missing.
-    pub(crate) fn int_or(&self, name: &str, default: i64) -> Result<i64, String> {
+    pub(crate) fn int_or(&self, name: &str, default: i64) -> Result<i64, Refusal> {
         if self.node.arg(name).is_some() { self.int(name) } else { Ok(default) }
     }
 
     /// Integers.
-    pub(crate) fn ints(&self, name: &str) -> Result<Vec<i64>, String> {
+    pub(crate) fn ints(&self, name: &str) -> Result<Vec<i64>, Refusal> {
         match self.node.arg(name) {
             Some(Arg::Ints(sizes)) => sizes.iter().map(|size| self.size(*size)).collect(),
             Some(Arg::Values(ids)) if ids.is_empty() => Ok(Vec::new()),
             Some(Arg::Int(int)) => Ok(vec![*int]),
-            _ => Err(format!("`{name}` is no list of integers")),
+            _ => Err(Refusal::argument(name, "is no list of integers")),
         }
     }
 
     /// Sizes of a new tensor.
-    pub(crate) fn sizes(&self, name: &str) -> Result<Vec<usize>, String> {
+    pub(crate) fn sizes(&self, name: &str) -> Result<Vec<usize>, Refusal> {
         self.ints(name)?
             .into_iter()
-            .map(|size| usize::try_from(size).map_err(|_| format!("{size} is no size")))
+            .map(|size| usize::try_from(size).map_err(|_| contradiction(format!("{size} is no size"))))
             .collect()
     }
 
-    fn size(&self, size: Size) -> Result<i64, String> {
+    fn size(&self, size: Size) -> Result<i64, Refusal> {
         match size {
             Size::Known(int) => Ok(int),
             Size::Of(id) => match self.value(id)? {
                 Item::Int(int) => Ok(*int),
-                _ => Err("a size depends on data".to_string()),
+                _ => Err("a size depends on data".into()),
             },
         }
     }
@@ -140,32 +143,52 @@ impl<'a> Call<'a> {
     }
 
     /// The kind of elements that an argument names.
-    pub(crate) fn kind(&self, name: &str) -> Result<Option<ElementKind>, String> {
+    pub(crate) fn kind(&self, name: &str) -> Result<Option<ElementKind>, Refusal> {
         match self.node.arg(name) {
-            Some(Arg::Dtype(dtype)) => {
-                ElementKind::of(*dtype).map(Some).ok_or_else(|| format!("elements of type {dtype} are not supported"))
-            }
+            Some(Arg::Dtype(dtype)) => ElementKind::of(*dtype)
+                .map(Some)
+                .ok_or_else(|| format!("elements of type {dtype} are not supported").into()),
             _ => Ok(None),
         }
     }
 
     /// A dim of a tensor of `rank` dims; negative ones count from the end.
-    pub(crate) fn dim(&self, name: &str, default: i64, rank: usize) -> Result<usize, String> {
+    pub(crate) fn dim(&self, name: &str, default: i64, rank: usize) -> Result<usize, Refusal> {
         wrap(self.int_or(name, default)?, rank)
     }
 
     /// A positional argument, as the operators of Python have them.
-    pub(crate) fn position(&self, at: usize) -> Result<i64, String> {
+    pub(crate) fn position(&self, at: usize) -> Result<i64, Refusal> {
         match self.node.args.get(at) {
             Some((_, Arg::Int(int))) => Ok(*int),
             Some((_, Arg::Value(id))) => self.size(Size::Of(*id)),
-            _ => Err(format!("argument {at} is no integer")),
+            _ => Err(contradiction(format!("argument {at} is no integer"))),
         }
     }
 }
 
 /// A dim, of which negative ones count from the end.
-pub(crate) fn wrap(dim: i64, rank: usize) -> Result<usize, String> {
+pub(crate) fn wrap(dim: i64, rank: usize) -> Result<usize, Refusal> {
     let at = if dim < 0 { dim + rank.max(1) as i64 } else { dim };
-    usize::try_from(at).ok().filter(|at| *at < rank.max(1)).ok_or_else(|| format!("there is no dim {dim} of {rank}"))
+    usize::try_from(at)
+        .ok()
+        .filter(|at| *at < rank.max(1))
+        .ok_or_else(|| contradiction(format!("there is no dim {dim} of {rank}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusal_of_an_argument_that_is_computed_names_the_op() {
+        let node = RecordedNode {
+            op: "aten.clamp.Tensor".to_string(),
+            args: vec![("min".to_string(), Arg::Value(ValueId(0)))],
+            outputs: vec![ValueId(1)],
+            place: crate::error::NodePlace::default(),
+        };
+        let why = Call { node: &node, values: &[None, None], replaced: None }.number("min").unwrap_err();
+        assert_eq!(why.to_string(), "`aten.clamp.Tensor` with an argument that is no constant is not supported");
+    }
 }

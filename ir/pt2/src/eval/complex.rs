@@ -4,9 +4,10 @@ use super::call::Call;
 use super::evaluate as evaluate_node;
 use super::tensor::{ElementKind, Item, Tensor};
 use crate::graph::{Arg, ValueId};
+use crate::refusal::{Refusal, contradiction};
 use std::rc::Rc;
 
-type Results = Result<Vec<Item>, String>;
+type Results = Result<Vec<Item>, Refusal>;
 
 /// The results of an op on complex numbers; none for another op.
 pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
@@ -36,7 +37,7 @@ fn operand(call: &Call<'_>, name: &str) -> Option<(ValueId, Rc<[Tensor; 2]>)> {
 fn polar(call: &Call<'_>) -> Results {
     let (length, angle) = (call.tensor("abs")?, call.tensor("angle")?);
     if length.sizes != angle.sizes {
-        return Err("lengths and angles have other sizes".to_string());
+        return Err(contradiction("lengths and angles have other sizes"));
     }
     let part = |f: fn(f64) -> f64| {
         let data = length.data.iter().zip(&angle.data).map(|(r, a)| ElementKind::Float.round(r * f(*a))).collect();
@@ -48,12 +49,14 @@ fn polar(call: &Call<'_>) -> Results {
 /// Pairs of the last dim.
 fn paired(call: &Call<'_>) -> Results {
     let x = call.tensor("self")?;
-    let Some((&2, outer)) = x.sizes.split_last() else { return Err("complex numbers need pairs".to_string()) };
+    let Some((&2, outer)) = x.sizes.split_last() else {
+        return Err(contradiction("complex numbers need pairs"));
+    };
     let part = |at: usize| Tensor::new(x.kind, outer.to_vec(), x.data.iter().skip(at).step_by(2).copied().collect());
     Ok(vec![Item::Complex(Rc::new([part(0), part(1)]))])
 }
 
-fn neighbours(parts: &[Tensor; 2]) -> Result<Tensor, String> {
+fn neighbours(parts: &[Tensor; 2]) -> Result<Tensor, Refusal> {
     let [real, imaginary] = parts;
     let sizes = [real.sizes.as_slice(), &[2]].concat();
     let data = real.data.iter().zip(&imaginary.data).flat_map(|(a, b)| [*a, *b]).collect();
@@ -66,7 +69,7 @@ fn product(a: &[Tensor; 2], b: &[Tensor; 2]) -> Results {
     let sizes: Vec<usize> = (0..rank).map(|d| size(&a[0].sizes, d).max(size(&b[0].sizes, d))).collect();
     let fits = |own: &[usize]| (0..rank).all(|d| [1, sizes[d]].contains(&size(own, d)));
     if !fits(&a[0].sizes) || !fits(&b[0].sizes) {
-        return Err("complex numbers of other sizes are multiplied".to_string());
+        return Err(contradiction("complex numbers of other sizes are multiplied"));
     }
     let real = Tensor::from_fn(ElementKind::Float, &sizes, |at| {
         a[0].spread(at) * b[0].spread(at) - a[1].spread(at) * b[1].spread(at)
@@ -94,7 +97,7 @@ fn by_parts(call: &Call<'_>, id: ValueId, parts: &[Tensor; 2]) -> Results {
         "aten.index",
     ];
     if !NAMES.contains(&call.node.family()) {
-        return Err(format!("`{}` of complex numbers is not supported", call.node.op));
+        return Err(format!("`{}` of complex numbers is not supported", call.node.op).into());
     }
     // A conversion names a complex type, which its parts have not.
     if super::is_alias(call.node) {
@@ -106,9 +109,9 @@ fn by_parts(call: &Call<'_>, id: ValueId, parts: &[Tensor; 2]) -> Results {
         values[id.index()] = Some(part.clone().into());
         match evaluate_node(&Call { values: &values, ..*call })?.into_iter().next() {
             Some(Item::Tensor(tensor)) => done.push((*tensor).clone()),
-            _ => return Err("a part of complex numbers is no tensor".to_string()),
+            _ => return Err(contradiction("a part of complex numbers is no tensor")),
         }
     }
-    let parts = <[Tensor; 2]>::try_from(done).map_err(|_| "complex numbers have no parts".to_string())?;
+    let parts = <[Tensor; 2]>::try_from(done).map_err(|_| contradiction("complex numbers have no parts"))?;
     Ok(vec![Item::Complex(Rc::new(parts))])
 }

@@ -2,16 +2,17 @@
 
 use super::call::Call;
 use super::tensor::{ElementKind, Tensor};
+use crate::refusal::{Refusal, contradiction};
 
 /// The sum over channels and elements of a kernel: `[batch, channels, ..]`, `[output, channels / groups, ..]`.
-pub(super) fn convolution(call: &Call<'_>) -> Result<Tensor, String> {
+pub(super) fn convolution(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let (x, kernel, bias) = (call.tensor("input")?, call.tensor("weight")?, call.optional_tensor("bias")?);
     let dims = kernel.sizes.len().saturating_sub(2);
-    let each = |name: &str, default: i64| -> Result<Vec<usize>, String> {
+    let each = |name: &str, default: i64| -> Result<Vec<usize>, Refusal> {
         let given = if call.node.arg(name).is_some() { call.ints(name)? } else { vec![default] };
         let given = if given.len() == 1 { vec![given[0]; dims] } else { given };
         if given.len() != dims || given.iter().any(|&number| number < 0) {
-            return Err(format!("`{name}` has another number of dims"));
+            return Err(Refusal::argument(name, "has another number of dims"));
         }
         Ok(given.into_iter().map(|number| number as usize).collect())
     };
@@ -19,18 +20,19 @@ pub(super) fn convolution(call: &Call<'_>) -> Result<Tensor, String> {
     let groups = call.int_or("groups", 1)?.max(1) as usize;
     let is_plain = !call.flag("transposed") && each("dilation", 1)?.iter().all(|&by| by == 1);
     if kernel.sizes.len() < 3 || bias.as_ref().is_some_and(|bias| bias.data.len() != kernel.sizes[0]) {
-        return Err("a kernel and its bias do not go together".to_string());
+        return Err(contradiction("a kernel and its bias do not go together"));
     }
     let fits = x.sizes.len() == dims + 2
         && Some(x.sizes[1]) == kernel.sizes[1].checked_mul(groups)
         && kernel.sizes[0].is_multiple_of(groups);
     if !is_plain || !fits || strides.contains(&0) {
-        return Err("a convolution that is transposed, dilated or of other sizes".to_string());
+        return Err("a convolution that is transposed, dilated or of other sizes".into());
     }
     let mut sizes = vec![x.sizes[0], kernel.sizes[0]];
     for dim in 0..dims {
         let room = x.sizes[2 + dim].saturating_add(pads[dim].saturating_mul(2));
-        let left = room.checked_sub(kernel.sizes[2 + dim]).ok_or("a kernel is larger than what it reads")?;
+        let left =
+            room.checked_sub(kernel.sizes[2 + dim]).ok_or(contradiction("a kernel is larger than what it reads"))?;
         sizes.push(left / strides[dim] + 1);
     }
     let inner = &kernel.sizes[1..];
@@ -59,10 +61,10 @@ pub(super) fn convolution(call: &Call<'_>) -> Result<Tensor, String> {
 }
 
 /// Zeros before and behind the last dims.
-pub(super) fn pad(call: &Call<'_>) -> Result<Tensor, String> {
+pub(super) fn pad(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let (x, pads) = (call.tensor("self")?, call.ints("pad")?);
     if pads.iter().any(|&pad| pad < 0) || pads.len() % 2 == 1 || pads.len() / 2 > x.sizes.len() {
-        return Err("a value is padded by other numbers of elements".to_string());
+        return Err(contradiction("a value is padded by other numbers of elements"));
     }
     let value = call.number_or("value", 0.0)?;
     let mut sizes = x.sizes.clone();

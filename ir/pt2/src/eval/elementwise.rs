@@ -2,8 +2,9 @@
 
 use super::call::Call;
 use super::tensor::{ElementKind, Item, Tensor};
+use crate::refusal::{Refusal, contradiction};
 
-type Results = Result<Vec<Item>, String>;
+type Results = Result<Vec<Item>, Refusal>;
 
 /// The results of an elementwise op; none for another op.
 pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
@@ -173,14 +174,14 @@ fn promoted(a: &Tensor, b: &Tensor) -> ElementKind {
 }
 
 /// The sizes that both operands are broadcast to.
-fn together(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
+fn together(a: &[usize], b: &[usize]) -> Result<Vec<usize>, Refusal> {
     let rank = a.len().max(b.len());
     let size = |sizes: &[usize], d: usize| if d + sizes.len() < rank { 1 } else { sizes[d + sizes.len() - rank] };
     (0..rank)
         .map(|d| match (size(a, d), size(b, d)) {
             (m, n) if m == n || n == 1 => Ok(m),
             (1, n) => Ok(n),
-            (m, n) => Err(format!("sizes {m} and {n} do not go together")),
+            (m, n) => Err(contradiction(format!("sizes {m} and {n} do not go together"))),
         })
         .collect()
 }
@@ -189,7 +190,7 @@ fn two(call: &Call<'_>, f: Binary, gives: Gives) -> Results {
     let (f, gives): (Binary, Gives) = match call.text("rounding_mode") {
         None => (f, gives),
         Some("floor") => (|a, b| (a / b).floor(), Gives::Same),
-        Some(mode) => return Err(format!("a division that rounds to {mode} is not supported")),
+        Some(mode) => return Err(format!("a division that rounds to {mode} is not supported").into()),
     };
     let other = if call.node.arg("exponent").is_some() { "exponent" } else { "other" };
     let (a, b) = (call.operand("self")?, call.operand(other)?);

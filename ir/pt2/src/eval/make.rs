@@ -2,8 +2,9 @@
 
 use super::call::Call;
 use super::tensor::{ElementKind, Item, Tensor, elements};
+use crate::refusal::{Refusal, contradiction};
 
-type Results = Result<Vec<Item>, String>;
+type Results = Result<Vec<Item>, Refusal>;
 
 /// The results of an op that makes a tensor or a size; none for another op.
 pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
@@ -37,7 +38,7 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
     }
 }
 
-fn operator(call: &Call<'_>, name: &str) -> Result<i64, String> {
+fn operator(call: &Call<'_>, name: &str) -> Result<i64, Refusal> {
     let (a, b) = (call.position(0)?, call.position(1)?);
     let result = match name {
         "add" => a.checked_add(b),
@@ -53,22 +54,22 @@ fn operator(call: &Call<'_>, name: &str) -> Result<i64, String> {
         "le" => Some(i64::from(a <= b)),
         "gt" => Some(i64::from(a > b)),
         "ge" => Some(i64::from(a >= b)),
-        _ => return Err(format!("there is no operator `{name}` of sizes in this version")),
+        _ => return Err(format!("there is no operator `{name}` of sizes in this version").into()),
     };
-    result.ok_or_else(|| format!("{name} of the sizes {a} and {b} has no result"))
+    result.ok_or_else(|| contradiction(format!("{name} of the sizes {a} and {b} has no result")))
 }
 
 fn sym_size(call: &Call<'_>) -> Results {
     let x = call.tensor("self")?;
     let dim = call.dim("dim", 0, x.sizes.len())?;
-    Ok(vec![Item::Int(*x.sizes.get(dim).ok_or("a scalar has no sizes")? as i64)])
+    Ok(vec![Item::Int(*x.sizes.get(dim).ok_or(contradiction("a scalar has no sizes"))? as i64)])
 }
 
 fn arange(call: &Call<'_>) -> Results {
     let (start, end, step) = (call.number_or("start", 0.0)?, call.number("end")?, call.number_or("step", 1.0)?);
     let count = ((end - start) / step).ceil();
     if step == 0.0 || !count.is_finite() {
-        return Err("a range has no end".to_string());
+        return Err(contradiction("a range has no end"));
     }
     let is_float =
         ["start", "end", "step"].iter().any(|name| matches!(call.node.arg(name), Some(crate::graph::Arg::Float(_))));
@@ -78,7 +79,7 @@ fn arange(call: &Call<'_>) -> Results {
 }
 
 /// A tensor of one number. Its kind is stated, or that of a tensor it is made like, or the default.
-fn filled(call: &Call<'_>, number: f64, default: ElementKind) -> Result<Tensor, String> {
+fn filled(call: &Call<'_>, number: f64, default: ElementKind) -> Result<Tensor, Refusal> {
     let like = call.optional_tensor("self")?;
     let sizes = match (&like, call.node.family().ends_with("_like")) {
         (Some(like), true) => like.sizes.clone(),

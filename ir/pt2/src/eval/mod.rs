@@ -16,6 +16,7 @@ pub(crate) use tensor::{ElementKind, Item, MOST_ELEMENTS, Tensor};
 
 use crate::error::Error;
 use crate::graph::{Arg, RecordedNode, Recording, ValueId};
+use crate::refusal::Refusal;
 use std::collections::BTreeMap;
 
 /// Ops that check something and give nothing.
@@ -45,7 +46,7 @@ pub(crate) fn is_alias(node: &RecordedNode) -> bool {
 ///
 /// # Errors
 /// The op is unknown, or has other operands than the interpreter supports.
-pub(crate) fn evaluate(call: &Call<'_>) -> Result<Vec<Item>, String> {
+pub(crate) fn evaluate(call: &Call<'_>) -> Result<Vec<Item>, Refusal> {
     let node = call.node;
     if is_check(node.family()) {
         return Ok(Vec::new());
@@ -59,14 +60,14 @@ pub(crate) fn evaluate(call: &Call<'_>) -> Result<Vec<Item>, String> {
     let groups = [elementwise::evaluate, shape::evaluate, make::evaluate, network::evaluate, routing::evaluate];
     match groups.iter().find_map(|group| group(call)) {
         Some(results) => results,
-        None => Err(format!("there is no op `{}` in this version", node.op)),
+        None => Err(Refusal::UnknownOp(node.op.clone())),
     }
 }
 
-fn cast(call: &Call<'_>) -> Result<Tensor, String> {
+fn cast(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let node = call.node;
     if node.family().starts_with("aten.dropout") && call.flag("train") {
-        return Err("dropout is active; export the model in evaluation mode: model.eval()".to_string());
+        return Err(Refusal::Dropout);
     }
     let name = ["self", "input"].into_iter().find(|name| node.arg(name).is_some()).unwrap_or("self");
     let tensor = call.tensor(name)?;
@@ -118,10 +119,10 @@ fn copy(
     node: &RecordedNode,
     parts: &BTreeMap<ValueId, &RecordedNode>,
     values: &mut [Option<Item>],
-) -> Result<(), String> {
-    let Some(Arg::Value(to)) = node.arg("self") else { return Err(NO_PART.to_string()) };
-    let slice = parts.get(to).ok_or_else(|| NO_PART.to_string())?;
-    let Some(Arg::Value(memory)) = slice.arg("self") else { return Err(NO_PART.to_string()) };
+) -> Result<(), Refusal> {
+    let Some(Arg::Value(to)) = node.arg("self") else { return Err(NO_PART.into()) };
+    let slice = parts.get(to).ok_or(NO_PART)?;
+    let Some(Arg::Value(memory)) = slice.arg("self") else { return Err(NO_PART.into()) };
     let (call, copied) =
         (Call { node: slice, values, replaced: None }, Call { node, values, replaced: None }.tensor("src")?);
     let filled = shape::filled(&call, &copied)?;

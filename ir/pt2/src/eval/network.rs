@@ -2,12 +2,13 @@
 
 use super::call::Call;
 use super::tensor::{ElementKind, Item, Tensor, elements};
+use crate::refusal::{Refusal, contradiction};
 
-type Results = Result<Vec<Item>, String>;
+type Results = Result<Vec<Item>, Refusal>;
 
 /// The results of such an op; none for another op.
 pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
-    let one = |tensor: Result<Tensor, String>| Some(tensor.map(|tensor| vec![tensor.into()]));
+    let one = |tensor: Result<Tensor, Refusal>| Some(tensor.map(|tensor| vec![tensor.into()]));
     match call.node.family() {
         "aten.mean" => one(reduce(call, |row| row.iter().sum::<f64>() / row.len() as f64)),
         "aten.sum" => one(reduce(call, |row| row.iter().sum())),
@@ -33,7 +34,7 @@ pub(super) fn evaluate(call: &Call<'_>) -> Option<Results> {
 }
 
 /// A function of the elements along some dims, all of them if none are named.
-fn reduce(call: &Call<'_>, f: impl Fn(&[f64]) -> f64) -> Result<Tensor, String> {
+fn reduce(call: &Call<'_>, f: impl Fn(&[f64]) -> f64) -> Result<Tensor, Refusal> {
     let x = call.tensor("self")?;
     let rank = x.sizes.len();
     let dims = if call.node.arg("dim").is_some() { call.ints("dim")? } else { (0..rank as i64).collect() };
@@ -62,11 +63,11 @@ fn reduce(call: &Call<'_>, f: impl Fn(&[f64]) -> f64) -> Result<Tensor, String> 
     failed.map_or(Ok(reduced), Err)
 }
 
-fn cumsum(call: &Call<'_>) -> Result<Tensor, String> {
+fn cumsum(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let x = call.tensor("self")?;
     let dim = call.dim("dim", 0, x.sizes.len())?;
     let stride: usize = x.sizes.get(dim + 1..).unwrap_or_default().iter().product();
-    let size = *x.sizes.get(dim).ok_or("a sum along a scalar")?;
+    let size = *x.sizes.get(dim).ok_or(contradiction("a sum along a scalar"))?;
     let own = if x.kind == ElementKind::Float { ElementKind::Float } else { ElementKind::Int };
     let kind = call.kind("dtype")?.unwrap_or(own);
     let mut data = x.data.clone();
@@ -79,13 +80,13 @@ fn cumsum(call: &Call<'_>) -> Result<Tensor, String> {
 }
 
 /// Differences of neighbours along the last dim, with what is put before it.
-fn diff(call: &Call<'_>) -> Result<Tensor, String> {
+fn diff(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let x = call.tensor("self")?;
     if call.dim("dim", -1, x.sizes.len())? + 1 != x.sizes.len()
         || call.int_or("n", 1)? != 1
         || call.node.arg("append").is_some()
     {
-        return Err("only differences of neighbours along the last dim are supported".to_string());
+        return Err("only differences of neighbours along the last dim are supported".into());
     }
     let (width, rows) = x.rows();
     let before = call.optional_tensor("prepend")?;
@@ -101,7 +102,7 @@ fn diff(call: &Call<'_>) -> Result<Tensor, String> {
         *last = (width + more).saturating_sub(1);
     }
     if data.len() != elements(&sizes)? {
-        return Err("what is put before differences has other sizes".to_string());
+        return Err(contradiction("what is put before differences has other sizes"));
     }
     Ok(Tensor::new(x.kind, sizes, data))
 }
@@ -117,10 +118,10 @@ fn softmax(row: &mut [f64]) {
     row.iter_mut().for_each(|x| *x = ElementKind::Float.round(*x / sum));
 }
 
-fn softmax_of(call: &Call<'_>) -> Result<Tensor, String> {
+fn softmax_of(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let x = call.tensor("self")?;
     if call.dim("dim", -1, x.sizes.len())? + 1 != x.sizes.len() {
-        return Err("only a softmax of the last dim is supported".to_string());
+        return Err("only a softmax of the last dim is supported".into());
     }
     let mut y = x.map(ElementKind::Float, |x| x);
     let (width, _) = y.rows();
@@ -129,10 +130,10 @@ fn softmax_of(call: &Call<'_>) -> Result<Tensor, String> {
 }
 
 /// The products of the rows of `x` and a matrix, whose element at (output, input) `w` gives.
-fn rows_times(x: &Tensor, outputs: usize, w: impl Fn(usize, usize) -> f64) -> Result<Tensor, String> {
+fn rows_times(x: &Tensor, outputs: usize, w: impl Fn(usize, usize) -> f64) -> Result<Tensor, Refusal> {
     let (width, rows) = x.rows();
     let mut sizes = x.sizes.clone();
-    *sizes.last_mut().ok_or("a product of a scalar")? = outputs;
+    *sizes.last_mut().ok_or(contradiction("a product of a scalar"))? = outputs;
     let mut data = Vec::with_capacity(elements(&sizes)?);
     for row in (0..rows).map(|row| &x.data[row * width..(row + 1) * width]) {
         data.extend(
@@ -142,43 +143,43 @@ fn rows_times(x: &Tensor, outputs: usize, w: impl Fn(usize, usize) -> f64) -> Re
     Ok(Tensor::new(ElementKind::Float, sizes, data))
 }
 
-fn plus_bias(mut y: Tensor, bias: Option<&Tensor>) -> Result<Tensor, String> {
+fn plus_bias(mut y: Tensor, bias: Option<&Tensor>) -> Result<Tensor, Refusal> {
     let Some(bias) = bias else { return Ok(y) };
     let (width, _) = y.rows();
     if bias.sizes != [width] {
-        return Err("a bias has another size than its product".to_string());
+        return Err(contradiction("a bias has another size than its product"));
     }
     y.data.iter_mut().enumerate().for_each(|(at, y)| *y = ElementKind::Float.round(*y + bias.data[at % width]));
     Ok(y)
 }
 
-fn linear(call: &Call<'_>) -> Result<Tensor, String> {
+fn linear(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let (x, w, bias) = (call.tensor("input")?, call.tensor("weight")?, call.optional_tensor("bias")?);
     let (width, _) = x.rows();
     match *w.sizes.as_slice() {
         [outputs, inputs] if inputs == width => {
             plus_bias(rows_times(&x, outputs, |o, i| w.data[o * inputs + i])?, bias.as_deref())
         }
-        _ => Err(format!("a matrix of sizes {:?} does not go with rows of {width}", w.sizes)),
+        _ => Err(contradiction(format!("a matrix of sizes {:?} does not go with rows of {width}", w.sizes))),
     }
 }
 
-fn addmm(call: &Call<'_>) -> Result<Tensor, String> {
+fn addmm(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let (bias, x, w) = (call.tensor("self")?, call.tensor("mat1")?, call.tensor("mat2")?);
     if call.number_or("alpha", 1.0)? != 1.0 || call.number_or("beta", 1.0)? != 1.0 {
-        return Err("a product with factors is not supported".to_string());
+        return Err("a product with factors is not supported".into());
     }
     let (width, _) = x.rows();
     match *w.sizes.as_slice() {
         [inputs, outputs] if inputs == width => {
             plus_bias(rows_times(&x, outputs, |o, i| w.data[i * outputs + o])?, Some(&bias))
         }
-        _ => Err(format!("a matrix of sizes {:?} does not go with rows of {width}", w.sizes)),
+        _ => Err(contradiction(format!("a matrix of sizes {:?} does not go with rows of {width}", w.sizes))),
     }
 }
 
 /// `beta bias + alpha a b`
-fn biased_matmul(call: &Call<'_>) -> Result<Tensor, String> {
+fn biased_matmul(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let (bias, a, b) = (call.tensor("self")?, call.tensor("batch1")?, call.tensor("batch2")?);
     let (alpha, beta) = (call.number_or("alpha", 1.0)?, call.number_or("beta", 1.0)?);
     let product = matmul(&a, &b)?;
@@ -188,13 +189,13 @@ fn biased_matmul(call: &Call<'_>) -> Result<Tensor, String> {
             d.checked_sub(rank - bias.sizes.len()).is_none_or(|own| [1, product.sizes[d]].contains(&bias.sizes[own]))
         })
     {
-        return Err("a bias has other sizes than its product".to_string());
+        return Err(contradiction("a bias has other sizes than its product"));
     }
     Tensor::from_fn(ElementKind::Float, &product.sizes, |at| beta * bias.spread(at) + alpha * product.at(at))
 }
 
 /// The mean square distance from the mean, over the elements or one less.
-fn variance(call: &Call<'_>) -> Result<Tensor, String> {
+fn variance(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let default = if call.flag("unbiased") || call.node.arg("unbiased").is_none() { 1.0 } else { 0.0 };
     let less = call.number_or("correction", default)?;
     reduce(call, |row| {
@@ -203,24 +204,24 @@ fn variance(call: &Call<'_>) -> Result<Tensor, String> {
     })
 }
 
-fn call_matmul(call: &Call<'_>) -> Result<Tensor, String> {
+fn call_matmul(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let other = if call.node.arg("mat2").is_some() { "mat2" } else { "other" };
     let (a, b) = (call.tensor("self")?, call.tensor(other)?);
     matmul(&a, &b)
 }
 
 /// `[.., m, k] [.., k, n] -> [.., m, n]`, the outer dims broadcast.
-fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
+fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, Refusal> {
     let (rank, other) = (a.sizes.len(), b.sizes.len());
     if rank < 2 || other < 2 || a.sizes[rank - 1] != b.sizes[other - 2] {
-        return Err(format!("matrices of sizes {:?} and {:?} have no product", a.sizes, b.sizes));
+        return Err(contradiction(format!("matrices of sizes {:?} and {:?} have no product", a.sizes, b.sizes)));
     }
     let both = rank.max(other);
     let size = |sizes: &[usize], d: usize| if d + sizes.len() < both { 1 } else { sizes[d + sizes.len() - both] };
     let mut sizes: Vec<usize> = (0..both - 2).map(|d| size(&a.sizes, d).max(size(&b.sizes, d))).collect();
     let outer = sizes.clone();
     if (0..both - 2).any(|d| [&a.sizes, &b.sizes].iter().any(|own| ![1, outer[d]].contains(&size(own, d)))) {
-        return Err(format!("matrices of sizes {:?} and {:?} have no product", a.sizes, b.sizes));
+        return Err(contradiction(format!("matrices of sizes {:?} and {:?} have no product", a.sizes, b.sizes)));
     }
     let inner = a.sizes[rank - 1];
     sizes.extend([a.sizes[rank - 2], b.sizes[other - 1]]);
@@ -237,11 +238,11 @@ fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
     })
 }
 
-fn embedding(call: &Call<'_>) -> Result<Tensor, String> {
+fn embedding(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let (table, ids) = (call.tensor("weight")?, call.tensor("indices")?);
-    let &[rows, width] = table.sizes.as_slice() else { return Err("a table of embeddings is no matrix".to_string()) };
+    let &[rows, width] = table.sizes.as_slice() else { return Err("a table of embeddings is no matrix".into()) };
     if ids.data.iter().any(|&id| id < 0.0 || id >= rows as f64) {
-        return Err(format!("an id is none of {rows}"));
+        return Err(contradiction(format!("an id is none of {rows}")));
     }
     let sizes = [ids.sizes.as_slice(), &[width]].concat();
     let data = ids.data.iter().flat_map(|&id| &table.data[id as usize * width..(id as usize + 1) * width]);
@@ -249,11 +250,11 @@ fn embedding(call: &Call<'_>) -> Result<Tensor, String> {
 }
 
 /// The norm of rows: by mean and variance, or by the mean square.
-fn norm(call: &Call<'_>) -> Result<Tensor, String> {
+fn norm(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let (x, weight, bias) = (call.tensor("input")?, call.optional_tensor("weight")?, call.optional_tensor("bias")?);
     let (width, _) = x.rows();
     if call.sizes("normalized_shape")? != [width] {
-        return Err("a norm of several dims is not supported".to_string());
+        return Err("a norm of several dims is not supported".into());
     }
     let is_centred = call.node.family() != "aten.rms_norm";
     let eps = call.number_or("eps", if is_centred { 1e-5 } else { f64::from(f32::EPSILON) })?;
@@ -272,21 +273,21 @@ fn norm(call: &Call<'_>) -> Result<Tensor, String> {
 }
 
 /// `softmax(scale q k + mask) v`, of which keys may serve several query heads.
-fn attention(call: &Call<'_>) -> Result<Tensor, String> {
+fn attention(call: &Call<'_>) -> Result<Tensor, Refusal> {
     let (q, k, v, mask) =
         (call.tensor("query")?, call.tensor("key")?, call.tensor("value")?, call.optional_tensor("attn_mask")?);
     let (&[batch, heads, queries, width], &[_, groups, keys, _], &[.., values]) =
         (q.sizes.as_slice(), k.sizes.as_slice(), v.sizes.as_slice())
     else {
-        return Err("attention must have operands of four dims".to_string());
+        return Err("attention must have operands of four dims".into());
     };
     let is_fit = k.sizes == [batch, groups, keys, width] && v.sizes == [batch, groups, keys, values];
     let shares = call.flag("enable_gqa") || groups == 1;
     if !is_fit || groups == 0 || !heads.is_multiple_of(groups) || (groups != heads && !shares) {
-        return Err("the operands of attention do not go together".to_string());
+        return Err(contradiction("the operands of attention do not go together"));
     }
     if call.number_or("dropout_p", 0.0)? != 0.0 {
-        return Err("dropout is active; export the model in evaluation mode: model.eval()".to_string());
+        return Err(Refusal::Dropout);
     }
     let scale = call.number_or("scale", 1.0 / (width as f64).sqrt())?;
     let (is_causal, times) = (call.flag("is_causal"), heads / groups);

@@ -1,5 +1,6 @@
 //! Tensors of the interpreter.
 
+use crate::refusal::Refusal;
 use std::rc::Rc;
 
 /// The kind of a tensor's elements.
@@ -61,7 +62,7 @@ impl Tensor {
         kind: ElementKind,
         sizes: &[usize],
         mut f: impl FnMut(&[usize]) -> f64,
-    ) -> Result<Tensor, String> {
+    ) -> Result<Tensor, Refusal> {
         let count = elements(sizes)?;
         let mut index = vec![0; sizes.len()];
         let mut data = Vec::with_capacity(count);
@@ -116,9 +117,11 @@ impl Tensor {
 ///
 /// # Errors
 /// There are more than [`MOST_ELEMENTS`].
-pub(crate) fn elements(sizes: &[usize]) -> Result<usize, String> {
+pub(crate) fn elements(sizes: &[usize]) -> Result<usize, Refusal> {
     let count = sizes.iter().try_fold(1usize, |count, &size| count.checked_mul(size));
-    count.filter(|count| *count <= MOST_ELEMENTS).ok_or_else(|| format!("a tensor of sizes {sizes:?} is too large"))
+    count
+        .filter(|count| *count <= MOST_ELEMENTS)
+        .ok_or_else(|| format!("a tensor of sizes {sizes:?} is too large").into())
 }
 
 /// A value of the interpreter.

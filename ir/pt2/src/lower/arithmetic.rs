@@ -7,6 +7,7 @@ use super::{Data, Form, Lowering};
 use crate::atoms::{Atom, Axis};
 use crate::graph::{RecordedNode, ValueId};
 use crate::program::{Action, Argument, Use, Var};
+use crate::refusal::Refusal;
 use ir::ops::{BinaryKind, UnaryKind};
 
 /// True for ops on each element.
@@ -17,7 +18,7 @@ pub(super) fn is_arithmetic(node: &RecordedNode) -> bool {
 }
 
 impl<'a> Lowering<'a> {
-    pub(super) fn arithmetic(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn arithmetic(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         if is_composed(node.family()) {
             return self.composed(node);
         }
@@ -42,7 +43,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn power(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    fn power(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let x = self.argument(node, "self")?;
         match (self.call(node).number("exponent")?, self.form(x)?) {
             (2.0, _) => Ok(Form::Square(x)),
@@ -60,7 +61,7 @@ impl<'a> Lowering<'a> {
                         return self.combined(BinaryKind::Mul, &square, &x).map(Form::Data);
                     }
                     4.0 => &[UnaryKind::Square, UnaryKind::Square],
-                    _ => return Err(format!("the power {exponent} of activations is not supported")),
+                    _ => return Err(format!("the power {exponent} of activations is not supported").into()),
                 };
                 Ok(Form::Data(self.chain(&x, kinds)))
             }
@@ -68,7 +69,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A sum, a difference, a product or a quotient.
-    fn two(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    fn two(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let (kind, names) = match node.family().trim_end_matches('_') {
             "aten.add" => (BinaryKind::Add, ["self", "other"]),
             "aten.sub" => (BinaryKind::Sub, ["self", "other"]),
@@ -78,7 +79,7 @@ impl<'a> Lowering<'a> {
         };
         let call = self.call(node);
         if call.number_or("alpha", 1.0)? != 1.0 || call.text("rounding_mode").is_some() {
-            return Err("a sum with a factor, or a quotient that is rounded".to_string());
+            return Err("a sum with a factor, or a quotient that is rounded".into());
         }
         if kind == BinaryKind::Add
             && let Some(biased) = self.biased(node)?
@@ -90,12 +91,12 @@ impl<'a> Lowering<'a> {
             [Ok(ValueOrNumber::Value(x)), Ok(ValueOrNumber::Number(number))] => self.with_number(kind, x, number),
             [Ok(ValueOrNumber::Number(number)), Ok(ValueOrNumber::Value(x))] => self.number_with(kind, number, x),
             [Err(why), _] | [_, Err(why)] => Err(why),
-            _ => Err("two numbers are no activations".to_string()),
+            _ => Err("two numbers are no activations".into()),
         }
     }
 
     /// `x + number`, and so on.
-    fn with_number(&mut self, kind: BinaryKind, x: ValueId, number: f64) -> Result<Form, String> {
+    fn with_number(&mut self, kind: BinaryKind, x: ValueId, number: f64) -> Result<Form, Refusal> {
         let scale = match kind {
             BinaryKind::Mul => Some(number),
             BinaryKind::Div => Some(1.0 / number),
@@ -122,7 +123,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// `number + x`, and so on.
-    fn number_with(&mut self, kind: BinaryKind, number: f64, x: ValueId) -> Result<Form, String> {
+    fn number_with(&mut self, kind: BinaryKind, number: f64, x: ValueId) -> Result<Form, Refusal> {
         match kind {
             BinaryKind::Add | BinaryKind::Mul => self.with_number(kind, x, number),
             BinaryKind::Sub => {
@@ -138,7 +139,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn of_values(&mut self, kind: BinaryKind, a: ValueId, b: ValueId) -> Result<Form, String> {
+    fn of_values(&mut self, kind: BinaryKind, a: ValueId, b: ValueId) -> Result<Form, Refusal> {
         for (x, table) in [(a, b), (b, a)] {
             if self.known(table).is_none() && self.known[self.id(table).index()].is_none() {
                 continue;
@@ -152,7 +153,7 @@ impl<'a> Lowering<'a> {
                 return Ok(mixed);
             }
             let Some(weight) = self.constant(table)? else {
-                return Err("a constant tensor meets activations in an unknown way".to_string());
+                return Err("a constant tensor meets activations in an unknown way".into());
             };
             let order = if x == a { Order::Behind } else { Order::Before };
             return self.with_weight(kind, x, &Form::Weight(weight), order);
@@ -194,8 +195,8 @@ impl<'a> Lowering<'a> {
     }
 
     /// A function of a value and a parameter.
-    fn with_weight(&mut self, kind: BinaryKind, x: ValueId, weight: &Form, order: Order) -> Result<Form, String> {
-        let Form::Weight(view) = weight else { return Err("a parameter is none".to_string()) };
+    fn with_weight(&mut self, kind: BinaryKind, x: ValueId, weight: &Form, order: Order) -> Result<Form, Refusal> {
+        let Form::Weight(view) = weight else { return Err("a parameter is none".into()) };
         let x = self.data(x)?;
         let width = x.axes.last().map_or(1, |last| self.atoms.total(last));
         let is_row = view.dims.len() == 1 && self.atoms.size(view.dims[0].0) == width && width > 1;
@@ -218,7 +219,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The product of a value and its sigmoid.
-    fn silu(&mut self, a: ValueId, b: ValueId) -> Result<Option<Form>, String> {
+    fn silu(&mut self, a: ValueId, b: ValueId) -> Result<Option<Form>, Refusal> {
         for (x, other) in [(a, b), (b, a)] {
             if matches!(self.form(other)?, Form::Sigmoid(of) if of == x) {
                 let x = self.data(x)?;
@@ -229,7 +230,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A function of two values, of which one may lack dims.
-    pub(super) fn combined(&mut self, kind: BinaryKind, a: &Data, b: &Data) -> Result<Data, String> {
+    pub(super) fn combined(&mut self, kind: BinaryKind, a: &Data, b: &Data) -> Result<Data, Refusal> {
         let (mut a, mut b, axes) = self.paired(a, b)?;
         let (left, right) = (self.dims(a), self.dims(b));
         let holds = |all: &[Atom], some: &[Atom]| some.iter().all(|atom| all.contains(atom));
@@ -255,7 +256,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Two values whose axes are the same, where one may lack dims of the other.
-    pub(super) fn paired(&mut self, a: &Data, b: &Data) -> Result<(Var, Var, Vec<Axis>), String> {
+    pub(super) fn paired(&mut self, a: &Data, b: &Data) -> Result<(Var, Var, Vec<Axis>), Refusal> {
         let rank = a.axes.len().max(b.axes.len());
         let axis = |data: &Data, d: usize| {
             (d + data.axes.len()).checked_sub(rank).map_or(Vec::new(), |d| data.axes[d].clone())

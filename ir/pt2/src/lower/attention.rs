@@ -6,6 +6,7 @@ use super::{Data, Form, Lowering};
 use crate::atoms::{Atom, Axis};
 use crate::graph::{RecordedNode, ValueId};
 use crate::program::{Action, Argument, Lean, Var};
+use crate::refusal::{Refusal, contradiction};
 use ir::models::Alibi;
 use ir::ops::{AttentionSettings, UnaryKind};
 use ir::types::PartialKind;
@@ -48,11 +49,11 @@ impl Scores {
     }
 
     /// The tangent of scores.
-    pub(super) fn bounded(self) -> Result<Scores, String> {
+    pub(super) fn bounded(self) -> Result<Scores, Refusal> {
         if self.bound == Bound::None && self.masks.is_empty() {
             return Ok(Scores { bound: Bound::Open, ..self });
         }
-        Err("scores of attention are bounded twice, or behind their mask".to_string())
+        Err("scores of attention are bounded twice, or behind their mask".into())
     }
 
     /// Scores with a mask.
@@ -72,7 +73,7 @@ struct Heads {
 
 impl<'a> Lowering<'a> {
     /// A product of activations and a parameter, of queries and keys, or of shares and values.
-    pub(super) fn matmul(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn matmul(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let other = if node.arg("mat2").is_some() { "mat2" } else { "other" };
         let (a, b) = (self.argument(node, "self")?, self.argument(node, other)?);
         if node.family() == "aten.bmm"
@@ -81,7 +82,7 @@ impl<'a> Lowering<'a> {
             return Ok(product);
         }
         if self.known(a).is_some() || self.known(b).is_some() {
-            return Err("a constant is multiplied with activations".to_string());
+            return Err("a constant is multiplied with activations".into());
         }
         if let Form::Weight(mut matrix) = self.form(b)?
             && matrix.dims.len() == 2
@@ -96,22 +97,22 @@ impl<'a> Lowering<'a> {
     }
 
     /// `beta bias + alpha q k`, with a known bias.
-    pub(super) fn biased_scores(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn biased_scores(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let [bias, a, b] = ["self", "batch1", "batch2"].map(|name| self.argument(node, name));
         let call = self.call(node);
         let (alpha, beta) = (call.number_or("alpha", 1.0)?, call.number_or("beta", 1.0)?);
         if beta != 1.0 {
-            return Err("a bias of scores has a factor".to_string());
+            return Err("a bias of scores has a factor".into());
         }
         let bias = bias?;
         match self.scores(a?, b?, alpha)? {
             Form::Scores(scores) if self.known(bias).is_some() => self.scores_plus(scores, bias).map(Form::Scores),
-            _ => Err("a product of activations with a bias is no attention".to_string()),
+            _ => Err("a product of activations with a bias is no attention".into()),
         }
     }
 
     /// The product of queries and keys, or of other activations.
-    fn scores(&mut self, a: ValueId, b: ValueId, by: f64) -> Result<Form, String> {
+    fn scores(&mut self, a: ValueId, b: ValueId, by: f64) -> Result<Form, Refusal> {
         let (q, k) = (self.factor(a)?, self.factor(b)?);
         let by = by * q.by * k.by;
         let (q, mut k) = (self.parted(q.data), self.parted(k.data));
@@ -127,15 +128,15 @@ impl<'a> Lowering<'a> {
     }
 
     /// The product of activations: sums over the last axis of one and the last but one of the other.
-    fn product_of(&mut self, a: &Data, b: &Data) -> Result<Data, String> {
+    fn product_of(&mut self, a: &Data, b: &Data) -> Result<Data, Refusal> {
         let (&[ref left @ .., _, _], &[ref right @ .., _, _]) = (a.axes.as_slice(), b.axes.as_slice()) else {
-            return Err("a product with a vector of activations".to_string());
+            return Err("a product with a vector of activations".into());
         };
         let (rows, inner) = (a.axes[left.len()].clone(), a.axes[left.len() + 1].clone());
         let (other, columns) = (b.axes[right.len()].clone(), b.axes[right.len() + 1].clone());
         self.atoms.unify(&inner, &other)?;
         if left.len() != right.len() {
-            return Err("a product of activations of different dims".to_string());
+            return Err("a product of activations of different dims".into());
         }
         for (left, right) in left.iter().zip(right) {
             self.atoms.unify(left, right)?;
@@ -143,7 +144,7 @@ impl<'a> Lowering<'a> {
         let outer = self.atoms.leaves(&left.concat());
         let [rows_of, inner, columns_of] = [&rows, &inner, &columns].map(|axis| self.atoms.leaves(axis));
         if rows_of.iter().any(|leaf| columns_of.contains(leaf)) {
-            return Err("a product of activations that is no attention".to_string());
+            return Err("a product of activations that is no attention".into());
         }
         let [a_dims, b_dims] = [[&outer[..], &rows_of, &inner].concat(), [&outer[..], &inner, &columns_of].concat()];
         let (a, b) = (self.with_dims(a.var, &a_dims), self.with_dims(b.var, &b_dims));
@@ -153,13 +154,13 @@ impl<'a> Lowering<'a> {
     }
 
     /// The values of keys by the softmax of scores.
-    fn shared(&mut self, scores: Scores, values: ValueId) -> Result<Data, String> {
+    fn shared(&mut self, scores: Scores, values: ValueId) -> Result<Data, Refusal> {
         let v = self.data(values)?;
         let (v, is_joined) = (self.parted(v.clone()), v.axes.len() == 3);
         let softcap = match scores.bound {
             Bound::None => None,
             Bound::By(cap) => Some(cap),
-            Bound::Open => return Err("the tangent of scores is not scaled".to_string()),
+            Bound::Open => return Err("the tangent of scores is not scaled".into()),
         };
         let mask = self.mask(&scores.masks, false)?;
         let settings = AttentionSettings { softcap, ..mask.settings(scores.scale) };
@@ -177,7 +178,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A value, and the number that it is multiplied with.
-    fn factor(&mut self, x: ValueId) -> Result<Factored, String> {
+    fn factor(&mut self, x: ValueId) -> Result<Factored, Refusal> {
         match self.form(x)? {
             Form::Scaled { data, by, .. } => Ok(Factored { data, by }),
             _ => Ok(Factored { data: self.data(x)?, by: 1.0 }),
@@ -194,19 +195,19 @@ impl<'a> Lowering<'a> {
     }
 
     /// Nodes that replace rows of shares whose keys are all hidden: `where(!any(scores != -inf), 0, shares)`.
-    pub(super) fn guard(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn guard(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let x = self.argument(node, "self")?;
         let is_lowest = self.call(node).number("other").is_ok_and(|number| number == f64::NEG_INFINITY);
         match (node.family(), self.form(x)?) {
             ("aten.eq", Form::Scores(_)) if is_lowest => Ok(Form::Hidden),
             ("aten.logical_not" | "aten.any", Form::Hidden) => Ok(Form::Hidden),
             ("aten.full_like", Form::Shares(_)) => Ok(Form::Filled),
-            _ => Err(format!("there is no op `{}` in this version", node.op)),
+            _ => Err(Refusal::UnknownOp(node.op.clone())),
         }
     }
 
     /// Scores of which a mask replaces some by a number: `masked_fill(scores, hidden, -inf)` or `where(visible, scores, -inf)`.
-    pub(super) fn replaced_scores(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn replaced_scores(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let is_fill = node.family() == "aten.masked_fill";
         let [mask, number] = if is_fill { ["mask", "value"] } else { ["condition", "other"] };
         let (x, mask) = (self.argument(node, "self")?, self.argument(node, mask)?);
@@ -223,16 +224,16 @@ impl<'a> Lowering<'a> {
             return self.selected(mask, sides);
         }
         let Form::Scores(scores) = self.form(x)? else {
-            return Err("activations are replaced that are no scores of attention".to_string());
+            return Err("activations are replaced that are no scores of attention".into());
         };
         if self.call(node).operand(number)?.number().is_none_or(|number| number > LOW) {
-            return Err("scores of attention are replaced by others than the lowest".to_string());
+            return Err("scores of attention are replaced by others than the lowest".into());
         }
         Ok(Form::Scores(scores.masked(Hides { value: mask, is_set: is_fill })))
     }
 
     /// Scores and a known tensor: a mask, or slopes of heads times positions of keys.
-    pub(super) fn scores_plus(&mut self, scores: Scores, table: ValueId) -> Result<Scores, String> {
+    pub(super) fn scores_plus(&mut self, scores: Scores, table: ValueId) -> Result<Scores, Refusal> {
         let known = self.known(table).ok_or("scores of attention meet what is no tensor")?;
         if known.data.iter().all(|&x| x == 0.0 || x < LOW) {
             return Ok(scores.masked(Hides { value: table, is_set: false }));
@@ -241,13 +242,13 @@ impl<'a> Lowering<'a> {
         let tokens = self.atoms.size(self.sequence);
         let slopes = Alibi { heads, kv_heads: heads, scale: 1.0 }.slopes();
         if scores.is_leaning || scores.bound != Bound::None || !is_lean(known, &slopes, tokens as usize) {
-            return Err("scores of attention have an unknown bias".to_string());
+            return Err("scores of attention have an unknown bias".into());
         }
         Ok(Scores { is_leaning: true, ..scores })
     }
 
     /// Scores and the sink of each head, one after the other along the keys.
-    pub(super) fn with_sink(&mut self, scores: ValueId, sink: ValueId) -> Result<Option<Form>, String> {
+    pub(super) fn with_sink(&mut self, scores: ValueId, sink: ValueId) -> Result<Option<Form>, Refusal> {
         if self.known[scores.index()].is_some() {
             return Ok(None);
         }
@@ -258,7 +259,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The maximum of scores of attention, which their softmax may go without; or of other values.
-    pub(super) fn maximum(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
+    pub(super) fn maximum(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, Refusal> {
         let x = self.argument(node, "self")?;
         if matches!(self.form(x)?, Form::Scores(_)) {
             return Ok(vec![Form::RowMaximum(x), Form::Refused(PLACES)]);
@@ -274,30 +275,30 @@ impl<'a> Lowering<'a> {
     }
 
     /// The difference of scores and their maximum: their softmax is the same.
-    pub(super) fn less_maximum(&mut self, x: ValueId, maximum: ValueId) -> Result<Option<Form>, String> {
+    pub(super) fn less_maximum(&mut self, x: ValueId, maximum: ValueId) -> Result<Option<Form>, Refusal> {
         match self.form(maximum)? {
             Form::RowMaximum(of) if of == x => self.form(x).map(Some),
             _ => Ok(None),
         }
     }
 
-    pub(super) fn softmax(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn softmax(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let x = self.argument(node, "self")?;
         let Form::Scores(scores) = self.form(x)? else { return self.softmax_of_rows(node, x) };
         if !matches!(self.call(node).int_or("dim", -1)?, -1 | 3) {
-            return Err("a softmax of other scores than a query's".to_string());
+            return Err("a softmax of other scores than a query's".into());
         }
         Ok(Form::Shares(scores))
     }
 
     /// Two more elements of queries and keys, whose products are slopes times positions.
-    fn lean(&mut self, heads: &mut Heads, scale: f64) -> Result<(), String> {
+    fn lean(&mut self, heads: &mut Heads, scale: f64) -> Result<(), Refusal> {
         let counts = [&heads.q, &heads.k].map(|data| self.atoms.total(&self.groups(data).unwrap_or_default()));
         for (data, is_query) in [(&mut heads.q, true), (&mut heads.k, false)] {
             let last = data.axes.last().map(|axis| self.atoms.leaves(axis)).unwrap_or_default();
             let mut dims = self.dims(data.var);
             if !dims.ends_with(&last) || last.len() != 1 {
-                return Err("queries and keys with biases by distance are no heads".to_string());
+                return Err("queries and keys with biases by distance are no heads".into());
             }
             let width = self.atoms.add(self.atoms.size(last[0]) + 2);
             dims.pop();
@@ -310,13 +311,13 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    pub(super) fn scaled_attention(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn scaled_attention(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let [q, k, v] = ["query", "key", "value"].map(|name| self.argument(node, name));
         let (q, k) = self.queries_and_keys(q?, k?)?;
         let v = self.data(v?)?;
         let call = self.call(node);
         if call.number_or("dropout_p", 0.0)? != 0.0 {
-            return Err("dropout is active; export the model in evaluation mode: model.eval()".to_string());
+            return Err(Refusal::Dropout);
         }
         let width = q.axes.last().map_or(1, |last| self.atoms.total(last));
         let scale = call.number_or("scale", 1.0 / (width as f64).sqrt())?;
@@ -328,7 +329,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Queries and keys. Elements of both that are in the same other order stay so: their products are the same.
-    fn queries_and_keys(&mut self, q: ValueId, k: ValueId) -> Result<(Data, Data), String> {
+    fn queries_and_keys(&mut self, q: ValueId, k: ValueId) -> Result<(Data, Data), Refusal> {
         match (self.settled(q)?, self.settled(k)?) {
             (Form::Adjacent(left, order), Form::Adjacent(right, other)) if order == other => Ok((left, right)),
             _ => Ok((self.data(q)?, self.data(k)?)),
@@ -336,10 +337,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// The statement of an attention, whose operands have the axes batch, heads, tokens and elements.
-    fn attend(&mut self, heads: Heads, settings: AttentionSettings) -> Result<Data, String> {
+    fn attend(&mut self, heads: Heads, settings: AttentionSettings) -> Result<Data, Refusal> {
         let Heads { mut q, mut k, mut v, sink } = heads;
         if [&q, &k, &v].iter().any(|data| data.axes.len() != 4) {
-            return Err("attention must have operands of four dims".to_string());
+            return Err("attention must have operands of four dims".into());
         }
         for data in [&mut q, &mut k, &mut v] {
             if self.atoms.leaves(&data.axes[3]).len() != 1 {
@@ -348,9 +349,9 @@ impl<'a> Lowering<'a> {
         }
         let of = |data: &Data, axis: usize| self.atoms.leaves(&data.axes[axis]);
         let (queries, keys) = (of(&q, 2), of(&k, 2));
-        let (&[from], &[to]) = (queries.as_slice(), keys.as_slice()) else { return Err(ODD.to_string()) };
+        let (&[from], &[to]) = (queries.as_slice(), keys.as_slice()) else { return Err(ODD.into()) };
         if [&q, &k, &v].iter().any(|data| of(data, 0) != [self.batch]) || of(&v, 2) != [to] {
-            return Err(ODD.to_string());
+            return Err(ODD.into());
         }
         self.atoms.unify(&q.axes[3], &k.axes[3])?;
         let (mut groups, mut values) = (self.groups(&k)?, self.groups(&v)?);
@@ -410,40 +411,40 @@ impl<'a> Lowering<'a> {
     }
 
     /// The heads of keys or values, without the repeats for several query heads.
-    fn groups(&self, data: &Data) -> Result<Axis, String> {
+    fn groups(&self, data: &Data) -> Result<Axis, Refusal> {
         let own = self.dims(data.var);
         let mut leaves = self.atoms.leaves(&data.axes[1]);
         while leaves.last().is_some_and(|last| !own.contains(last)) {
             leaves.pop();
         }
         if leaves.iter().any(|leaf| !own.contains(leaf)) {
-            return Err("heads of keys and values are repeated in another order than query heads".to_string());
+            return Err("heads of keys and values are repeated in another order than query heads".into());
         }
         Ok(leaves)
     }
 
     /// Splits query heads into those of each key head.
-    fn heads(&mut self, heads: &[crate::atoms::Atom], groups: &[crate::atoms::Atom]) -> Result<(), String> {
+    fn heads(&mut self, heads: &[crate::atoms::Atom], groups: &[crate::atoms::Atom]) -> Result<(), Refusal> {
         let leaves = self.atoms.leaves(heads);
         let (all, count) = (self.atoms.total(&leaves), self.atoms.total(groups).max(1));
         if !all.is_multiple_of(count) {
-            return Err(format!("{all} query heads do not go with {count} key heads"));
+            return Err(contradiction(format!("{all} query heads do not go with {count} key heads")));
         }
         match *leaves.as_slice() {
             [one] => {
                 if groups.contains(&one) {
-                    return Err("queries and keys are the same projection".to_string());
+                    return Err("queries and keys are the same projection".into());
                 }
                 let parts = self.atoms.split(one, &[count, all / count])?;
                 self.atoms.unify(groups, &parts[..1])
             }
             [group, _] => self.atoms.unify(groups, &[group]),
-            _ => Err("query heads have more than two dims".to_string()),
+            _ => Err("query heads have more than two dims".into()),
         }
     }
 
     /// The keys that queries see under all masks.
-    fn mask(&self, masks: &[Hides], is_causal: bool) -> Result<Mask, String> {
+    fn mask(&self, masks: &[Hides], is_causal: bool) -> Result<Mask, Refusal> {
         let mut all = Mask { is_causal, window: None };
         for &mask in masks {
             all = all.and(self.read_mask(mask)?);

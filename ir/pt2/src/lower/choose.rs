@@ -3,6 +3,7 @@
 use super::{Data, Form, Lowering};
 use crate::graph::{Arg, RecordedNode, ValueId};
 use crate::program::{Action, Argument};
+use crate::refusal::Refusal;
 use ir::ops::{BinaryKind, CompareKind, UnaryKind};
 
 /// The least number of the language's attributes: what a graph writes as minus infinity.
@@ -17,7 +18,7 @@ pub(super) enum ValueOrNumber {
 
 impl<'a> Lowering<'a> {
     /// An argument: a value, or a number if it is one everywhere.
-    pub(super) fn side(&self, node: &RecordedNode, name: &str) -> Result<ValueOrNumber, String> {
+    pub(super) fn side(&self, node: &RecordedNode, name: &str) -> Result<ValueOrNumber, Refusal> {
         Ok(match node.arg(name) {
             Some(Arg::Value(value)) => match self.known(*value).map(|known| known.number()) {
                 Some(Some(number)) => ValueOrNumber::Number(number),
@@ -28,7 +29,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A side as a value, of the shape of another if it is a number.
-    fn side_data(&mut self, side: ValueOrNumber, like: &Data) -> Result<Data, String> {
+    fn side_data(&mut self, side: ValueOrNumber, like: &Data) -> Result<Data, Refusal> {
         match side {
             ValueOrNumber::Value(value) => self.data(value),
             ValueOrNumber::Number(number) => {
@@ -40,7 +41,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A comparison of activations: 1 where it holds, else 0.
-    pub(super) fn compared(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn compared(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let sides = [self.side(node, "self")?, self.side(node, "other")?];
         let like =
             sides.iter().find_map(|side| if let ValueOrNumber::Value(value) = side { Some(*value) } else { None });
@@ -52,7 +53,7 @@ impl<'a> Lowering<'a> {
             "aten.ge" => (CompareKind::LessEqual, b, a),
             "aten.le" => (CompareKind::LessEqual, a, b),
             "aten.eq" => (CompareKind::Equal, a, b),
-            other => return Err(format!("`{other}` of activations is not supported")),
+            other => return Err(format!("`{other}` of activations is not supported").into()),
         };
         let (vars, axes) = self.aligned(&[a, b])?;
         let dims = self.dims(vars[0]);
@@ -61,7 +62,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Values where a comparison holds, and others elsewhere.
-    pub(super) fn selected(&mut self, mask: ValueId, sides: [ValueOrNumber; 2]) -> Result<Form, String> {
+    pub(super) fn selected(&mut self, mask: ValueId, sides: [ValueOrNumber; 2]) -> Result<Form, Refusal> {
         let mask = self.data(mask)?;
         let like =
             sides.iter().find_map(|side| if let ValueOrNumber::Value(value) = side { Some(*value) } else { None });
@@ -74,14 +75,14 @@ impl<'a> Lowering<'a> {
     }
 
     /// The larger or the smaller of two values, or of a value and a number.
-    pub(super) fn extremum(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn extremum(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let is_max = matches!(node.family(), "aten.max" | "aten.maximum");
         let sides = [self.side(node, "self")?, self.side(node, "other")?];
         let (ValueOrNumber::Value(a), b) = (match sides {
             [ValueOrNumber::Number(_), ValueOrNumber::Value(_)] => (sides[1], sides[0]),
             _ => (sides[0], sides[1]),
         }) else {
-            return Err("two numbers are compared".to_string());
+            return Err("two numbers are compared".into());
         };
         let a = self.data(a)?;
         match b {

@@ -5,15 +5,17 @@ use crate::atoms::Atom;
 use crate::eval::Call;
 use crate::graph::RecordedNode;
 use crate::program::{Action, Argument, Moved, Use, View};
+use crate::refusal::{Refusal, contradiction};
 use ir::ops::BinaryKind;
 
 impl<'a> Lowering<'a> {
     /// `aten.conv1d`, `aten.conv2d` and `aten.convolution` of `[batch, channels, ..]`.
-    pub(super) fn convolution(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn convolution(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let [x, kernel] = ["input", "weight"].map(|name| self.argument(node, name));
         let kernel = kernel?;
-        let Form::Weight(view) = self.form(kernel)? else { return Err("a kernel is no parameter".to_string()) };
-        let dims = view.dims.len().checked_sub(2).filter(|dims| *dims > 0).ok_or("a kernel of too few dims")?;
+        let Form::Weight(view) = self.form(kernel)? else { return Err("a kernel is no parameter".into()) };
+        let dims =
+            view.dims.len().checked_sub(2).filter(|dims| *dims > 0).ok_or(contradiction("a kernel of too few dims"))?;
         let call = self.call(node);
         let (strides, pads, dilations) = (
             each_of(&call, "stride", 1, dims)?,
@@ -23,11 +25,11 @@ impl<'a> Lowering<'a> {
         let groups = call.int_or("groups", 1)?.max(1) as u64;
         if call.flag("transposed") || dilations.iter().any(|&by| by != 1) || strides.len() != dims || pads.len() != dims
         {
-            return Err("a convolution that is transposed or dilated".to_string());
+            return Err("a convolution that is transposed or dilated".into());
         }
         let mut x = self.data(x?)?;
         if x.axes.len() != dims + 2 {
-            return Err("a convolution of a value without a batch".to_string());
+            return Err("a convolution of a value without a batch".into());
         }
         x.var = self.laid(&x);
         for dim in (0..dims).rev() {
@@ -45,10 +47,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// A value with the windows of an axis: windows, and behind all axes the elements of each. Windows that do not overlap are a view.
-    fn windows(&mut self, x: &Data, axis: usize, [size, stride]: [u64; 2]) -> Result<Data, String> {
+    fn windows(&mut self, x: &Data, axis: usize, [size, stride]: [u64; 2]) -> Result<Data, Refusal> {
         let x = self.with_axis(x, axis);
         let total = self.atoms.total(&x.axes[axis]);
-        let count = total.checked_sub(size).ok_or("a kernel is larger than what it reads")? / stride + 1;
+        let count = total.checked_sub(size).ok_or(contradiction("a kernel is larger than what it reads"))? / stride + 1;
         let from = x.axes[axis][0];
         let [windows, inner] = [count, size].map(|size| self.atoms.add(size));
         let mut dims = self.dims(x.var);
@@ -71,7 +73,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The product with a kernel `[output, channels, elements..]`.
-    fn kernel_product(&mut self, mut x: Data, mut view: View, groups: u64) -> Result<Data, String> {
+    fn kernel_product(&mut self, mut x: Data, mut view: View, groups: u64) -> Result<Data, Refusal> {
         let dims = view.dims.len() - 2;
         let outer: Vec<Atom> = x.axes[2..2 + dims].iter().map(|axis| axis[0]).collect();
         // Windows were made from the last dim on.
@@ -112,9 +114,11 @@ impl<'a> Lowering<'a> {
         Ok(Data { var, axes })
     }
 
-    fn channel_bias(&mut self, data: Data, bias: crate::graph::ValueId) -> Result<Form, String> {
-        let Form::Weight(view) = self.form(bias)? else { return Err("the bias is no parameter".to_string()) };
-        let [(atom, _)] = *view.dims.as_slice() else { return Err("the bias is no vector".to_string()) };
+    fn channel_bias(&mut self, data: Data, bias: crate::graph::ValueId) -> Result<Form, Refusal> {
+        let Form::Weight(view) = self.form(bias)? else { return Err("the bias is no parameter".into()) };
+        let [(atom, _)] = *view.dims.as_slice() else {
+            return Err(contradiction("the bias is no vector"));
+        };
         self.atoms.unify(&data.axes[1], &[atom])?;
         let weight = self.weight(view, Use::Bias);
         let dims = self.dims(data.var);
@@ -123,23 +127,24 @@ impl<'a> Lowering<'a> {
     }
 
     /// Zeros before and behind the last axes.
-    pub(super) fn padded(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn padded(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let x = self.argument(node, "self")?;
         let call = self.call(node);
         let pads = call.ints("pad")?;
         let is_zero = call.number_or("value", 0.0)? == 0.0 && call.text("mode").is_none_or(|mode| mode == "constant");
         if !is_zero || pads.len() % 2 == 1 || pads.iter().any(|&pad| pad < 0) {
-            return Err("a value is padded with others than zeros".to_string());
+            return Err("a value is padded with others than zeros".into());
         }
         let mut data = self.data(x)?;
         for (at, pair) in pads.chunks(2).enumerate() {
-            let axis = data.axes.len().checked_sub(at + 1).ok_or("more dims are padded than there are")?;
+            let axis =
+                data.axes.len().checked_sub(at + 1).ok_or(contradiction("more dims are padded than there are"))?;
             data = self.padded_by(&data, axis, [pair[0] as u64, pair[1] as u64])?;
         }
         Ok(Form::Data(data))
     }
 
-    fn padded_by(&mut self, x: &Data, axis: usize, [before, after]: [u64; 2]) -> Result<Data, String> {
+    fn padded_by(&mut self, x: &Data, axis: usize, [before, after]: [u64; 2]) -> Result<Data, Refusal> {
         if before == 0 && after == 0 {
             return Ok(x.clone());
         }
@@ -157,7 +162,7 @@ impl<'a> Lowering<'a> {
 }
 
 /// A number for each of some dims: a list, or one for all.
-fn each_of(call: &Call<'_>, name: &str, default: i64, dims: usize) -> Result<Vec<i64>, String> {
+fn each_of(call: &Call<'_>, name: &str, default: i64, dims: usize) -> Result<Vec<i64>, Refusal> {
     let given = if call.node.arg(name).is_some() { call.ints(name)? } else { vec![default] };
     Ok(if given.len() == 1 { vec![given[0]; dims] } else { given })
 }

@@ -5,16 +5,17 @@ use crate::atoms::{Atom, Axis};
 use crate::eval::Tensor;
 use crate::graph::RecordedNode;
 use crate::program::{Action, Argument, Use, Var};
+use crate::refusal::{Refusal, contradiction};
 
 impl<'a> Lowering<'a> {
     /// Rows of a table, of tokens or of positions.
-    pub(super) fn embedding(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn embedding(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let table = self.argument(node, "weight")?;
         let Form::Weight(mut view) = self.form(table)? else {
-            return Err("a table of embeddings is no parameter".to_string());
+            return Err("a table of embeddings is no parameter".into());
         };
         let [(_, _), (width, _)] = *view.dims.as_slice() else {
-            return Err("a table of embeddings is no matrix".to_string());
+            return Err("a table of embeddings is no matrix".into());
         };
         let ids = self.argument(node, "indices")?;
         let (operand, pad) = match self.known(ids).cloned() {
@@ -22,7 +23,7 @@ impl<'a> Lowering<'a> {
                 let first = self.first_position(&positions)?;
                 let (rows, step) = view.dims[0];
                 let Some(left) = self.atoms.size(rows).checked_sub(first) else {
-                    return Err("positions are beyond the rows of their table".to_string());
+                    return Err(contradiction("positions are beyond the rows of their table"));
                 };
                 if first > 0 {
                     view.first += first * step;
@@ -32,7 +33,7 @@ impl<'a> Lowering<'a> {
             }
             None => {
                 let Form::Tokens { input, axes } = self.form(ids)? else {
-                    return Err("ids are neither tokens nor positions".to_string());
+                    return Err("ids are neither tokens nor positions".into());
                 };
                 let pad = self.call(node).int_or("padding_idx", -1)?;
                 let table = self.weight(view, Use::Matrix);
@@ -61,7 +62,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The position of the first token. Positions count the tokens of each sequence.
-    fn first_position(&self, positions: &Tensor) -> Result<u64, String> {
+    fn first_position(&self, positions: &Tensor) -> Result<u64, Refusal> {
         let (width, _) = positions.rows();
         let first = positions.data.first().copied().unwrap_or(0.0);
         let place = |at: usize| first + (at % width.max(1)) as f64;
@@ -69,6 +70,6 @@ impl<'a> Lowering<'a> {
         if counts && width as u64 == self.atoms.size(self.sequence) && first >= 0.0 {
             return Ok(first as u64);
         }
-        Err("positions do not count the tokens of each sequence".to_string())
+        Err("positions do not count the tokens of each sequence".into())
     }
 }

@@ -9,6 +9,7 @@ use super::{Data, Form, Lowering};
 use crate::atoms::{Atom, Axis};
 use crate::graph::{Arg, RecordedNode, ValueId};
 use crate::program::{Action, Argument, Var, View};
+use crate::refusal::{Refusal, contradiction};
 use ir::types::PartialKind;
 
 /// The rows of the experts of a choice.
@@ -36,13 +37,13 @@ pub(crate) struct Weighted {
 
 impl<'a> Lowering<'a> {
     /// Elements at integers that depend on data: rows of tokens by expert, matrices of experts, weights of slots.
-    pub(super) fn indexed(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn indexed(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         if let Some(form) = self.known_places(node)? {
             return Ok(form);
         }
         let (x, index) = (self.argument(node, "self")?, self.only_index(node)?);
         let Some(Slots { choice, kind }) = self.slots(index)? else {
-            return Err("elements are taken at places that depend on data".to_string());
+            return Err("elements are taken at places that depend on data".into());
         };
         match (self.form(x)?, kind) {
             (Form::Weight(matrices), SlotKind::Expert { is_flat: true }) if matrices.dims.len() == 3 => {
@@ -58,9 +59,11 @@ impl<'a> Lowering<'a> {
             }
             (_, SlotKind::Token) => {
                 let x = self.data(x)?;
-                let Some((tokens, rest)) = x.axes.split_first() else { return Err("a scalar is indexed".to_string()) };
+                let Some((tokens, rest)) = x.axes.split_first() else {
+                    return Err(contradiction("a scalar is indexed"));
+                };
                 if self.atoms.leaves(tokens) != [self.batch, self.sequence] || rest.len() != 1 {
-                    return Err("rows of experts are no tokens".to_string());
+                    return Err("rows of experts are no tokens".into());
                 }
                 self.dispatched(&x, choice, true).map(Form::Data)
             }
@@ -69,14 +72,14 @@ impl<'a> Lowering<'a> {
                 if weights.axes.len() == 1 && self.is_slots(&weights.axes, choice) {
                     return Ok(Form::RowWeights { weights: weights.var, choice, is_column: false });
                 }
-                Err("other values than weights are sorted by expert".to_string())
+                Err("other values than weights are sorted by expert".into())
             }
-            _ => Err("elements are taken by the numbers of experts in an unknown way".to_string()),
+            _ => Err("elements are taken by the numbers of experts in an unknown way".into()),
         }
     }
 
     /// The rows of experts of a value whose last axis is that of its elements.
-    fn dispatched(&mut self, x: &Data, choice: usize, is_sorted: bool) -> Result<Data, String> {
+    fn dispatched(&mut self, x: &Data, choice: usize, is_sorted: bool) -> Result<Data, Refusal> {
         let dims = self.dims(x.var);
         let inner = match dims.as_slice() {
             [b, s, inner @ ..]
@@ -85,7 +88,7 @@ impl<'a> Lowering<'a> {
             {
                 inner.to_vec()
             }
-            _ => return Err("rows of experts are no tokens".to_string()),
+            _ => return Err("rows of experts are no tokens".into()),
         };
         let known = self.rows.iter().find(|rows| (rows.choice, rows.x, rows.is_sorted) == (choice, x.var, is_sorted));
         if let Some(&ExpertRows { atom, var, .. }) = known {
@@ -108,16 +111,16 @@ impl<'a> Lowering<'a> {
     }
 
     /// `grouped_mm(rows, matrices, ends)`: rows that are sorted by expert, times the matrices `[e, input, output]` of their experts.
-    pub(super) fn grouped_product(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn grouped_product(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let [x, w] = if node.arg("input").is_some() { ["input", "weight"] } else { ["self", "mat2"] };
         let (x, w, ends) = (self.argument(node, x)?, self.argument(node, w)?, self.argument(node, "offs")?);
         let (Form::Weight(matrices), Some(slots)) = (self.form(w)?, self.slots(ends)?) else {
-            return Err("a product of groups whose matrices are no parameter".to_string());
+            return Err("a product of groups whose matrices are no parameter".into());
         };
         let x = self.data(x)?;
         let rows = x.axes.first().and_then(|axis| self.rows_of(axis)).filter(|rows| rows.is_sorted);
         if rows.is_none_or(|rows| (slots.choice, slots.kind) != (rows.choice, SlotKind::Ends)) || x.axes.len() != 2 {
-            return Err("a product of groups that are not the rows of experts".to_string());
+            return Err("a product of groups that are not the rows of experts".into());
         }
         let [experts, input, output] = three(&matrices)?;
         self.expert_product(&x, &matrices, [experts, input, output], slots.choice).map(Form::Linear)
@@ -125,7 +128,7 @@ impl<'a> Lowering<'a> {
 
     /// `bmm(matrices[expert], rows)`: each row times the matrix of its expert, which is `[output, input]` before the row or
     /// `[input, output]` behind it.
-    pub(super) fn batched_product(&mut self, node: &'a RecordedNode) -> Result<Option<Form>, String> {
+    pub(super) fn batched_product(&mut self, node: &'a RecordedNode) -> Result<Option<Form>, Refusal> {
         let (a, b) = (self.argument(node, "self")?, self.argument(node, "mat2")?);
         for (matrices, x, is_before) in [(a, b, true), (b, a, false)] {
             if self.known(matrices).is_some() || self.known(x).is_some() {
@@ -135,7 +138,7 @@ impl<'a> Lowering<'a> {
             let x = self.data(x)?;
             let one = if is_before { 2 } else { 1 };
             if x.axes.len() != 3 || self.atoms.total(&x.axes[one]) != 1 {
-                return Err("several rows are multiplied with the matrix of an expert".to_string());
+                return Err("several rows are multiplied with the matrix of an expert".into());
             }
             let mut axes = x.axes.clone();
             axes.remove(one);
@@ -150,7 +153,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Rows in the order of slots: those of experts, or tokens that are repeated for each of their experts.
-    fn rows(&mut self, x: &Data, choice: usize) -> Result<Data, String> {
+    fn rows(&mut self, x: &Data, choice: usize) -> Result<Data, Refusal> {
         let first = self.atoms.leaves(&x.axes[0]);
         if self.rows_of(&first).is_some_and(|rows| rows.choice == choice && !rows.is_sorted) {
             return Ok(x.clone());
@@ -165,7 +168,7 @@ impl<'a> Lowering<'a> {
                 self.dispatched(x, choice, false)
             }
             [b, s] if [b, s] == [self.batch, self.sequence] && chosen == 1 => self.dispatched(x, choice, false),
-            _ => Err("rows of experts are not the tokens, once for each of their experts".to_string()),
+            _ => Err("rows of experts are not the tokens, once for each of their experts".into()),
         }
     }
 
@@ -176,9 +179,9 @@ impl<'a> Lowering<'a> {
         matrices: &View,
         [experts, input, output]: [Factor; 3],
         choice: usize,
-    ) -> Result<Linear, String> {
+    ) -> Result<Linear, Refusal> {
         if matrices.shift != 0.0 {
-            return Err("a matrix that is shifted is multiplied".to_string());
+            return Err("a matrix that is shifted is multiplied".into());
         }
         self.atoms.unify(&[self.choices[choice].experts], &[experts.0])?;
         self.atoms.unify(&x.axes[1], &[input.0])?;
@@ -186,7 +189,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Products with the matrices of experts, and their biases.
-    pub(super) fn with_row_biases(&mut self, a: ValueId, b: ValueId) -> Result<Option<Form>, String> {
+    pub(super) fn with_row_biases(&mut self, a: ValueId, b: ValueId) -> Result<Option<Form>, Refusal> {
         for (x, other) in [(a, b), (b, a)] {
             let (Form::RowBiases { biases, choice }, Form::Linear(mut product)) = (self.form(other)?, self.form(x)?)
             else {
@@ -207,7 +210,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Rows of experts times the weights of their slots.
-    pub(super) fn weighted(&mut self, a: ValueId, b: ValueId) -> Result<Option<Form>, String> {
+    pub(super) fn weighted(&mut self, a: ValueId, b: ValueId) -> Result<Option<Form>, Refusal> {
         for (x, weights) in [(a, b), (b, a)] {
             let axes = match self.form(x)? {
                 Form::Linear(linear) => linear.axes,
@@ -241,20 +244,20 @@ impl<'a> Lowering<'a> {
     }
 
     /// Weighted rows in other axes.
-    pub(super) fn arranged_rows(&mut self, node: &'a RecordedNode, weighted: Weighted) -> Result<Form, String> {
+    pub(super) fn arranged_rows(&mut self, node: &'a RecordedNode, weighted: Weighted) -> Result<Form, Refusal> {
         let axes = self.arranged(node, weighted.axes.clone(), false)?;
         Ok(Form::Weighted(Weighted { axes, ..weighted }))
     }
 
     /// The sum over the experts of each token.
-    fn combined_rows(&mut self, weighted: &Weighted, dim: usize) -> Result<Form, String> {
+    fn combined_rows(&mut self, weighted: &Weighted, dim: usize) -> Result<Form, Refusal> {
         let Weighted { choice, rows, weights, mut axes } = weighted.clone();
         if self.atoms.leaves(&axes.remove(dim)) != [self.choices[choice].chosen] {
-            return Err("rows of experts are summed over other dims than the experts of a token".to_string());
+            return Err("rows of experts are summed over other dims than the experts of a token".into());
         }
         let dims = [[self.batch, self.sequence].as_slice(), &self.dims(rows)[1..]].concat();
         if self.atoms.leaves(&axes.concat()) != dims {
-            return Err("the sum of experts has other dims than tokens".to_string());
+            return Err("the sum of experts has other dims than tokens".into());
         }
         let (numbers, weights) = (self.grouped(self.choices[choice].numbers), self.grouped(weights));
         let grouped = self.state(Action::Combine, [rows, numbers, weights].map(Argument::Var).to_vec(), dims.clone());
@@ -263,7 +266,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A sum over axes: of the weights of a token, of what its experts give, or of other values.
-    pub(super) fn sum(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn sum(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let x = self.argument(node, "self")?;
         let form = self.form(x)?;
         let rank = match &form {
@@ -280,7 +283,7 @@ impl<'a> Lowering<'a> {
         if let Form::Weighted(weighted) = form {
             return match dims.as_slice() {
                 [dim] if !keeps => self.combined_rows(&weighted, *dim),
-                _ => Err("a sum of experts keeps its dim".to_string()),
+                _ => Err("a sum of experts keeps its dim".into()),
             };
         }
         let data = self.data(x)?;
@@ -288,6 +291,6 @@ impl<'a> Lowering<'a> {
     }
 }
 
-fn three(view: &View) -> Result<[Factor; 3], String> {
-    <[Factor; 3]>::try_from(view.dims.as_slice()).map_err(|_| "the matrices of experts have no three dims".to_string())
+fn three(view: &View) -> Result<[Factor; 3], Refusal> {
+    <[Factor; 3]>::try_from(view.dims.as_slice()).map_err(|_| "the matrices of experts have no three dims".into())
 }

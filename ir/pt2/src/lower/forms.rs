@@ -13,6 +13,7 @@ use crate::atoms::Axis;
 use crate::eval::ElementKind;
 use crate::graph::ValueId;
 use crate::program::{Var, View};
+use crate::refusal::{Refusal, contradiction};
 
 /// A value of the program as the graph sees it: atoms of each axis. Atoms may be missing where the graph repeats elements.
 #[derive(Clone, Debug)]
@@ -115,7 +116,7 @@ pub(crate) enum Form {
 
 impl Lowering<'_> {
     /// The form of a value that is not known.
-    pub(super) fn form(&mut self, value: ValueId) -> Result<Form, String> {
+    pub(super) fn form(&mut self, value: ValueId) -> Result<Form, Refusal> {
         let value = self.id(value);
         if let Some(form) = self.forms.get(&value) {
             return Ok(form.clone());
@@ -123,10 +124,11 @@ impl Lowering<'_> {
         let Some(name) = self.graph.parameters.get(&value) else {
             return match self.constant(value)? {
                 Some(view) => Ok(Form::Weight(view)),
-                None => Err("a constant takes the place of activations".to_string()),
+                None => Err("a constant takes the place of activations".into()),
             };
         };
-        let sizes = self.sizes.get(&value).ok_or_else(|| format!("the parameter `{name}` has no sizes"))?;
+        let sizes =
+            self.sizes.get(&value).ok_or_else(|| contradiction(format!("the parameter `{name}` has no sizes")))?;
         Ok(Form::Weight(self.stored(name, sizes)))
     }
 
@@ -141,7 +143,7 @@ impl Lowering<'_> {
     }
 
     /// A buffer as a parameter that training leaves as it is; none for other known values.
-    pub(super) fn constant(&mut self, value: ValueId) -> Result<Option<View>, String> {
+    pub(super) fn constant(&mut self, value: ValueId) -> Result<Option<View>, Refusal> {
         let value = self.id(value);
         let (Some(name), Some(known)) = (self.graph.buffers.get(&value), self.known(value)) else { return Ok(None) };
         let sizes: Vec<u64> = known.sizes.iter().map(|&size| size as u64).collect();
@@ -154,7 +156,7 @@ impl Lowering<'_> {
     }
 
     /// The axes of a value that is not known.
-    pub(super) fn axes(&mut self, value: ValueId) -> Result<Vec<Axis>, String> {
+    pub(super) fn axes(&mut self, value: ValueId) -> Result<Vec<Axis>, Refusal> {
         match self.form(value)? {
             Form::Tokens { axes, .. } | Form::Data(Data { axes, .. }) | Form::Adjacent(Data { axes, .. }, _) => {
                 Ok(axes)
@@ -185,7 +187,7 @@ impl Lowering<'_> {
     }
 
     /// The value as one of the program.
-    pub(super) fn data(&mut self, value: ValueId) -> Result<Data, String> {
+    pub(super) fn data(&mut self, value: ValueId) -> Result<Data, Refusal> {
         let value = self.id(value);
         let data = match self.form(value)? {
             Form::Data(data) => return Ok(data),
@@ -223,24 +225,24 @@ impl Lowering<'_> {
                 self.combined(ir::ops::BinaryKind::Add, &scores, &bias)?
             }
             Form::Memory { memory, part: None } => self.filled(memory)?,
-            Form::Refused(why) => return Err(why.to_string()),
-            Form::Tokens { .. } => return Err("token ids are read as numbers".to_string()),
-            Form::Complex(_) => return Err("complex numbers are read in an unknown way".to_string()),
-            Form::Memory { .. } => return Err("a part of new memory is read".to_string()),
+            Form::Refused(why) => return Err(why.into()),
+            Form::Tokens { .. } => return Err("token ids are read as numbers".into()),
+            Form::Complex(_) => return Err("complex numbers are read in an unknown way".into()),
+            Form::Memory { .. } => return Err("a part of new memory is read".into()),
             Form::Scores(_) | Form::Shares(_) | Form::Hidden | Form::Filled | Form::RowMaximum(_) => {
-                return Err("scores of attention are read in an unknown way".to_string());
+                return Err("scores of attention are read in an unknown way".into());
             }
-            Form::Groups(_) => return Err("groups of experts are chosen in an unknown way".to_string()),
-            Form::Slots(_) => return Err("numbers of experts are read in an unknown way".to_string()),
+            Form::Groups(_) => return Err("groups of experts are chosen in an unknown way".into()),
+            Form::Slots(_) => return Err("numbers of experts are read in an unknown way".into()),
             Form::Matrices { .. } | Form::RowBiases { .. } | Form::RowWeights { .. } | Form::Weighted(_) => {
-                return Err("rows of experts are read in an unknown way".to_string());
+                return Err("rows of experts are read in an unknown way".into());
             }
         };
         self.forms.insert(value, Form::Data(data.clone()));
         Ok(data)
     }
 
-    fn function_of(&mut self, of: ValueId, kind: ir::ops::UnaryKind) -> Result<Data, String> {
+    fn function_of(&mut self, of: ValueId, kind: ir::ops::UnaryKind) -> Result<Data, Refusal> {
         let data = self.data(of)?;
         Ok(self.unary(kind, &data))
     }

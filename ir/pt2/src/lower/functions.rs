@@ -2,6 +2,7 @@
 
 use super::{Data, Form, Lowering};
 use crate::graph::RecordedNode;
+use crate::refusal::Refusal;
 use ir::ops::{BinaryKind, UnaryKind};
 
 /// The function of an op of one operand, where the language has it.
@@ -46,14 +47,14 @@ pub(super) fn is_composed(family: &str) -> bool {
 
 impl<'a> Lowering<'a> {
     /// A function of one operand that has parameters or several statements.
-    pub(super) fn composed(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn composed(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let name = if node.arg("self").is_some() { "self" } else { "input" };
         let x = self.argument(node, name)?;
         if node.family() == "aten.square" {
             return Ok(Form::Square(x));
         }
         let call = self.call(node);
-        let numbers = |names: [(&str, f64); 3]| -> Result<[f64; 3], String> {
+        let numbers = |names: [(&str, f64); 3]| -> Result<[f64; 3], Refusal> {
             let [a, b, c] = names.map(|(name, default)| call.number_or(name, default));
             Ok([a?, b?, c?])
         };
@@ -111,7 +112,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// `ln(1 + e^(beta x)) / beta`, as `max(x, 0) + ln(1 + e^-|beta x|) / beta`.
-    fn softplus(&mut self, x: &Data, beta: f64) -> Result<Data, String> {
+    fn softplus(&mut self, x: &Data, beta: f64) -> Result<Data, Refusal> {
         let above = self.unary(UnaryKind::AtLeast(0.0), x);
         let twice = self.unary(UnaryKind::Scale(2.0), &above);
         let less = self.combined(BinaryKind::Sub, x, &twice)?;
@@ -123,13 +124,13 @@ impl<'a> Lowering<'a> {
     }
 
     /// `scale max(x, 0) + scale alpha (e^(input_scale min(x, 0)) - 1)`
-    fn elu(&mut self, x: &Data, [alpha, scale, by]: [f64; 3]) -> Result<Data, String> {
+    fn elu(&mut self, x: &Data, [alpha, scale, by]: [f64; 3]) -> Result<Data, Refusal> {
         let below = [UnaryKind::Scale(by), UnaryKind::Exp, UnaryKind::Shift(-1.0), UnaryKind::Scale(scale * alpha)];
         self.sides(x, [UnaryKind::Scale(scale)], &below)
     }
 
     /// The sum of functions of what is above 0 and of what is below.
-    fn sides(&mut self, x: &Data, above: [UnaryKind; 1], below: &[UnaryKind]) -> Result<Data, String> {
+    fn sides(&mut self, x: &Data, above: [UnaryKind; 1], below: &[UnaryKind]) -> Result<Data, Refusal> {
         let high = self.unary(UnaryKind::AtLeast(0.0), x);
         let high = self.chain(&high, &above);
         let low = self.unary(UnaryKind::AtMost(0.0), x);

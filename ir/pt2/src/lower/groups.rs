@@ -8,6 +8,7 @@ use super::{Form, Lowering};
 use crate::eval::Call;
 use crate::graph::{RecordedNode, ValueId};
 use crate::program::View;
+use crate::refusal::{Refusal, contradiction};
 use ir::ops::GroupLimit;
 
 /// A step of scores on the way to the open groups.
@@ -49,7 +50,7 @@ pub(super) struct Candidates {
 
 impl<'a> Lowering<'a> {
     /// True for the scores of a router, which a choice may correct.
-    fn is_scores(&mut self, x: ValueId) -> Result<bool, String> {
+    fn is_scores(&mut self, x: ValueId) -> Result<bool, Refusal> {
         Ok(match self.form(x)? {
             Form::RouterScores(_) => true,
             Form::Sigmoid(of) => matches!(self.form(of)?, Form::Linear(_)),
@@ -58,7 +59,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The sum of scores and a correction, a parameter or a buffer.
-    pub(super) fn biased(&mut self, node: &'a RecordedNode) -> Result<Option<Form>, String> {
+    pub(super) fn biased(&mut self, node: &'a RecordedNode) -> Result<Option<Form>, Refusal> {
         let (Ok(a), Ok(b)) = (self.argument(node, "self"), self.argument(node, "other")) else { return Ok(None) };
         for (scores, bias) in [(a, b), (b, a)] {
             if self.known[scores.index()].is_some() || !self.is_scores(scores)? {
@@ -85,7 +86,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Views and functions of scores in groups.
-    pub(super) fn about_groups(&mut self, node: &'a RecordedNode) -> Result<Option<Vec<Form>>, String> {
+    pub(super) fn about_groups(&mut self, node: &'a RecordedNode) -> Result<Option<Vec<Form>>, Refusal> {
         let Some(x) = node.operands().next().map(|operand| self.id(operand)) else { return Ok(None) };
         if self.known[x.index()].is_some() {
             return Ok(None);
@@ -110,7 +111,7 @@ impl<'a> Lowering<'a> {
         Ok(None)
     }
 
-    fn next_stage(&mut self, node: &'a RecordedNode, choice: GroupChoice) -> Result<Vec<Form>, String> {
+    fn next_stage(&mut self, node: &'a RecordedNode, choice: GroupChoice) -> Result<Vec<Form>, Refusal> {
         let GroupChoice { groups, stage, .. } = choice;
         let to = |stage: Stage| Form::Groups(GroupChoice { stage, ..choice });
         let call = self.call(node);
@@ -130,7 +131,7 @@ impl<'a> Lowering<'a> {
                     {
                         vec![to(Stage::Open { by, from })]
                     }
-                    _ => return Err(UNKNOWN.to_string()),
+                    _ => return Err(UNKNOWN.into()),
                 }
             }
             (
@@ -145,27 +146,27 @@ impl<'a> Lowering<'a> {
             ) => vec![to(stage)],
             ("aten.bitwise_not" | "aten.logical_not", Stage::Open { by, from }) => vec![to(Stage::Closed { by, from })],
             ("aten.topk", Stage::Limited { .. }) => return self.top_k(node),
-            _ => return Err(UNKNOWN.to_string()),
+            _ => return Err(UNKNOWN.into()),
         };
         Ok(stages)
     }
 
     /// Scores of which those of closed groups are replaced by a number.
-    pub(super) fn limited(&mut self, x: ValueId, mask: ValueId, by: ValueOrNumber) -> Result<Option<Form>, String> {
+    pub(super) fn limited(&mut self, x: ValueId, mask: ValueId, by: ValueOrNumber) -> Result<Option<Form>, Refusal> {
         let Form::Groups(choice) = self.form(mask)? else { return Ok(None) };
         let (Stage::Closed { by: n, from }, ValueOrNumber::Number(number)) = (choice.stage, by) else {
-            return Err(UNKNOWN.to_string());
+            return Err(UNKNOWN.into());
         };
         // Scores are above 0; with a correction only the lowest number is below all.
         let has_bias = matches!(self.form(x)?, Form::Biased { .. });
         if x != choice.scores || number > 0.0 || has_bias && number > super::mask::LOW {
-            return Err("scores of groups that are closed are replaced by others than the lowest".to_string());
+            return Err("scores of groups that are closed are replaced by others than the lowest".into());
         }
         Ok(Some(Form::Groups(GroupChoice { stage: Stage::Limited { by: n, from }, ..choice })))
     }
 
     /// The scores that a choice compares, taken apart.
-    pub(super) fn taken_apart(&mut self, x: ValueId) -> Result<Candidates, String> {
+    pub(super) fn taken_apart(&mut self, x: ValueId) -> Result<Candidates, Refusal> {
         Ok(match self.form(x)? {
             Form::Groups(GroupChoice { scores, groups, stage: Stage::Limited { by, from } }) => {
                 let inner = self.taken_apart(scores)?;
@@ -179,8 +180,8 @@ impl<'a> Lowering<'a> {
 }
 
 /// The number of highest scores that a node takes.
-fn count_of(call: &Call<'_>) -> Result<u64, String> {
-    u64::try_from(call.int("k")?).map_err(|_| "a negative number of groups".to_string())
+fn count_of(call: &Call<'_>) -> Result<u64, Refusal> {
+    u64::try_from(call.int("k")?).map_err(|_| contradiction("a negative number of groups"))
 }
 
 const BEST: &str = "the best of groups of experts are read in an unknown way";

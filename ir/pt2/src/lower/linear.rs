@@ -5,6 +5,7 @@ use super::{Data, Form, Lowering, stepped};
 use crate::atoms::{Atom, Axis};
 use crate::graph::{RecordedNode, ValueId};
 use crate::program::{Action, Argument, Use, View};
+use crate::refusal::{Refusal, contradiction};
 use ir::ops::BinaryKind;
 
 /// A dim of a parameter, and the distance of its neighbours.
@@ -70,32 +71,32 @@ struct Output {
 
 impl<'a> Lowering<'a> {
     /// `aten.linear(x, w, b)` with outputs in rows, or `aten.addmm(b, x, w)` with outputs in columns.
-    pub(super) fn linear(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn linear(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let is_linear = node.family() == "aten.linear";
         let [x, w, bias] = if is_linear { ["input", "weight", "bias"] } else { ["mat1", "mat2", "self"] };
         let (x, w) = (self.argument(node, x)?, self.argument(node, w)?);
         let bias = node.arg(bias).map(|_| self.argument(node, bias)).transpose()?;
         let matrix = if self.known(w).is_none() { Some(self.form(w)?) } else { self.constant(w)?.map(Form::Weight) };
-        let Some(Form::Weight(mut matrix)) = matrix else { return Err("the matrix is no parameter".to_string()) };
+        let Some(Form::Weight(mut matrix)) = matrix else { return Err("the matrix is no parameter".into()) };
         if !is_linear {
             matrix.dims.reverse();
         }
         if matrix.shift != 0.0 || matrix.dims.len() != 2 {
-            return Err("the matrix of a product is no matrix of the export".to_string());
+            return Err("the matrix of a product is no matrix of the export".into());
         }
         self.times(x, &matrix, bias)
     }
 
     /// The product of activations and a matrix of the dims `[output, input]`.
-    pub(super) fn times(&mut self, x: ValueId, matrix: &View, bias: Option<ValueId>) -> Result<Form, String> {
+    pub(super) fn times(&mut self, x: ValueId, matrix: &View, bias: Option<ValueId>) -> Result<Form, Refusal> {
         let [(output, step), input] = *matrix.dims.as_slice() else {
-            return Err("the matrix has no two dims".to_string());
+            return Err("the matrix has no two dims".into());
         };
         if matrix.shift != 0.0 {
-            return Err("a matrix that is shifted is multiplied".to_string());
+            return Err("a matrix that is shifted is multiplied".into());
         }
         let x = self.data(x)?;
-        let (last, lead) = x.axes.split_last().ok_or("a scalar is multiplied with a matrix")?;
+        let (last, lead) = x.axes.split_last().ok_or(contradiction("a scalar is multiplied with a matrix"))?;
         self.atoms.unify(last, &[input.0])?;
         let bias = bias.map(|bias| self.bias(bias, output)).transpose()?;
         // One output without a bias is a product with a vector: a number for each token.
@@ -118,15 +119,17 @@ impl<'a> Lowering<'a> {
         }))
     }
 
-    fn bias(&mut self, bias: ValueId, output: Atom) -> Result<(String, u64), String> {
-        let Form::Weight(view) = self.form(bias)? else { return Err("the bias is no parameter".to_string()) };
-        let [(atom, 1)] = *view.dims.as_slice() else { return Err("the bias is no vector".to_string()) };
+    fn bias(&mut self, bias: ValueId, output: Atom) -> Result<(String, u64), Refusal> {
+        let Form::Weight(view) = self.form(bias)? else { return Err("the bias is no parameter".into()) };
+        let [(atom, 1)] = *view.dims.as_slice() else {
+            return Err(contradiction("the bias is no vector"));
+        };
         self.atoms.unify(&[output], &[atom])?;
         Ok((view.tensor, view.first))
     }
 
     /// The statements of a product.
-    pub(super) fn product(&mut self, linear: &Linear) -> Result<Data, String> {
+    pub(super) fn product(&mut self, linear: &Linear) -> Result<Data, Refusal> {
         let outputs = self.outputs(linear);
         let dims = |step: fn(&Output) -> u64| outputs.iter().map(move |output| (output.atom, step(output)));
         let matrix = View {
@@ -169,10 +172,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// Elements of an axis: the product with a part of the matrix. Its dims are new, since parts have sizes of their own.
-    pub(super) fn part_of_product(&mut self, linear: &Linear, axis: usize, range: Range) -> Result<Linear, String> {
+    pub(super) fn part_of_product(&mut self, linear: &Linear, axis: usize, range: Range) -> Result<Linear, Refusal> {
         let axes: Vec<Axis> = linear.axes.iter().map(|axis| self.atoms.leaves(axis)).collect();
         let Some(&[parted]) = axes.get(axis).map(Vec::as_slice) else {
-            return Err("a part of joined dims is taken".to_string());
+            return Err("a part of joined dims is taken".into());
         };
         let mut part = Linear { outputs: Vec::new(), axes: axes.clone(), ..linear.clone() };
         let mut is_output = false;
@@ -188,7 +191,7 @@ impl<'a> Lowering<'a> {
             part.axes.iter_mut().flatten().filter(|own| **own == output.atom).for_each(|own| *own = atom);
             part.outputs.push(Output { atom, step: output.step * step, bias_step: output.bias_step * step });
         }
-        if is_output { Ok(part) } else { Err("a part of what a projection reads is taken".to_string()) }
+        if is_output { Ok(part) } else { Err("a part of what a projection reads is taken".into()) }
     }
 
     /// True if an axis of a product is one dim of its matrix.
@@ -198,7 +201,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Moves a dim of the result before others.
-    pub(super) fn outputs_before(&mut self, linear: &mut Linear, atom: Atom, others: &[Atom]) -> Result<(), String> {
+    pub(super) fn outputs_before(&mut self, linear: &mut Linear, atom: Atom, others: &[Atom]) -> Result<(), Refusal> {
         let mut outputs = self.outputs(linear);
         let place = outputs.iter().position(|output| output.atom == atom).ok_or("no dim of a product is moved")?;
         let moved = outputs.remove(place);

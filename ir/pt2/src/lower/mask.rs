@@ -3,6 +3,7 @@
 use super::Lowering;
 use crate::eval::{Call, ElementKind, Item, Tensor, evaluate};
 use crate::graph::{Arg, ValueId};
+use crate::refusal::Refusal;
 use ir::ops::AttentionSettings;
 use std::collections::BTreeSet;
 
@@ -81,7 +82,7 @@ const SHORT: [u64; 2] = [3, 5];
 
 impl Lowering<'_> {
     /// The keys that a mask hides. A window may be longer than the sample: then short ones take the place of the number that states it.
-    pub(super) fn read_mask(&self, Hides { value, is_set }: Hides) -> Result<Mask, String> {
+    pub(super) fn read_mask(&self, Hides { value, is_set }: Hides) -> Result<Mask, Refusal> {
         let mask = self.known(value).ok_or("a mask depends on the tokens or on parameters")?;
         let causal = Mask { is_causal: true, window: None };
         let tokens = self.atoms.size(self.sequence);

@@ -9,6 +9,7 @@ use super::{Data, Form, Lowering};
 use crate::atoms::Axis;
 use crate::eval::{Item, Tensor};
 use crate::graph::{RecordedNode, ValueId};
+use crate::refusal::{Refusal, contradiction};
 use std::rc::Rc;
 
 /// The longest row whose elements are followed one by one.
@@ -96,7 +97,7 @@ fn elementwise(a: &[f64], b: &[f64], f: impl Fn(f64, f64) -> f64) -> Rc<[f64]> {
 
 impl<'a> Lowering<'a> {
     /// A value as a mixture, if it can be one.
-    pub(super) fn mixed(&mut self, value: ValueId) -> Result<Option<Mix>, String> {
+    pub(super) fn mixed(&mut self, value: ValueId) -> Result<Option<Mix>, Refusal> {
         let value = self.id(value);
         if self.known[value.index()].is_some() {
             return Ok(None);
@@ -116,7 +117,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A value as the mixture of its own elements.
-    fn whole(&mut self, value: ValueId, depth: usize) -> Result<Option<Mix>, String> {
+    fn whole(&mut self, value: ValueId, depth: usize) -> Result<Option<Mix>, Refusal> {
         let axes = self.axes(value)?;
         if axes.len() <= depth {
             return Ok(None);
@@ -131,7 +132,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The axes of a mixture.
-    pub(super) fn mixed_axes(&mut self, mix: &Mix) -> Result<Vec<Axis>, String> {
+    pub(super) fn mixed_axes(&mut self, mix: &Mix) -> Result<Vec<Axis>, Refusal> {
         let mut axes = self.axes(mix.of)?;
         axes.truncate(axes.len() - mix.depth);
         axes.extend(mix.inner.iter().map(|&size| vec![self.atoms.add(size)]));
@@ -139,12 +140,12 @@ impl<'a> Lowering<'a> {
     }
 
     /// The number of axes before those that are mixed.
-    fn lead(&mut self, mix: &Mix) -> Result<usize, String> {
+    fn lead(&mut self, mix: &Mix) -> Result<usize, Refusal> {
         Ok(self.axes(mix.of)?.len() - mix.depth)
     }
 
     /// A mixture or a part of a value times a table of numbers.
-    pub(super) fn mixed_by_table(&mut self, x: ValueId, table: ValueId) -> Result<Option<Form>, String> {
+    pub(super) fn mixed_by_table(&mut self, x: ValueId, table: ValueId) -> Result<Option<Form>, Refusal> {
         if let Form::Complex(mix) = self.form(x)? {
             return self.turned_numbers(&mix, table).map(Some);
         }
@@ -155,7 +156,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The numbers of a table for each element of a mixture: one, or one for each token. None if they depend on anything else.
-    fn factors(&mut self, mix: &Mix, table: &Tensor, trailing: usize) -> Result<Option<Vec<Rc<[f64]>>>, String> {
+    fn factors(&mut self, mix: &Mix, table: &Tensor, trailing: usize) -> Result<Option<Vec<Rc<[f64]>>>, Refusal> {
         let lead = self.lead(mix)?;
         let rank = lead + trailing;
         let axes = self.axes(mix.of)?;
@@ -199,7 +200,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The sum or the difference of two mixtures, if both are of one value.
-    pub(super) fn mixed_sum(&mut self, a: ValueId, b: ValueId, sign: f64) -> Result<Option<Form>, String> {
+    pub(super) fn mixed_sum(&mut self, a: ValueId, b: ValueId, sign: f64) -> Result<Option<Form>, Refusal> {
         let is_mix = |form: &Form| matches!(form, Form::Mix(_));
         if !is_mix(&self.form(a)?) && !is_mix(&self.form(b)?) {
             return Ok(None);
@@ -209,7 +210,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Parts of one value, one after the other along the last axis, or side by side along a new one behind it.
-    pub(super) fn mixed_join(&mut self, parts: &[ValueId], is_stack: bool) -> Result<Option<Form>, String> {
+    pub(super) fn mixed_join(&mut self, parts: &[ValueId], is_stack: bool) -> Result<Option<Form>, Refusal> {
         let mut mixes = Vec::new();
         for &part in parts {
             let is_part = self.known[self.id(part).index()].is_none()
@@ -243,7 +244,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A view that changes the mixed axes alone.
-    pub(super) fn mixed_view(&mut self, node: &'a RecordedNode, mix: &Mix) -> Result<Option<Form>, String> {
+    pub(super) fn mixed_view(&mut self, node: &'a RecordedNode, mix: &Mix) -> Result<Option<Form>, Refusal> {
         let before: Vec<Axis> = self.mixed_axes(mix)?;
         let lead = self.lead(mix)?;
         let Ok(after) = self.arranged(node, before.clone(), false) else { return Ok(None) };
@@ -262,45 +263,45 @@ impl<'a> Lowering<'a> {
     }
 
     /// Pairs of the last axis as complex numbers.
-    pub(super) fn complex(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn complex(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let x = self.argument(node, "self")?;
         let mix = match self.form(x)? {
             Form::Mix(mix) => Some(mix),
             _ => self.whole(x, 2)?,
         };
         let mix = mix.filter(|mix| mix.inner.len() > 1 && mix.inner.last() == Some(&2));
-        mix.map(Form::Complex).ok_or_else(|| "complex numbers of values that are no pairs".to_string())
+        mix.map(Form::Complex).ok_or_else(|| "complex numbers of values that are no pairs".into())
     }
 
     /// The real and imaginary parts of complex numbers.
-    pub(super) fn real(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn real(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let x = self.argument(node, "self")?;
         match self.form(x)? {
             Form::Complex(mix) => Ok(Form::Mix(mix)),
-            _ => Err("the parts of what are no complex numbers".to_string()),
+            _ => Err("the parts of what are no complex numbers".into()),
         }
     }
 
     /// Complex numbers times known ones.
-    fn turned_numbers(&mut self, mix: &Mix, table: ValueId) -> Result<Form, String> {
+    fn turned_numbers(&mut self, mix: &Mix, table: ValueId) -> Result<Form, Refusal> {
         let Some(Item::Complex(parts)) = self.known[self.id(table).index()].clone() else {
-            return Err(UNKNOWN_TABLE.to_string());
+            return Err(UNKNOWN_TABLE.into());
         };
         let trailing = mix.inner.len() - 1;
         let [cos, sin] = parts.as_ref();
         let (Some(cos), Some(sin)) = (self.factors(mix, cos, trailing)?, self.factors(mix, sin, trailing)?) else {
-            return Err(UNKNOWN_TABLE.to_string());
+            return Err(UNKNOWN_TABLE.into());
         };
         let kept = mix.times(self.node, |at| cos[at / 2].clone());
         let crossed = mix.times(self.node, |at| product(&sin[at / 2], &[if at % 2 == 0 { 1.0 } else { -1.0 }]));
         let swapped: Vec<Vec<Term>> =
             crossed.elements.chunks(2).flat_map(|pair| [pair[1].clone(), pair[0].clone()]).collect();
         let crossed = mix.with(mix.inner.clone(), swapped, self.node);
-        kept.plus(&crossed, 1.0, self.node).map(Form::Complex).ok_or_else(|| UNKNOWN_TABLE.to_string())
+        kept.plus(&crossed, 1.0, self.node).map(Form::Complex).ok_or_else(|| UNKNOWN_TABLE.into())
     }
 
     /// A mixture as a value of the program.
-    pub(super) fn mixture(&mut self, mix: &Mix) -> Result<Form, String> {
+    pub(super) fn mixture(&mut self, mix: &Mix) -> Result<Form, Refusal> {
         if let Some(turned) = self.rotation(mix)? {
             return Ok(turned);
         }
@@ -308,10 +309,10 @@ impl<'a> Lowering<'a> {
         let mut runs: Vec<(Range, f64)> = Vec::new();
         for terms in &mix.elements {
             let (&[Term { source, ref factor }], true) = (terms.as_slice(), terms.len() == 1) else {
-                return Err("values are multiplied with a table in an unknown way".to_string());
+                return Err("values are multiplied with a table in an unknown way".into());
             };
             let (1, &by) = (factor.len(), &factor[0]) else {
-                return Err("values are multiplied with numbers of their tokens in an unknown way".to_string());
+                return Err("values are multiplied with numbers of their tokens in an unknown way".into());
             };
             let source = source as u64;
             match runs.last_mut() {
@@ -328,7 +329,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The form of a value, in which a mixture is what it means.
-    pub(super) fn settled(&mut self, value: ValueId) -> Result<Form, String> {
+    pub(super) fn settled(&mut self, value: ValueId) -> Result<Form, Refusal> {
         let value = self.id(value);
         if let Form::Mix(mix) = self.form(value)? {
             let form = self.mixture(&mix)?;
@@ -338,10 +339,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// Runs of elements, one after the other.
-    fn runs(&mut self, mix: &Mix, runs: &[(Range, f64)]) -> Result<Data, String> {
+    fn runs(&mut self, mix: &Mix, runs: &[(Range, f64)]) -> Result<Data, Refusal> {
         const MOST: usize = 8;
         if runs.len() > MOST {
-            return Err("the elements of a value are in an unknown order".to_string());
+            return Err("the elements of a value are in an unknown order".into());
         }
         let whole = self.flat(mix)?;
         let mut parts = Vec::new();
@@ -364,16 +365,16 @@ impl<'a> Lowering<'a> {
     }
 
     /// Elements of the last axis of a product or of another value.
-    pub(super) fn elements_of(&mut self, whole: &Form, range: Range) -> Result<Data, String> {
+    pub(super) fn elements_of(&mut self, whole: &Form, range: Range) -> Result<Data, Refusal> {
         match self.narrowed(whole, range)? {
             Form::Linear(linear) => self.product(&linear),
             Form::Data(data) => Ok(data),
-            _ => Err("elements of an unknown value are mixed".to_string()),
+            _ => Err("elements of an unknown value are mixed".into()),
         }
     }
 
     /// The same, with products still to be parted.
-    pub(super) fn narrowed(&mut self, whole: &Form, range: Range) -> Result<Form, String> {
+    pub(super) fn narrowed(&mut self, whole: &Form, range: Range) -> Result<Form, Refusal> {
         if range == Range::of(0, self.row_of(whole)?) {
             return Ok(whole.clone());
         }
@@ -386,22 +387,22 @@ impl<'a> Lowering<'a> {
                 self.part_of_data(&data, data.axes.len() - 1, range).map(Form::Data)
             }
             Form::Data(data) => self.part_of_data(data, data.axes.len() - 1, range).map(Form::Data),
-            _ => Err("elements of an unknown value are mixed".to_string()),
+            _ => Err("elements of an unknown value are mixed".into()),
         }
     }
 
     /// The number of elements of the last axis.
-    pub(super) fn row_of(&self, whole: &Form) -> Result<u64, String> {
+    pub(super) fn row_of(&self, whole: &Form) -> Result<u64, Refusal> {
         match whole {
             Form::Linear(Linear { axes, .. }) | Form::Data(Data { axes, .. }) => {
-                axes.last().map(|axis| self.atoms.total(axis)).ok_or_else(|| "a scalar is mixed".to_string())
+                axes.last().map(|axis| self.atoms.total(axis)).ok_or_else(|| contradiction("a scalar is mixed"))
             }
-            _ => Err("elements of an unknown value are mixed".to_string()),
+            _ => Err("elements of an unknown value are mixed".into()),
         }
     }
 
     /// The operand of a mixture: a product or another value, with one axis in the place of the last ones.
-    pub(super) fn flat(&mut self, mix: &Mix) -> Result<Form, String> {
+    pub(super) fn flat(&mut self, mix: &Mix) -> Result<Form, Refusal> {
         let join = |axes: &mut Vec<Axis>| {
             let inner = axes.split_off(axes.len() - mix.depth).concat();
             axes.push(inner);

@@ -31,6 +31,7 @@ use crate::eval::{Call, Item, Tensor, evaluate, is_alias, is_check};
 use crate::graph::{Arg, RecordedNode, Recording, ValueId};
 use crate::in_place::stale_read;
 use crate::program::{Action, Argument, LoweredModel, Statement, Use, Var, View, Weight};
+use crate::refusal::{Refusal, contradiction};
 use crate::stored::StoredTensor;
 use experts::ExpertRows;
 pub(crate) use forms::{Data, Form};
@@ -154,7 +155,7 @@ fn buffers(
 }
 
 impl<'a> Lowering<'a> {
-    fn node(&mut self, node: &'a RecordedNode) -> Result<(), String> {
+    fn node(&mut self, node: &'a RecordedNode) -> Result<(), Refusal> {
         if is_check(node.family()) {
             return Ok(());
         }
@@ -188,8 +189,8 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    fn forms_of(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
-        let one = |form: Result<Form, String>| form.map(|form| vec![form]);
+    fn forms_of(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, Refusal> {
+        let one = |form: Result<Form, Refusal>| form.map(|form| vec![form]);
         match node.family() {
             "aten.split" | "aten.split_with_sizes" | "aten.chunk" => self.parts(node),
             "aten.embedding" => one(self.embedding(node)),
@@ -227,19 +228,19 @@ impl<'a> Lowering<'a> {
             "aten.copy_" => one(self.copied(node)),
             _ if views::is_view(node) => one(self.view(node)),
             _ if arithmetic::is_arithmetic(node) => one(self.arithmetic(node)),
-            _ => Err(format!("there is no op `{}` in this version", node.op)),
+            _ => Err(Refusal::UnknownOp(node.op.clone())),
         }
     }
 
     /// The size of an axis of a value that is not known itself.
-    fn sym_size(&mut self, node: &'a RecordedNode) -> Result<(), String> {
-        let operand = node.operands().next().ok_or("it has no operand")?;
+    fn sym_size(&mut self, node: &'a RecordedNode) -> Result<(), Refusal> {
+        let operand = node.operands().next().ok_or(contradiction("it has no operand"))?;
         let results = if self.known[operand.index()].is_some() {
             evaluate(&self.call(node))?
         } else {
             let axes = self.axes(operand)?;
             let dim = self.call(node).dim("dim", 0, axes.len())?;
-            vec![Item::Int(self.atoms.total(axes.get(dim).ok_or("a scalar has no sizes")?) as i64)]
+            vec![Item::Int(self.atoms.total(axes.get(dim).ok_or(contradiction("a scalar has no sizes"))?) as i64)]
         };
         for (output, item) in node.outputs.iter().zip(results) {
             self.known[output.index()] = Some(item);
@@ -247,17 +248,17 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    fn alias(&mut self, node: &'a RecordedNode) -> Result<(), String> {
+    fn alias(&mut self, node: &'a RecordedNode) -> Result<(), Refusal> {
         if node.family().starts_with("aten.dropout") && self.call(node).flag("train") {
-            return Err("dropout is active; export the model in evaluation mode: model.eval()".to_string());
+            return Err(Refusal::Dropout);
         }
         let is_choice = self.is_of_slots(node) || self.is_of_groups(node);
         if let Some(Arg::Dtype(1..=5 | 12)) = node.arg("dtype")
             && !is_choice
         {
-            return Err("activations are made integers".to_string());
+            return Err("activations are made integers".into());
         }
-        let operand = node.operands().next().ok_or("it has no operand")?;
+        let operand = node.operands().next().ok_or(contradiction("it has no operand"))?;
         if let Some(&output) = node.outputs.first() {
             self.same[output.index()] = self.id(operand);
         }
@@ -274,10 +275,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// The value of an argument.
-    fn argument(&self, node: &RecordedNode, name: &str) -> Result<ValueId, String> {
+    fn argument(&self, node: &RecordedNode, name: &str) -> Result<ValueId, Refusal> {
         match node.arg(name) {
             Some(Arg::Value(value)) => Ok(self.id(*value)),
-            _ => Err(format!("`{name}` is no tensor")),
+            _ => Err(Refusal::argument(name, "is no tensor")),
         }
     }
 
@@ -392,7 +393,9 @@ impl<'a> Lowering<'a> {
             if self.known(output).is_some() {
                 continue;
             }
-            let data = self.data(output).map_err(|why| Error::Unsupported { at: Box::new(place.clone()), why })?;
+            let data = self
+                .data(output)
+                .map_err(|why| Error::Unsupported { at: Box::new(place.clone()), why: why.to_string() })?;
             let axes: Vec<Axis> = data.axes.iter().map(|axis| self.atoms.leaves(axis)).collect();
             let is_text = self.graph.is_text();
             let fits = match axes.as_slice() {

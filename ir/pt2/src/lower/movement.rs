@@ -3,6 +3,7 @@
 use super::{Data, Lowering};
 use crate::atoms::{Atom, Axis};
 use crate::program::{Action, Argument, Moved, Var};
+use crate::refusal::{Refusal, contradiction};
 
 /// Elements along an axis: `length` from `start` on, `step` apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +84,7 @@ impl Lowering<'_> {
     }
 
     /// Some elements along an axis.
-    pub(super) fn part_of_data(&mut self, data: &Data, axis: usize, range: Range) -> Result<Data, String> {
+    pub(super) fn part_of_data(&mut self, data: &Data, axis: usize, range: Range) -> Result<Data, Refusal> {
         let Range { start, length, step } = range;
         let leaves = self.atoms.leaves(&data.axes[axis]);
         let own = self.dims(data.var);
@@ -114,12 +115,17 @@ impl Lowering<'_> {
     }
 
     /// Every so many elements of an axis: one of each row of a matrix.
-    fn stepped_part(&mut self, data: &Data, axis: usize, Range { start, length, step }: Range) -> Result<Data, String> {
+    fn stepped_part(
+        &mut self,
+        data: &Data,
+        axis: usize,
+        Range { start, length, step }: Range,
+    ) -> Result<Data, Refusal> {
         let mut data = self.with_axis(data, axis);
         let total = self.atoms.total(&data.axes[axis]);
         let (first, rows) = (start % step, total / step);
         if !total.is_multiple_of(step) || start / step + length > rows {
-            return Err(format!("every {step} of {total} elements are taken"));
+            return Err(format!("every {step} of {total} elements are taken").into());
         }
         let (row, column) = (self.atoms.add(rows), self.atoms.add(step));
         let mut dims = self.dims(data.var);
@@ -143,11 +149,11 @@ impl Lowering<'_> {
     }
 
     /// Values one after the other along an axis. Their other axes are the same.
-    pub(super) fn concatenated(&mut self, parts: &[Data], axis: usize) -> Result<Data, String> {
+    pub(super) fn concatenated(&mut self, parts: &[Data], axis: usize) -> Result<Data, Refusal> {
         let mut parts: Vec<Data> = parts.iter().map(|part| self.with_axis(part, axis)).collect();
         let rank = parts.first().map_or(0, |part| part.axes.len());
         if parts.iter().any(|part| part.axes.len() != rank) || axis >= rank {
-            return Err("values of different dims are joined".to_string());
+            return Err("values of different dims are joined".into());
         }
         for other in (0..rank).filter(|other| *other != axis) {
             // The axis of a value that has all its dims, if there is one.
@@ -177,8 +183,8 @@ impl Lowering<'_> {
     }
 
     /// Values with the dims of all of them.
-    pub(super) fn aligned(&mut self, values: &[Data]) -> Result<(Vec<Var>, Vec<Axis>), String> {
-        let mut first = values.first().cloned().ok_or("no values are joined")?;
+    pub(super) fn aligned(&mut self, values: &[Data]) -> Result<(Vec<Var>, Vec<Axis>), Refusal> {
+        let mut first = values.first().cloned().ok_or(contradiction("no values are joined"))?;
         let mut values = values.to_vec();
         for value in &mut values[1..] {
             let (left, right, axes) = self.paired(&first, value)?;

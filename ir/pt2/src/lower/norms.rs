@@ -3,6 +3,7 @@
 use super::{Data, Form, Lowering};
 use crate::graph::{RecordedNode, ValueId};
 use crate::program::{Action, Argument, Use};
+use crate::refusal::{Refusal, contradiction};
 use ir::ops::{BinaryKind, UnaryKind};
 use ir::types::PartialKind;
 
@@ -17,13 +18,13 @@ pub(crate) struct Rows {
 
 impl<'a> Lowering<'a> {
     /// `aten.layer_norm`, also with its statistics as `aten.native_layer_norm`, and `aten.rms_norm`
-    pub(super) fn norm(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn norm(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let x = self.argument(node, "input")?;
         let is_centred = node.family() != "aten.rms_norm";
         let call = self.call(node);
         let eps = call.number_or("eps", if is_centred { 1e-5 } else { f64::from(f32::EPSILON) })?;
         if call.ints("normalized_shape")?.len() != 1 {
-            return Err("a norm of several dims is not supported".to_string());
+            return Err("a norm of several dims is not supported".into());
         }
         let weight = |name: &str| node.arg(name).map(|_| self.argument(node, name)).transpose();
         let (gain, bias) = (weight("weight")?, weight("bias")?);
@@ -35,17 +36,17 @@ impl<'a> Lowering<'a> {
     }
 
     /// A parameter along the last axis of a value.
-    pub(super) fn along_rows(&mut self, x: &Data, weight: ValueId, usage: Use) -> Result<Argument, String> {
-        let Form::Weight(view) = self.form(weight)? else { return Err("a gain or a bias is no parameter".to_string()) };
+    pub(super) fn along_rows(&mut self, x: &Data, weight: ValueId, usage: Use) -> Result<Argument, Refusal> {
+        let Form::Weight(view) = self.form(weight)? else { return Err("a gain or a bias is no parameter".into()) };
         let ([(atom, _)], Some(last)) = (view.dims.as_slice(), x.axes.last()) else {
-            return Err("a gain or a bias is no vector".to_string());
+            return Err("a gain or a bias is no vector".into());
         };
         self.atoms.unify(last, &[*atom])?;
         Ok(self.weight(view, usage))
     }
 
     /// The statement of a norm. What it lacks of gain and bias is ones and zeros.
-    pub(super) fn normed(&mut self, rows: Rows, gain: Option<ValueId>, bias: Option<ValueId>) -> Result<Data, String> {
+    pub(super) fn normed(&mut self, rows: Rows, gain: Option<ValueId>, bias: Option<ValueId>) -> Result<Data, Refusal> {
         let Rows { x, eps, is_centred } = rows;
         let x = self.data(x)?;
         let x = self.with_rows(x);
@@ -65,7 +66,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The mean of rows, of their squares, or of anything along an axis.
-    pub(super) fn mean(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn mean(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let of = self.argument(node, "self")?;
         let rank = self.axes(of)?.len();
         let call = self.call(node);
@@ -87,7 +88,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The variance of rows, over all their elements.
-    pub(super) fn variance(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn variance(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let x = self.argument(node, "self")?;
         let rank = self.axes(x)?.len();
         let call = self.call(node);
@@ -95,22 +96,28 @@ impl<'a> Lowering<'a> {
         let is_whole = node.arg("unbiased").is_some_and(|_| !call.flag("unbiased"))
             || node.arg("correction").is_some_and(|_| call.number("correction") == Ok(0.0));
         if dims.len() != 1 || crate::eval::wrap(dims[0], rank)? + 1 != rank || !call.flag("keepdim") || !is_whole {
-            return Err("a variance that is no mean square of rows".to_string());
+            return Err("a variance that is no mean square of rows".into());
         }
         Ok(Form::MeanSquare(Rows { x, eps: 0.0, is_centred: true }))
     }
 
     /// The mean along some axes.
-    pub(super) fn averaged(&mut self, x: &Data, axes: &[usize], keeps: bool) -> Result<Data, String> {
+    pub(super) fn averaged(&mut self, x: &Data, axes: &[usize], keeps: bool) -> Result<Data, Refusal> {
         let sum = self.reduced(x, axes, PartialKind::Sum, keeps)?;
         let count: u64 = axes.iter().map(|&axis| self.atoms.total(&x.axes[axis])).product();
         Ok(self.unary(UnaryKind::Scale(1.0 / count as f64), &sum))
     }
 
     /// The sum or the maximum along some axes.
-    pub(super) fn reduced(&mut self, x: &Data, axes: &[usize], kind: PartialKind, keeps: bool) -> Result<Data, String> {
+    pub(super) fn reduced(
+        &mut self,
+        x: &Data,
+        axes: &[usize],
+        kind: PartialKind,
+        keeps: bool,
+    ) -> Result<Data, Refusal> {
         if axes.iter().any(|&axis| axis >= x.axes.len()) {
-            return Err("a scalar is reduced".to_string());
+            return Err(contradiction("a scalar is reduced"));
         }
         let gone: Vec<_> = axes.iter().flat_map(|&axis| self.atoms.leaves(&x.axes[axis])).collect();
         let mut x = x.clone();
@@ -131,7 +138,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A root, its reciprocal, or a function of another value.
-    pub(super) fn root(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn root(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let of = self.argument(node, "self")?;
         match (self.form(of)?, node.family()) {
             (Form::MeanSquare(rows), "aten.rsqrt") => Ok(Form::Deviation(rows)),
@@ -150,7 +157,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The products that are parts of a norm: rows by their deviation, or normed rows by a gain.
-    pub(super) fn norm_product(&mut self, a: ValueId, b: ValueId) -> Result<Option<Form>, String> {
+    pub(super) fn norm_product(&mut self, a: ValueId, b: ValueId) -> Result<Option<Form>, Refusal> {
         for (x, other) in [(a, b), (b, a)] {
             match self.form(other)? {
                 Form::Deviation(rows) if self.is_rows(x, rows)? => return Ok(Some(Form::Normed(rows))),
@@ -167,7 +174,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The quotient of rows and the root of their mean square.
-    pub(super) fn norm_quotient(&mut self, x: ValueId, by: ValueId) -> Result<Option<Form>, String> {
+    pub(super) fn norm_quotient(&mut self, x: ValueId, by: ValueId) -> Result<Option<Form>, Refusal> {
         match self.form(by)? {
             Form::Root(rows) if self.is_rows(x, rows)? => Ok(Some(Form::Normed(rows))),
             _ => Ok(None),
@@ -175,17 +182,17 @@ impl<'a> Lowering<'a> {
     }
 
     /// True if a value is the rows of a statistic, without their mean where it is.
-    fn is_rows(&mut self, x: ValueId, rows: Rows) -> Result<bool, String> {
+    fn is_rows(&mut self, x: ValueId, rows: Rows) -> Result<bool, Refusal> {
         Ok(if rows.is_centred { matches!(self.form(x)?, Form::Centred(own) if own == rows.x) } else { x == rows.x })
     }
 
     /// The difference of rows and their mean.
-    pub(super) fn centred(&mut self, x: ValueId, mean: ValueId) -> Result<Option<Form>, String> {
+    pub(super) fn centred(&mut self, x: ValueId, mean: ValueId) -> Result<Option<Form>, Refusal> {
         Ok(matches!(self.form(mean)?, Form::Mean(of) if of == x).then_some(Form::Centred(x)))
     }
 
     /// A statistic of rows as a value.
-    pub(super) fn statistic(&mut self, form: Form) -> Result<Data, String> {
+    pub(super) fn statistic(&mut self, form: Form) -> Result<Data, Refusal> {
         match form {
             Form::Mean(x) => {
                 let x = self.data(x)?;
@@ -210,7 +217,7 @@ impl<'a> Lowering<'a> {
                 let square = self.statistic(Form::MeanSquare(rows))?;
                 Ok(self.unary(UnaryKind::Rsqrt, &square))
             }
-            _ => Err("a statistic of a norm is unknown".to_string()),
+            _ => Err("a statistic of a norm is unknown".into()),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::atoms::Axis;
 use crate::eval::{bounds, lengths};
 use crate::graph::{Arg, RecordedNode, ValueId};
 use crate::program::View;
+use crate::refusal::{Refusal, contradiction};
 
 /// Memory that a graph fills part by part.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub(super) struct Memory {
 
 impl<'a> Lowering<'a> {
     /// A slice: all of an axis, or a part.
-    pub(super) fn slice(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn slice(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let x = self.argument(node, "self")?;
         let form = self.form(x)?;
         let call = self.call(node);
@@ -30,10 +31,10 @@ impl<'a> Lowering<'a> {
         }
         let axes = self.axes(x)?;
         let dim = self.call(node).dim("dim", 0, axes.len())?;
-        let size = self.atoms.total(axes.get(dim).ok_or("a slice of a scalar")?);
+        let size = self.atoms.total(axes.get(dim).ok_or(contradiction("a slice of a scalar"))?);
         let (start, length, step) = bounds(&self.call(node), size as usize)?;
         if length as u64 == size {
-            let output = *node.outputs.first().ok_or("it has no result")?;
+            let output = *node.outputs.first().ok_or(contradiction("it has no result"))?;
             self.same[output.index()] = x;
             return self.form(x);
         }
@@ -42,7 +43,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A part along an axis. Parts of the last axis are decided when they are read.
-    fn part_along(&mut self, x: ValueId, dim: usize, range: Range) -> Result<Form, String> {
+    fn part_along(&mut self, x: ValueId, dim: usize, range: Range) -> Result<Form, Refusal> {
         if let Form::Weight(mut view) = self.form(x)? {
             let (_, step) = view.dims[dim];
             view.first += range.start * step;
@@ -64,25 +65,25 @@ impl<'a> Lowering<'a> {
     }
 
     /// One element of an axis.
-    pub(super) fn select(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn select(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let x = self.argument(node, "self")?;
         let axes = self.axes(x)?;
         let dim = self.call(node).dim("dim", 0, axes.len())?;
-        let size = self.atoms.total(axes.get(dim).ok_or("an element of a scalar")?);
+        let size = self.atoms.total(axes.get(dim).ok_or(contradiction("an element of a scalar"))?);
         let at = crate::eval::wrap(self.call(node).int("index")?, size as usize)?;
         self.member(x, dim, at as u64)
     }
 
     /// All elements of an axis.
-    pub(super) fn members(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
+    pub(super) fn members(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, Refusal> {
         let x = self.argument(node, "self")?;
         let axes = self.axes(x)?;
         let dim = self.call(node).dim("dim", 0, axes.len())?;
-        let size = self.atoms.total(axes.get(dim).ok_or("a scalar has no members")?);
+        let size = self.atoms.total(axes.get(dim).ok_or(contradiction("a scalar has no members"))?);
         (0..size).map(|at| self.member(x, dim, at)).collect()
     }
 
-    fn member(&mut self, x: ValueId, dim: usize, at: u64) -> Result<Form, String> {
+    fn member(&mut self, x: ValueId, dim: usize, at: u64) -> Result<Form, Refusal> {
         let rank = self.axes(x)?.len();
         if let Form::Weight(mut view) = self.form(x)? {
             let (_, step) = view.dims.remove(dim);
@@ -114,7 +115,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Elements at known neighbouring places of one axis; none if the places are not known.
-    pub(super) fn known_places(&mut self, node: &'a RecordedNode) -> Result<Option<Form>, String> {
+    pub(super) fn known_places(&mut self, node: &'a RecordedNode) -> Result<Option<Form>, Refusal> {
         let Some(Arg::Values(indices)) = node.arg("indices") else { return Ok(None) };
         let places: Vec<usize> = (0..indices.len()).filter(|&dim| indices[dim].is_some()).collect();
         let (&[dim], Some(index)) = (places.as_slice(), places.first().and_then(|&dim| indices[dim])) else {
@@ -123,23 +124,23 @@ impl<'a> Lowering<'a> {
         let Some(known) = self.known(index).cloned().filter(|known| known.sizes.len() == 1) else { return Ok(None) };
         let x = self.argument(node, "self")?;
         let axes = self.axes(x)?;
-        let size = self.atoms.total(axes.get(dim).ok_or("a scalar is indexed")?);
+        let size = self.atoms.total(axes.get(dim).ok_or(contradiction("a scalar is indexed"))?);
         let at = |place: f64| if place < 0.0 { place + size as f64 } else { place };
         let first = known.data.first().map_or(0.0, |&first| at(first));
         let is_range = known.data.iter().enumerate().all(|(step, &place)| at(place) == first + step as f64);
         let length = known.data.len() as u64;
         if !is_range || first < 0.0 || first as u64 + length > size {
-            return Err("elements are taken in an unknown order".to_string());
+            return Err("elements are taken in an unknown order".into());
         }
         self.part_along(x, dim, Range::of(first as u64, length)).map(Some)
     }
 
     /// The parts of an axis.
-    pub(super) fn parts(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
+    pub(super) fn parts(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, Refusal> {
         let x = self.argument(node, "self")?;
         let axes = self.axes(x)?;
         let dim = self.call(node).dim("dim", 0, axes.len())?;
-        let size = self.atoms.total(axes.get(dim).ok_or("a part of a scalar")?);
+        let size = self.atoms.total(axes.get(dim).ok_or(contradiction("a part of a scalar"))?);
         let lengths = lengths(&self.call(node), size as usize)?;
         let mut start = 0;
         let mut parts = Vec::new();
@@ -151,8 +152,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// Values one after the other, or side by side along a new axis.
-    pub(super) fn cat(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
-        let Some(Arg::Values(parts)) = node.arg("tensors") else { return Err("`tensors` is no list".to_string()) };
+    pub(super) fn cat(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
+        let Some(Arg::Values(parts)) = node.arg("tensors") else {
+            return Err(Refusal::argument("tensors", "is no list"));
+        };
         let parts: Vec<ValueId> = parts.iter().flatten().map(|&part| self.id(part)).collect();
         let is_stack = node.family() == "aten.stack";
         if let (&[scores, sink], false) = (parts.as_slice(), is_stack)
@@ -161,9 +164,9 @@ impl<'a> Lowering<'a> {
             return Ok(form);
         }
         if parts.iter().any(|part| self.known[part.index()].is_some()) {
-            return Err("constants are joined with activations".to_string());
+            return Err("constants are joined with activations".into());
         }
-        let rank = self.axes(*parts.first().ok_or("nothing is joined")?)?.len();
+        let rank = self.axes(*parts.first().ok_or(contradiction("nothing is joined"))?)?.len();
         let dim = self.call(node).dim("dim", 0, rank + usize::from(is_stack))?;
         let is_behind = if is_stack { dim == rank } else { dim + 1 == rank };
         if is_behind && let Some(form) = self.mixed_join(&parts, is_stack)? {
@@ -186,18 +189,18 @@ impl<'a> Lowering<'a> {
     }
 
     /// `new_empty`: memory that the next nodes fill.
-    pub(super) fn memory(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn memory(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let sizes = self.call(node).sizes("size")?.into_iter().map(|size| size as u64).collect();
         self.memories.push(Memory { sizes, dim: 0, parts: Vec::new() });
         Ok(Form::Memory { memory: self.memories.len() - 1, part: None })
     }
 
-    fn slice_of_memory(&mut self, node: &'a RecordedNode, memory: usize) -> Result<Form, String> {
+    fn slice_of_memory(&mut self, node: &'a RecordedNode, memory: usize) -> Result<Form, Refusal> {
         let sizes = self.memories[memory].sizes.clone();
         let dim = self.call(node).dim("dim", 0, sizes.len())?;
         let (start, length, step) = bounds(&self.call(node), sizes[dim] as usize)?;
         if step != 1 {
-            return Err("memory is filled in steps".to_string());
+            return Err("memory is filled in steps".into());
         }
         if length as u64 == sizes[dim] {
             return Ok(Form::Memory { memory, part: None });
@@ -206,24 +209,24 @@ impl<'a> Lowering<'a> {
     }
 
     /// `copy_` of a value to a part of memory.
-    pub(super) fn copied(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn copied(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let (to, from) = (self.argument(node, "self")?, self.argument(node, "src")?);
         let Form::Memory { memory, part: Some((dim, start)) } = self.form(to)? else {
-            return Err("values are copied to what is no part of new memory".to_string());
+            return Err("values are copied to what is no part of new memory".into());
         };
         let memory = &mut self.memories[memory];
         if memory.parts.is_empty() {
             memory.dim = dim;
         }
         if memory.dim != dim {
-            return Err("memory is filled along several dims".to_string());
+            return Err("memory is filled along several dims".into());
         }
         memory.parts.push((start, from));
         self.form(from)
     }
 
     /// Memory that is filled: its parts, one after the other.
-    pub(super) fn filled(&mut self, memory: usize) -> Result<Data, String> {
+    pub(super) fn filled(&mut self, memory: usize) -> Result<Data, Refusal> {
         let Memory { sizes, dim, mut parts } = self.memories[memory].clone();
         parts.sort_by_key(|(start, _)| *start);
         let mut values = Vec::new();
@@ -231,19 +234,19 @@ impl<'a> Lowering<'a> {
         for (start, value) in parts {
             let data = self.data(value)?;
             if start != end || data.axes.len() != sizes.len() {
-                return Err("memory is read that is not filled".to_string());
+                return Err("memory is read that is not filled".into());
             }
             end += self.atoms.total(&data.axes[dim]);
             values.push(data);
         }
         if end != sizes[dim] {
-            return Err("memory is read that is not filled".to_string());
+            return Err("memory is read that is not filled".into());
         }
         self.concatenated(&values, dim)
     }
 
     /// A parameter as a value.
-    pub(super) fn parameter(&mut self, view: &View) -> Result<Data, String> {
+    pub(super) fn parameter(&mut self, view: &View) -> Result<Data, Refusal> {
         let usage = match view.dims.len() {
             _ if self.is_buffer(&view.tensor) => crate::program::Use::Constant,
             0 | 1 => crate::program::Use::Gain,

@@ -7,6 +7,7 @@ use super::mix::{Mix, Term};
 use super::movement::Range;
 use super::{Data, Form, Lowering};
 use crate::program::{Action, Argument};
+use crate::refusal::Refusal;
 use ir::ops::{Rope, Scaling};
 use std::f64::consts::TAU;
 
@@ -63,7 +64,7 @@ fn own_and_other(terms: &[Term]) -> Option<[&Term; 2]> {
 }
 
 /// The rotation of a mixture, if a part of it turns and the rest stays.
-fn rotation_of(mix: &Mix) -> Option<Result<Rotation, String>> {
+fn rotation_of(mix: &Mix) -> Option<Result<Rotation, Refusal>> {
     let to = mix.elements.iter().position(|terms| terms.len() == 2)?;
     let count = mix.elements[to..].iter().take_while(|terms| terms.len() == 2).count();
     let turned = &mix.elements[to..to + count];
@@ -80,13 +81,13 @@ fn rotation_of(mix: &Mix) -> Option<Result<Rotation, String>> {
             places == [[from + a, from + b], [from + b, from + a]]
         })
     }) else {
-        return Some(Err("elements turn in pairs of an unknown order".to_string()));
+        return Some(Err("elements turn in pairs of an unknown order".into()));
     };
     Some(angles(&sides, new).map(|rope| Rotation { rope, from, to, count, old, new }))
 }
 
 /// The rotary positions that turn these elements.
-fn angles(sides: &[[&Term; 2]], new: Pairing) -> Result<Rope, String> {
+fn angles(sides: &[[&Term; 2]], new: Pairing) -> Result<Rope, Refusal> {
     let count = sides.len();
     let tokens = sides.iter().flatten().map(|term| term.factor.len()).max().unwrap_or(0);
     let at = |term: &Term, token: usize| term.factor[token % term.factor.len()];
@@ -105,7 +106,7 @@ fn angles(sides: &[[&Term; 2]], new: Pairing) -> Result<Rope, String> {
             let [own, other] = sides[second].map(|term| at(term, token));
             let (c, s) = (cos[token][pair], sin[token][pair]);
             if (own - c).abs() > NEAR * own.abs().max(1.0) || (other - s).abs() > NEAR * own.abs().max(1.0) {
-                return Err("the two elements of a pair turn by different angles".to_string());
+                return Err("the two elements of a pair turn by different angles".into());
             }
         }
     }
@@ -119,7 +120,7 @@ fn angles(sides: &[[&Term; 2]], new: Pairing) -> Result<Rope, String> {
 
 impl Lowering<'_> {
     /// A mixture that is a rotation, as a value.
-    pub(super) fn rotation(&mut self, mix: &Mix) -> Result<Option<Form>, String> {
+    pub(super) fn rotation(&mut self, mix: &Mix) -> Result<Option<Form>, Refusal> {
         let Some(rotation) = rotation_of(mix) else { return Ok(None) };
         let node = std::mem::replace(&mut self.node, mix.node);
         let turned = rotation.and_then(|rotation| self.turned(mix, &rotation));
@@ -127,7 +128,7 @@ impl Lowering<'_> {
         turned.map(Some)
     }
 
-    fn turned(&mut self, mix: &Mix, rotation: &Rotation) -> Result<Form, String> {
+    fn turned(&mut self, mix: &Mix, rotation: &Rotation) -> Result<Form, Refusal> {
         let &Rotation { ref rope, from, to, count, old, new } = rotation;
         // Of what turns only the elements that are read.
         let sources = || mix.elements.iter().flatten().map(|term| term.source);
@@ -142,7 +143,7 @@ impl Lowering<'_> {
             matches!(mix.elements[at].as_slice(), [term] if Some(term.source) == source && *term.factor == [1.0])
         }) || from < to
         {
-            return Err("turned elements are joined with others than the rest".to_string());
+            return Err("turned elements are joined with others than the rest".into());
         }
         let is_plain = (old, new) == (Pairing::Halves, Pairing::Halves) && mix.inner.len() == 1;
         if is_plain && (from, to, size) == (0, 0, width) {
@@ -175,7 +176,7 @@ impl Lowering<'_> {
     }
 
     /// The last axis as several.
-    fn split_last(&mut self, data: Data, inner: &[u64]) -> Result<Data, String> {
+    fn split_last(&mut self, data: Data, inner: &[u64]) -> Result<Data, Refusal> {
         if inner.len() == 1 {
             return Ok(data);
         }
@@ -185,7 +186,7 @@ impl Lowering<'_> {
     }
 
     /// Elements that turn, with the first ones of all pairs before the second ones.
-    fn in_halves(&mut self, whole: &Form, range: Range, old: Pairing) -> Result<Data, String> {
+    fn in_halves(&mut self, whole: &Form, range: Range, old: Pairing) -> Result<Data, Refusal> {
         let count = range.length;
         if old == Pairing::Halves || count == 2 {
             return self.elements_of(whole, range);
@@ -197,7 +198,7 @@ impl Lowering<'_> {
                 part.axes = self.atoms.view(&part.axes, &sizes, true)?;
                 let second = self.atoms.leaves(&part.axes[last + 1]);
                 let first = self.atoms.leaves(&part.axes[last]);
-                let &[second] = second.as_slice() else { return Err("pairs of several dims turn".to_string()) };
+                let &[second] = second.as_slice() else { return Err("pairs of several dims turn".into()) };
                 self.outputs_before(&mut part, second, &first)?;
                 part.axes.swap(last, last + 1);
                 self.product(&part)?
@@ -207,7 +208,7 @@ impl Lowering<'_> {
                 let part = self.with_axis(&part, last);
                 self.split_row(&part, [count / 2, 2])
             }
-            _ => return Err("elements of an unknown value turn".to_string()),
+            _ => return Err("elements of an unknown value turn".into()),
         };
         Ok(self.joined_last(data))
     }
@@ -244,7 +245,7 @@ impl Lowering<'_> {
     }
 
     /// A value with pairs of neighbours in the place of halves.
-    pub(super) fn neighbours(&mut self, data: &Data, Halved { start, count }: Halved) -> Result<Data, String> {
+    pub(super) fn neighbours(&mut self, data: &Data, Halved { start, count }: Halved) -> Result<Data, Refusal> {
         let last = data.axes.len() - 1;
         let data = self.with_axis(data, last);
         let width = self.atoms.total(&data.axes[last]);
@@ -263,14 +264,14 @@ impl Lowering<'_> {
     }
 
     /// The statement of a turn.
-    fn turn(&mut self, x: Data, rope: Rope) -> Result<Data, String> {
+    fn turn(&mut self, x: Data, rope: Rope) -> Result<Data, Refusal> {
         let place = x.axes.len() - 1;
         let x = if self.atoms.leaves(&x.axes[place]).len() == 1 { x } else { self.with_axis(&x, place) };
         let last = self.atoms.leaves(&x.axes[place]);
         let tokens = [self.batch, self.sequence];
         let own = self.dims(x.var);
         if tokens.iter().chain(&last).any(|atom| !own.contains(atom)) {
-            return Err("rotary positions of a value that is no list of heads per token".to_string());
+            return Err("rotary positions of a value that is no list of heads per token".into());
         }
         let heads = own.iter().copied().filter(|leaf| !tokens.contains(leaf) && !last.contains(leaf));
         let dims: Vec<_> = tokens.into_iter().chain(heads).chain(last.iter().copied()).collect();
@@ -281,10 +282,10 @@ impl Lowering<'_> {
 }
 
 /// The rotary positions whose cosines and sines these are, a row for each position from 0.
-fn rope(cos: &[Vec<f64>], sin: &[Vec<f64>]) -> Result<Rope, String> {
+fn rope(cos: &[Vec<f64>], sin: &[Vec<f64>]) -> Result<Rope, Refusal> {
     let width = cos.first().map_or(0, Vec::len);
     if cos.len() < 2 || width == 0 || !width.is_multiple_of(2) {
-        return Err("a table of angles is too small".to_string());
+        return Err("a table of angles is too small".into());
     }
     let (half, gain) = (width / 2, shortest(cos[0][0]));
     let frequencies: Vec<f64> = (0..half).map(|pair| sin[1][pair].atan2(cos[1][pair])).collect();
@@ -292,7 +293,7 @@ fn rope(cos: &[Vec<f64>], sin: &[Vec<f64>]) -> Result<Rope, String> {
         for at in 0..width {
             let (s, c) = (position as f64 * frequencies[at % half]).sin_cos();
             if (gain * c - cos[at]).abs() > NEAR * gain || (gain * s - sin[at]).abs() > NEAR * gain {
-                return Err("a table has other angles than positions times frequencies".to_string());
+                return Err("a table has other angles than positions times frequencies".into());
             }
         }
     }
@@ -301,10 +302,10 @@ fn rope(cos: &[Vec<f64>], sin: &[Vec<f64>]) -> Result<Rope, String> {
 }
 
 /// The base of frequencies `base^(-i / n)`, and the divisors of those that are others.
-fn base(frequencies: &[f64]) -> Result<(f64, Option<Scaling>), String> {
+fn base(frequencies: &[f64]) -> Result<(f64, Option<Scaling>), Refusal> {
     let n = frequencies.len() as f64;
     if frequencies.iter().any(|&frequency| frequency <= 0.0) {
-        return Err("a frequency of rotary positions is not above 0".to_string());
+        return Err("a frequency of rotary positions is not above 0".into());
     }
     let of = |pair: usize, first: f64| shortest((-(frequencies[pair] / first).ln() * n / pair as f64).exp());
     let last = frequencies.len() - 1;

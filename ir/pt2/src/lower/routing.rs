@@ -9,6 +9,7 @@ use super::{Data, Form, Lowering};
 use crate::atoms::{Atom, Axis};
 use crate::graph::{Arg, RecordedNode, ValueId};
 use crate::program::{Action, Argument, Use, Var};
+use crate::refusal::{Refusal, contradiction};
 use ir::ops::UnaryKind;
 
 /// The experts that a router chose.
@@ -57,24 +58,24 @@ pub(crate) struct Slots {
 
 impl<'a> Lowering<'a> {
     /// The highest scores of a router, and the experts that have them.
-    pub(super) fn top_k(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
+    pub(super) fn top_k(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, Refusal> {
         let x = self.argument(node, "self")?;
         let Candidates { scores: of, bias, limit } = self.taken_apart(x)?;
         let axes = self.axes(of)?;
         let lead = axes.len().saturating_sub(1);
         let call = self.call(node);
         if call.dim("dim", -1, axes.len())? != lead || node.arg("largest") == Some(&Arg::Bool(false)) {
-            return Err("other experts are chosen than those of the highest scores".to_string());
+            return Err("other experts are chosen than those of the highest scores".into());
         }
-        let k = u64::try_from(call.int("k")?).map_err(|_| "a negative number of experts".to_string())?;
+        let k = u64::try_from(call.int("k")?).map_err(|_| contradiction("a negative number of experts"))?;
         if self.atoms.leaves(&axes[..lead].concat()) != [self.batch, self.sequence] {
-            return Err(NO_ROUTER.to_string());
+            return Err(NO_ROUTER.into());
         }
         let scores = self.compared_scores(of)?;
         let dims = self.dims(scores);
-        let [tokens @ .., experts] = dims.as_slice() else { return Err(NO_ROUTER.to_string()) };
+        let [tokens @ .., experts] = dims.as_slice() else { return Err(NO_ROUTER.into()) };
         if k == 0 || k > self.atoms.size(*experts) || tokens.len() != 2 {
-            return Err(format!("{k} of {} experts cannot be chosen", self.atoms.size(*experts)));
+            return Err(contradiction(format!("{k} of {} experts cannot be chosen", self.atoms.size(*experts))));
         }
         let mut operands = vec![Argument::Var(scores)];
         let is_biased = bias.is_some();
@@ -98,7 +99,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Scores on tokens in routing groups.
-    fn compared_scores(&mut self, of: ValueId) -> Result<Var, String> {
+    fn compared_scores(&mut self, of: ValueId) -> Result<Var, Refusal> {
         let (logits, function) = match self.form(of)? {
             Form::RouterScores(logits) => (logits, Some(Action::Softmax)),
             Form::Sigmoid(x) => match self.form(x)? {
@@ -120,33 +121,33 @@ impl<'a> Lowering<'a> {
         Ok(scores)
     }
 
-    fn scores_of_data(&mut self, of: ValueId) -> Result<Var, String> {
+    fn scores_of_data(&mut self, of: ValueId) -> Result<Var, Refusal> {
         let data = self.data(of)?;
         let var = self.laid(&data);
         match self.dims(var).as_slice() {
             [b, s, _] if [*b, *s] == [self.batch, self.sequence] => Ok(var),
-            _ => Err(NO_ROUTER.to_string()),
+            _ => Err(NO_ROUTER.into()),
         }
     }
 
     /// The scores of chosen experts.
-    pub(super) fn gathered(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn gathered(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let (x, index) = (self.argument(node, "self")?, self.argument(node, "index")?);
         let rank = self.axes(x)?.len();
         let slots = self.slots(index)?.ok_or("elements are gathered at places that depend on data")?;
         let choice = &self.choices[slots.choice];
         let is_last = self.call(node).dim("dim", 0, rank)? + 1 == rank;
         if choice.scores != x || !is_last || slots.kind != (SlotKind::Expert { is_flat: false }) {
-            return Err("other values than the scores of the chosen experts are gathered".to_string());
+            return Err("other values than the scores of the chosen experts are gathered".into());
         }
         Ok(Form::Data(choice.values.clone()))
     }
 
     /// The softmax of a router's logits, of the scores that it chose, or of other rows.
-    pub(super) fn softmax_of_rows(&mut self, node: &'a RecordedNode, x: ValueId) -> Result<Form, String> {
+    pub(super) fn softmax_of_rows(&mut self, node: &'a RecordedNode, x: ValueId) -> Result<Form, Refusal> {
         let rank = self.axes(x)?.len();
         if self.call(node).dim("dim", -1, rank)? + 1 != rank {
-            return Err("a softmax of other scores than a token's".to_string());
+            return Err("a softmax of other scores than a token's".into());
         }
         match self.form(x)? {
             Form::Linear(logits) => Ok(Form::RouterScores(logits)),
@@ -158,8 +159,8 @@ impl<'a> Lowering<'a> {
     }
 
     /// The softmax along the last axis.
-    pub(super) fn softmax_of(&mut self, data: Data) -> Result<Data, String> {
-        let last = data.axes.len().checked_sub(1).ok_or("a softmax of a scalar")?;
+    pub(super) fn softmax_of(&mut self, data: Data) -> Result<Data, Refusal> {
+        let last = data.axes.len().checked_sub(1).ok_or(contradiction("a softmax of a scalar"))?;
         let data = self.with_axis(&data, last);
         let data = self.with_rows(data);
         let dims = self.dims(data.var);
@@ -168,7 +169,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The logits of a router, on tokens in routing groups.
-    fn router(&mut self, logits: &Linear) -> Result<Var, String> {
+    fn router(&mut self, logits: &Linear) -> Result<Var, Refusal> {
         let node = std::mem::replace(&mut self.node, logits.node);
         let x = self.grouped(logits.x.var);
         self.node = node;
@@ -198,16 +199,16 @@ impl<'a> Lowering<'a> {
     }
 
     /// The slots of a value.
-    pub(super) fn slots(&mut self, value: ValueId) -> Result<Option<Slots>, String> {
+    pub(super) fn slots(&mut self, value: ValueId) -> Result<Option<Slots>, Refusal> {
         if self.known(value).is_some() {
             return Ok(None);
         }
         Ok(if let Form::Slots(slots) = self.form(value)? { Some(slots) } else { None })
     }
 
-    fn slots_of(&mut self, node: &'a RecordedNode, name: &str) -> Result<Slots, String> {
+    fn slots_of(&mut self, node: &'a RecordedNode, name: &str) -> Result<Slots, Refusal> {
         let value = self.argument(node, name)?;
-        self.slots(value)?.ok_or_else(|| format!("`{}` of activations is not supported", node.family()))
+        self.slots(value)?.ok_or_else(|| format!("`{}` of activations is not supported", node.family()).into())
     }
 
     /// True for nodes that compute integers about slots.
@@ -217,11 +218,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// A node that reads slots first.
-    pub(super) fn about_slots(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, String> {
+    pub(super) fn about_slots(&mut self, node: &'a RecordedNode) -> Result<Vec<Form>, Refusal> {
         let Slots { choice, kind } = self.slots_of(node, if node.arg("self").is_some() { "self" } else { "input" })?;
         let chosen = self.atoms.size(self.choices[choice].chosen) as f64;
         let experts = self.atoms.size(self.choices[choice].experts) as f64;
-        let unknown = || format!("`{}` of the numbers of experts is not supported", node.op);
         let call = self.call(node);
         let is_first = |call: &crate::eval::Call<'_>| call.dim("dim", 0, 1) == Ok(0);
         let kinds = match (node.family(), kind) {
@@ -255,13 +255,13 @@ impl<'a> Lowering<'a> {
             ("aten.cumsum", SlotKind::Counts) if is_first(&call) => vec![SlotKind::Ends],
             ("aten.empty_like" | "aten.zeros_like", SlotKind::Order) => vec![SlotKind::Unset],
             ("aten.index_put" | "aten.index_put_", SlotKind::Unset) => vec![self.placed(node, choice)?],
-            _ => return Err(unknown()),
+            _ => return Err(format!("`{}` of the numbers of experts is not supported", node.op).into()),
         };
         Ok(kinds.into_iter().map(|kind| Form::Slots(Slots { choice, kind })).collect())
     }
 
     /// The places of slots in their order: `empty[order] = arange`.
-    fn placed(&mut self, node: &'a RecordedNode, choice: usize) -> Result<SlotKind, String> {
+    fn placed(&mut self, node: &'a RecordedNode, choice: usize) -> Result<SlotKind, Refusal> {
         let values = self.argument(node, "values")?;
         let order = self.only_index(node)?;
         let is_order = self.slots(order)?.is_some_and(|slots| (slots.choice, slots.kind) == (choice, SlotKind::Order));
@@ -271,28 +271,28 @@ impl<'a> Lowering<'a> {
         if is_order && counts && !self.call(node).flag("accumulate") {
             return Ok(SlotKind::Place);
         }
-        Err("elements are put elsewhere than to the places of sorted choices".to_string())
+        Err("elements are put elsewhere than to the places of sorted choices".into())
     }
 
     /// `index_put(empty, [order], arange)` on memory without elements, whose size alone is known.
-    pub(super) fn put(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn put(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let order = self.only_index(node)?;
         match self.slots(order)? {
             Some(Slots { choice, kind: SlotKind::Order }) => {
                 Ok(Form::Slots(Slots { choice, kind: self.placed(node, choice)? }))
             }
-            _ => Err("elements are put to places that depend on data".to_string()),
+            _ => Err("elements are put to places that depend on data".into()),
         }
     }
 
     /// The index of a node with one.
-    pub(super) fn only_index(&self, node: &RecordedNode) -> Result<ValueId, String> {
+    pub(super) fn only_index(&self, node: &RecordedNode) -> Result<ValueId, Refusal> {
         match node.arg("indices") {
             Some(Arg::Values(values)) => match values.as_slice() {
                 [Some(index)] => Ok(self.id(*index)),
-                _ => Err("several indices of activations are not supported".to_string()),
+                _ => Err("several indices of activations are not supported".into()),
             },
-            _ => Err("it has no indices".to_string()),
+            _ => Err(contradiction("it has no indices")),
         }
     }
 

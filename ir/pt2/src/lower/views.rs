@@ -4,6 +4,7 @@ use super::{Data, Form, Lowering};
 use crate::atoms::Axis;
 use crate::eval::order;
 use crate::graph::{RecordedNode, ValueId};
+use crate::refusal::{Refusal, contradiction};
 
 /// True for ops that only arrange elements.
 pub(super) fn is_view(node: &RecordedNode) -> bool {
@@ -26,7 +27,7 @@ pub(super) fn is_view(node: &RecordedNode) -> bool {
 }
 
 impl<'a> Lowering<'a> {
-    pub(super) fn view(&mut self, node: &'a RecordedNode) -> Result<Form, String> {
+    pub(super) fn view(&mut self, node: &'a RecordedNode) -> Result<Form, Refusal> {
         let x = self.argument(node, "self")?;
         if let Form::Weight(view) = self.form(x)?
             && let Some(form) = self.viewed_weight(node, view)?
@@ -84,7 +85,7 @@ impl<'a> Lowering<'a> {
         &mut self,
         node: &'a RecordedNode,
         mut view: crate::program::View,
-    ) -> Result<Option<Form>, String> {
+    ) -> Result<Option<Form>, Refusal> {
         match node.family() {
             "aten.t" | "aten.numpy_T" | "aten.transpose" | "aten.permute" => {
                 let order = order(&self.call(node), view.dims.len())?;
@@ -110,7 +111,7 @@ impl<'a> Lowering<'a> {
 
     /// The form of what a view leaves as it is: scores, whose batch and heads are joined or parted, and a matrix that is repeated for each
     /// sequence.
-    fn kept(&mut self, node: &'a RecordedNode, x: ValueId) -> Result<Option<Form>, String> {
+    fn kept(&mut self, node: &'a RecordedNode, x: ValueId) -> Result<Option<Form>, Refusal> {
         let name = if node.arg("shape").is_some() { "shape" } else { "size" };
         if !matches!(node.family(), "aten.view" | "aten.reshape" | "aten._unsafe_view" | "aten.expand") {
             return Ok(None);
@@ -128,7 +129,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The form of a value; a part of a projection is a projection, and one of another value a value.
-    pub(super) fn unparted(&mut self, x: ValueId) -> Result<Form, String> {
+    pub(super) fn unparted(&mut self, x: ValueId) -> Result<Form, Refusal> {
         let Form::Part { of, range } = self.form(x)? else { return self.form(x) };
         match self.unparted(of)? {
             Form::Linear(linear) => {
@@ -155,7 +156,7 @@ impl<'a> Lowering<'a> {
         node: &'a RecordedNode,
         mut axes: Vec<Axis>,
         is_product: bool,
-    ) -> Result<Vec<Axis>, String> {
+    ) -> Result<Vec<Axis>, Refusal> {
         let rank = axes.len();
         match node.family() {
             "aten.view" | "aten.reshape" | "aten._unsafe_view" => {
@@ -168,7 +169,7 @@ impl<'a> Lowering<'a> {
             "aten.unflatten" => {
                 let call = self.call(node);
                 let dim = call.dim("dim", 0, rank)?;
-                let own = self.atoms.total(axes.get(dim).ok_or("a scalar is split")?);
+                let own = self.atoms.total(axes.get(dim).ok_or(contradiction("a scalar is split"))?);
                 let inner = crate::eval::viewed(&call.ints("sizes")?, own as usize)?;
                 let mut sizes = self.axis_sizes(&axes);
                 sizes.splice(dim..=dim, inner.into_iter().map(|size| size as u64));
@@ -197,18 +198,19 @@ impl<'a> Lowering<'a> {
             "aten.repeat_interleave" => {
                 let call = self.call(node);
                 let (dim, times) = (call.dim("dim", -1, rank)?, call.int("repeats")?);
-                let times = u64::try_from(times).map_err(|_| "a negative number of repeats".to_string())?;
+                let times = u64::try_from(times).map_err(|_| contradiction("a negative number of repeats"))?;
                 let spread = self.atoms.add_spread(times);
-                axes.get_mut(dim).ok_or("a scalar is repeated")?.push(spread);
+                axes.get_mut(dim).ok_or(contradiction("a scalar is repeated"))?.push(spread);
             }
-            other => return Err(format!("`{other}` of activations is not supported")),
+            other => return Err(format!("`{other}` of activations is not supported").into()),
         }
         Ok(axes)
     }
 
-    fn expanded(&mut self, node: &'a RecordedNode, axes: Vec<Axis>) -> Result<Vec<Axis>, String> {
+    fn expanded(&mut self, node: &'a RecordedNode, axes: Vec<Axis>) -> Result<Vec<Axis>, Refusal> {
         let sizes = self.call(node).ints("size")?;
-        let skipped = sizes.len().checked_sub(axes.len()).ok_or("an expansion has fewer dims than its operand")?;
+        let skipped =
+            sizes.len().checked_sub(axes.len()).ok_or(contradiction("an expansion has fewer dims than its operand"))?;
         let axes = std::iter::repeat_n(Vec::new(), skipped).chain(axes);
         let mut expanded = Vec::new();
         for (axis, size) in axes.zip(sizes) {
@@ -217,7 +219,9 @@ impl<'a> Lowering<'a> {
                 Err(_) => axis,
                 Ok(size) if size == own => axis,
                 Ok(size) if own == 1 => vec![self.atoms.add_spread(size)],
-                Ok(size) => return Err(format!("a dim of {own} elements is expanded to {size}")),
+                Ok(size) => {
+                    return Err(contradiction(format!("a dim of {own} elements is expanded to {size}")));
+                }
             });
         }
         Ok(expanded)
