@@ -113,6 +113,28 @@ fn defects_of_an_archive_are_named() {
     assert!(refused(b"no archive").unwrap().to_string().contains("is no zip archive"));
 }
 
+/// Operands of other sizes than the rest of a rotation has.
+#[test]
+fn operands_of_other_sizes_are_named() {
+    let whole = files(&archive("llama-eager"));
+    let graph = "llama-eager/models/model.json";
+    let text = String::from_utf8(whole[graph].clone()).unwrap();
+    let reads = |value: &str| {
+        format!(r#""torch.ops.aten.neg.default","inputs":[{{"name":"self","arg":{{"as_tensor":{{"name":"{value}"}}"#)
+    };
+    let cases = [
+        ("slice_7", "transpose", "a constant tensor meets activations in an unknown way"),
+        ("slice_17", "slice_13", "values of different dims are joined"),
+    ];
+    for (from, to, wanted) in cases {
+        assert!(text.contains(&reads(from)), "no node negates `{from}`");
+        let mut files = whole.clone();
+        files.insert(graph.to_string(), text.replacen(&reads(from), &reads(to), 1).into_bytes());
+        let why = refused(&zipped(&files)).unwrap_or_else(|| panic!("{wanted}: it is imported")).to_string();
+        assert!(why.contains(wanted), "{wanted}: {why}");
+    }
+}
+
 /// Numbers, names and ops that a graph has elsewhere, or nowhere.
 const WORDS: [&str; 12] = [
     "0",

@@ -164,7 +164,8 @@ impl<'a> Lowering<'a> {
         let Some(skipped) = rank.checked_sub(table.sizes.len()) else { return Ok(None) };
         let size = |d: usize| d.checked_sub(skipped).map_or(1, |d| table.sizes[d]);
         let has_others = (0..lead).any(|d| size(d) != 1 && Some(d) != sequence && d != 0);
-        if has_others || table.sizes.contains(&0) {
+        let is_wider = (0..trailing).any(|d| ![1, mix.inner[d]].contains(&(size(lead + d) as u64)));
+        if has_others || is_wider || table.sizes.contains(&0) {
             return Ok(None);
         }
         let tokens = sequence.map_or(1, size);

@@ -150,11 +150,11 @@ impl Lowering<'_> {
 
     /// Values one after the other along an axis. Their other axes are the same.
     pub(super) fn concatenated(&mut self, parts: &[Data], axis: usize) -> Result<Data, Refusal> {
-        let mut parts: Vec<Data> = parts.iter().map(|part| self.with_axis(part, axis)).collect();
         let rank = parts.first().map_or(0, |part| part.axes.len());
         if parts.iter().any(|part| part.axes.len() != rank) || axis >= rank {
             return Err("values of different dims are joined".into());
         }
+        let mut parts: Vec<Data> = parts.iter().map(|part| self.with_axis(part, axis)).collect();
         for other in (0..rank).filter(|other| *other != axis) {
             // The axis of a value that has all its dims, if there is one.
             let model = parts
