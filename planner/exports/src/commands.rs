@@ -5,7 +5,7 @@ use crate::job::Job;
 use crate::launch;
 use std::fmt;
 
-/// What a command is for.
+/// Purpose of a command.
 enum Purpose {
     Start,
     Resume,

@@ -113,8 +113,6 @@ pub fn read(text: &str, devices: Option<Devices>) -> Result<Present, FlagError> 
     let mesh = Mesh::read(&file, devices)?;
     let mut keys = Keys::default();
     let batch = mesh.put(&file, &mut keys)?;
-    let is_read =
-        |name: &str| READ.contains(&name) || AXES.iter().any(|axis| name.ends_with(&format!("_{axis}_parallelism")));
     let others = settings.iter().filter(|setting| !is_read(&setting.name));
     warnings.extend(others.filter_map(|other| MAXTEXT.warning(&other.name, other.value.as_slice())));
     warnings.extend(unread(&file, &mesh));
@@ -131,6 +129,10 @@ pub fn read(text: &str, devices: Option<Devices>) -> Result<Present, FlagError> 
         warnings,
         ..Present::default()
     })
+}
+
+fn is_read(name: &str) -> bool {
+    READ.contains(&name) || AXES.iter().any(|axis| name.ends_with(&format!("_{axis}_parallelism")))
 }
 
 /// Parts of keys that are read which predictions do not know, as warnings.
