@@ -42,6 +42,10 @@ impl Folder {
         let nanotron = "parallelism: {dp: 8, tp: 2, pp: 1}\nmodel: {model_config: {is_llama_config: true}}\n\
                         tokens: {sequence_length: 2048, micro_batch_size: 1, batch_accumulation_per_replica: 4}\n";
         folder.write("config.yaml", nanotron);
+        let deepspeed = r#"{"train_batch_size": 64, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}"#;
+        folder.write("ds_config.json", deepspeed);
+        let maxtext = "model_name: llama3-8b\nper_device_batch_size: 1\nici_fsdp_parallelism: 8\n";
+        folder.write("llama3_8b.yml", maxtext);
         let torch = "schedule --stages 4 --microbatches 8 --kind 1f1b --format csv -o torch.csv";
         assert!(folder.shell(&format!("meshwright {torch}")).status.success());
         folder.write("a.jsonl", "{\"text\": \"one\"}\n");

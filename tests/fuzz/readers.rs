@@ -288,7 +288,12 @@ fn frameworks() -> Vec<Seed> {
         Seed::one("torchtitan", "run.toml", TORCHTITAN, &[&format!("{titan} run.toml")]),
         Seed::one("torchtitan", "run.py", TORCHTITAN_FUNCTION, &[&format!("{titan} run.py:small")]),
         Seed::one("nanotron", "run.yaml", NANOTRON, &["estimate --gpus 8 --from-nanotron run.yaml"]),
-        Seed::one("deepspeed", "run.json", DEEPSPEED, &["estimate tiny-llama --gpus 8 --from-deepspeed run.json"]),
+        Seed::one(
+            "deepspeed",
+            "run.json",
+            DEEPSPEED,
+            &["estimate tiny-llama --gpus 8 --seq 32 --from-deepspeed run.json"],
+        ),
         Seed::one("maxtext", "run.yml", MAXTEXT, &["estimate --gpus 8 --from-maxtext run.yml"]),
         Seed::one("maxtext", "run.sh", MAXTEXT_COMMAND, &["estimate --gpus 8 --from-maxtext run.sh"]),
         Seed::one("bridge", "run.yaml", BRIDGE, &["estimate --gpus 8 --from-megatron-bridge run.yaml"]),

@@ -3,7 +3,7 @@
 use crate::job::Job;
 use crate::notes::{Instead, Notes, Written};
 use cost::Hidden;
-use ir::options::{Offload, Recompute};
+use ir::options::{Gather, Offload, Recompute};
 use serde_json::{Value, json};
 
 pub(crate) fn write(job: &Job) -> Written {
@@ -33,6 +33,30 @@ pub(crate) fn write(job: &Job) -> Written {
         ("ep", parallel.ep > 1, parallel.ep.to_string(), "the code of the model calls MoE(ep_size)"),
         ("etp", parallel.etp > 1, parallel.etp.to_string(), "DeepSpeed shards experts over ep alone"),
         ("sp", parallel.sp && parallel.tp > 1, "true".into(), "AutoTP has no sequence parallelism"),
+        (
+            "gather",
+            parallel.zero == 3 && parallel.gather == Gather::Step,
+            "step".into(),
+            "set stage3_max_live_parameters: gather=use is nearest",
+        ),
+        (
+            "tp_overlap",
+            parallel.tp > 1 && parallel.tp_overlap == Some(true),
+            "true".into(),
+            "set tensor_parallel.tp_overlap_comm: tp_overlap=false is nearest",
+        ),
+        (
+            "rank_order",
+            parallel.rank_order.join(",") != "pp,dp,cp,tp",
+            parallel.rank_order.join(","),
+            "DeepSpeed orders ranks itself",
+        ),
+        (
+            "master",
+            job.recipe.master < 4.0 && job.precision != "f32",
+            "".into(),
+            "set bf16_master_weights_and_grads: master copies in f32 are nearest",
+        ),
         (
             "recompute",
             !matches!(parallel.recompute, Recompute::None | Recompute::Full(None)),

@@ -266,6 +266,11 @@ impl FlagTable {
         self.row(flag).is_some_and(|row| row.takes != Takes::Nothing)
     }
 
+    /// True if a flag takes one value.
+    pub(crate) fn takes_one(&self, flag: &str) -> bool {
+        self.row(flag).is_some_and(|row| row.takes == Takes::One)
+    }
+
     /// True if a value is the default of a key.
     pub(crate) fn is_default(&self, name: &str, value: Option<&str>) -> bool {
         let (Some(row), Some(value)) = (self.by_name.get(name).map(|&at| &self.rows[at]), value) else { return false };

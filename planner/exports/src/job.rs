@@ -40,6 +40,8 @@ pub struct Job {
     pub config: Option<ModelConfig>,
     /// Tokens of an expert over those of even routing, above which tokens are dropped.
     pub capacity: Option<f64>,
+    /// True if the prediction is of documents that are shorter than a sequence.
+    pub documents: bool,
     /// The stack that the prediction is of.
     pub stack: String,
     /// The properties of the stack that the prediction is of.

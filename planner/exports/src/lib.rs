@@ -159,6 +159,12 @@ pub fn export(job: &Job, target: Target, size: &dyn Fn(&Instead) -> Option<Size>
         let text = "the framework's own settings of fine-tuning state adapters".to_string();
         notes.push(Note { key: "lora", value, grade: Grade::Lost, text, instead: None, size: None });
     }
+    if job.documents {
+        let text =
+            "data of one's own have documents: the framework's settings of its data say where they end".to_string();
+        let value = "shorter than a sequence".to_string();
+        notes.push(Note { key: "lengths", value, grade: Grade::Near, text, instead: None, size: None });
+    }
     for note in &mut notes {
         note.size = note.instead.as_ref().and_then(size);
     }

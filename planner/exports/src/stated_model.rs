@@ -8,6 +8,28 @@ use std::collections::BTreeMap;
 pub struct StatedModel {
     sizes: BTreeMap<&'static str, u64>,
     special: Vec<SpecialFlag>,
+    looks: Option<Looks>,
+}
+
+/// Properties of a model that tell presets of equal sizes apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Looks {
+    /// Size of the vocabulary, padded or not, if it is stated.
+    pub(crate) vocabulary: Option<u64>,
+    pub(crate) tied: bool,
+    pub(crate) gated: bool,
+}
+
+impl Looks {
+    fn are_of(self, model: &ModelConfig) -> bool {
+        let (vocabulary, tied, gated) = match model {
+            ModelConfig::Llama(config) => (config.vocabulary, config.tied, config.gated),
+            ModelConfig::Gpt2(config) => (config.vocabulary, config.tied, false),
+        };
+        // Vocabularies are padded to a multiple of 128 times tp.
+        let is_padded = self.vocabulary.is_none_or(|stated| (vocabulary..=vocabulary + 1024).contains(&stated));
+        is_padded && self.tied == tied && self.gated == gated
+    }
 }
 
 /// A flag with the part of a model that it states.
@@ -48,6 +70,10 @@ impl StatedModel {
         self.sizes.insert(flag, size);
     }
 
+    pub(crate) fn look(&mut self, looks: Looks) {
+        self.looks = Some(looks);
+    }
+
     pub(crate) fn state(&mut self, special: SpecialFlag) {
         self.special.push(special);
     }
@@ -78,7 +104,8 @@ impl StatedModel {
     /// True if a model has all that is stated, and no experts where none are.
     fn is_of(&self, model: &ModelConfig) -> bool {
         let has_experts = of_model(model, "num-experts").unwrap_or(0) > 0;
-        (self.of("num-experts").is_some() || !has_experts)
+        self.looks.is_none_or(|looks| looks.are_of(model))
+            && (self.of("num-experts").is_some() || !has_experts)
             && self.contradictions(model).is_empty()
             && self.missing_in(model).is_empty()
     }

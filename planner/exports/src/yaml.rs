@@ -13,11 +13,15 @@ const DEPTH: usize = 64;
 /// The first document of a text.
 ///
 /// # Errors
-/// The text is no YAML, is empty, or has more nodes or levels than a configuration.
+/// The text is no YAML, is empty, or has more documents, nodes or levels than a configuration.
 pub(crate) fn load(text: &str) -> Result<Yaml, String> {
     check(text)?;
-    let documents = YamlLoader::load_from_str(text).map_err(|why| format!("it is no YAML: {why}"))?;
-    documents.into_iter().next().ok_or_else(|| "it is empty".to_string())
+    let mut documents = YamlLoader::load_from_str(text).map_err(|why| format!("it is no YAML: {why}"))?;
+    match documents.len() {
+        0 => Err("it is empty".to_string()),
+        1 => Ok(documents.remove(0)),
+        count => Err(format!("it has {count} documents: a configuration is one")),
+    }
 }
 
 /// A value that a file states as none.
@@ -30,6 +34,15 @@ pub(crate) fn text_of(value: &Yaml) -> Option<String> {
         Yaml::Integer(number) => Some(number.to_string()),
         Yaml::Boolean(is) => Some(is.to_string()),
         Yaml::Null => Some(NOTHING.to_string()),
+        _ => None,
+    }
+}
+
+/// A truth value in one of the ways of YAML 1.1 and Python.
+pub(crate) fn truth(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Some(true),
+        "false" | "no" | "off" | "0" => Some(false),
         _ => None,
     }
 }

@@ -134,6 +134,7 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
             &inputs.optimizer,
             &stack,
         )?,
+        documents: !inputs.lengths.is_empty(),
         stack: inputs.stack.clone(),
         traits: stack.traits.clone(),
         capability: cluster.device.capability,

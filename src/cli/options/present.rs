@@ -45,20 +45,20 @@ impl PresentFlags {
         let (place, present) = if let Some(given) = &self.from_megatron {
             // Flags begin with two hyphens; a name without them is a file's.
             let path = Some(Path::new(given)).filter(|path| path.is_file() || !given.contains("--"));
-            let text = path.map_or_else(|| Ok(given.clone()), read_text)?;
+            let text = path.map_or_else(|| Ok(given.clone()), text_of)?;
             (path.map(|path| path.display().to_string()), megatron::read(&text, gpus))
         } else if let Some(path) = &self.from_megatron_bridge {
-            (Some(path.display().to_string()), megatron_bridge::read(&read_text(path)?, gpus))
+            (Some(path.display().to_string()), megatron_bridge::read(&text_of(path)?, gpus))
         } else if let Some(given) = &self.from_torchtitan {
             let (file, form) = form_of(given);
-            (Some(file.to_string()), torchtitan_file::read(&read_text(Path::new(file))?, form, gpus))
+            (Some(file.to_string()), torchtitan_file::read(&text_of(Path::new(file))?, form, gpus))
         } else if let Some(path) = &self.from_nanotron {
-            (Some(path.display().to_string()), nanotron_file::read(&read_text(path)?))
+            (Some(path.display().to_string()), nanotron_file::read(&text_of(path)?))
         } else if let Some(path) = &self.from_deepspeed {
-            (Some(path.display().to_string()), deepspeed_file::read(&read_text(path)?, gpus))
+            (Some(path.display().to_string()), deepspeed_file::read(&text_of(path)?, gpus))
         } else if let Some(path) = &self.from_maxtext {
             let devices = gpus.map(|count| devices(count, cluster)).transpose()?;
-            (Some(path.display().to_string()), maxtext::read(&read_text(path)?, devices))
+            (Some(path.display().to_string()), maxtext::read(&text_of(path)?, devices))
         } else {
             return Ok(None);
         };
@@ -69,6 +69,11 @@ impl PresentFlags {
         };
         present.map(Some).map_err(unreadable)
     }
+}
+
+/// The text of a file, without the mark of UTF-8 that some editors put in front.
+fn text_of(path: &Path) -> Result<String, Error> {
+    Ok(read_text(path)?.trim_start_matches('\u{feff}').to_string())
 }
 
 /// Devices of a cluster, the default one if none is named.

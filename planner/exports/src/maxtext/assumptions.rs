@@ -14,7 +14,7 @@ struct Row {
 }
 
 /// The table.
-const ROWS: [Row; 7] = [
+const ROWS: [Row; 8] = [
     Row {
         name: "GPUs",
         without: "MaxText takes the kernels and the collectives of TPUs",
@@ -41,6 +41,14 @@ const ROWS: [Row; 7] = [
         without: "gradients are f32",
         lines: |job| match job.recipe.gradient {
             bytes if bytes < 4.0 && job.precision != "f32" => vec!["grad_dtype: \"bfloat16\"".to_string()],
+            _ => Vec::new(),
+        },
+    },
+    Row {
+        name: "parameter type",
+        without: "parameters, their own master copies, are f32",
+        lines: |job| match job.recipe.master {
+            bytes if bytes < 4.0 && job.precision != "f32" => vec!["weight_dtype: \"bfloat16\"".to_string()],
             _ => Vec::new(),
         },
     },

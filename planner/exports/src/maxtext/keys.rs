@@ -19,7 +19,7 @@ impl FileKeys {
     /// # Errors
     /// The text is neither, or has no keys.
     pub(super) fn of(text: &str) -> Result<FileKeys, FlagError> {
-        let is_script = text.starts_with("#!") || text.lines().any(|line| line.trim_start().starts_with("python"));
+        let is_script = text.lines().any(is_command);
         let keys = if is_script { of_script(text)? } else { of_file(text)? };
         match keys.is_empty() {
             true => Err(FlagError::Text("it has no keys of MaxText".to_string())),
@@ -30,6 +30,11 @@ impl FileKeys {
     /// Reads lines of YAML, which an export writes.
     pub(super) fn of_lines(lines: &[String]) -> Option<FileKeys> {
         of_file(&lines.join("\n")).ok().map(|keys| FileKeys { keys, is_script: false })
+    }
+
+    /// True if a file states a key.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.keys.contains_key(key)
     }
 
     /// All of them, as a table of keys takes them.
@@ -49,13 +54,21 @@ impl FileKeys {
         self.keys.get(key)?.as_vec()?.iter().map(|rule| rule[0].as_str()).collect()
     }
 
+    /// True if a list has these items, or is not stated.
+    pub(super) fn has_items(&self, key: &str, items: &[&str]) -> bool {
+        let Some(list) = self.keys.get(key) else { return true };
+        list.as_vec().is_some_and(|list| list.iter().map(Yaml::as_str).eq(items.iter().map(|item| Some(*item))))
+    }
+
     /// A whole number; `-1` where MaxText finds it itself.
     ///
     /// # Errors
     /// The value is none.
     pub(super) fn whole(&self, key: &str) -> Result<Option<i64>, FlagError> {
-        let Some(text) = self.text(key).filter(|text| text != "null") else { return Ok(None) };
-        let number = text.replace('_', "").parse();
+        let Some(text) = self.text(key) else { return Ok(None) };
+        // Python reads 4096.0 as a whole number, too.
+        let digits = text.replace('_', "");
+        let number = digits.strip_suffix(".0").unwrap_or(&digits).parse();
         number.map(Some).map_err(|_| format!("{key} is `{text}`: it takes a whole number").into())
     }
 
@@ -71,13 +84,20 @@ impl FileKeys {
 
     /// A truth value; none if the key has another value.
     pub(super) fn truth(&self, key: &str) -> Option<bool> {
-        self.text(key)?.to_ascii_lowercase().parse().ok()
+        yaml::truth(&self.text(key)?)
     }
 
     /// True if a key is true.
     pub(super) fn is_set(&self, key: &str) -> bool {
         self.truth(key) == Some(true)
     }
+}
+
+/// True if a line of a script starts Python.
+fn is_command(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let is_python = words.next().is_some_and(|word| matches!(word.rsplit('/').next(), Some("python" | "python3")));
+    is_python && words.next().is_some_and(|word| word == "-m" || word.ends_with(".py"))
 }
 
 fn of_file(text: &str) -> Result<BTreeMap<String, Yaml>, FlagError> {

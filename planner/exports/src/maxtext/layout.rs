@@ -1,13 +1,13 @@
 //! Keys of the mesh, the batch, the pipeline, recomputation and number formats.
 
-use super::axes::{placed, sharing};
+use super::axes::{expert, placed, sharing};
 use super::remat::policy;
 use crate::job::Job;
 use crate::launch::Nodes;
 use crate::notes::{Instead, Notes};
 use cost::Hidden;
 use ir::models::{Experts, LayerSet, LlamaConfig, ModelConfig};
-use ir::options::{CpKind, Offload};
+use ir::options::{CpKind, Gather, Offload};
 
 /// The lines of a job's layout.
 pub(super) fn lines(job: &Job, notes: &mut Notes) -> Vec<String> {
@@ -175,9 +175,28 @@ fn unsaid(job: &Job, notes: &mut Notes) {
     notes.unsaid(&[
         (
             "etp",
-            parallel.etp > 1 && parallel.etp != parallel.tp,
+            job.experts > 0 && parallel.etp != parallel.tp,
             parallel.etp.to_string(),
-            "experts are sharded over ep, and over tp as all else",
+            "experts are sharded over ep, and over tp as all else: etp=tp is nearest",
+        ),
+        ("ep", parallel.ep > expert(job), parallel.ep.to_string(), "MaxText needs a dp that ep divides"),
+        (
+            "shard",
+            parallel.zero < 3 && parallel.zero > 0 && job.groups() > 1,
+            job.shard().to_string(),
+            "MaxText shards over all of data",
+        ),
+        (
+            "gather",
+            parallel.zero == 3 && parallel.gather == Gather::Step,
+            "step".into(),
+            "XLA gathers parameters where they are used: gather=use is nearest",
+        ),
+        (
+            "tp_overlap",
+            parallel.tp > 1 && parallel.tp_overlap == Some(true),
+            "true".into(),
+            "set te_comm_gemm_overlap: tp_overlap=false is nearest",
         ),
         ("rank_order", order != "pp,dp,cp,tp", order.clone(), "set mesh_axes"),
     ]);

@@ -6,6 +6,7 @@ mod keys;
 mod layout;
 mod model;
 mod presets;
+mod read_keys;
 mod reader;
 mod remat;
 
@@ -22,10 +23,8 @@ use std::fmt::Write;
 /// A file with the keys of a job.
 pub(crate) fn write(job: &Job) -> Written {
     let mut notes = Notes::default();
-    let model = job.config.as_ref().map(model::lines).unwrap_or_default();
-    if let Some(config) = &job.config
-        && !states(&model, config)
-    {
+    let model = job.config.as_ref().map(|config| model::lines(config, job.seq)).unwrap_or_default();
+    if !job.config.as_ref().is_some_and(|config| states(&model, config)) {
         notes.near("model", &job.model, "MaxText's keys do not state all of it: give model_name yourself");
     }
     let layout = layout::lines(job, &mut notes);

@@ -5,15 +5,15 @@ use ir::models::{Clamp, Experts, Gpt2Config, Latent, LayerSet, LlamaConfig, Mode
 use ir::ops::Scaling;
 use serde_json::{Value, json};
 
-/// The lines of a model, as far as MaxText has keys for it.
-pub(super) fn lines(config: &ModelConfig) -> Vec<String> {
+/// The lines of a model for sequences of `seq` tokens, as far as MaxText has keys for it.
+pub(super) fn lines(config: &ModelConfig, seq: u64) -> Vec<String> {
     match config {
         ModelConfig::Llama(config) => of_llama(config),
-        ModelConfig::Gpt2(config) => of_gpt2(config),
+        ModelConfig::Gpt2(config) => of_gpt2(config, seq),
     }
 }
 
-fn of_gpt2(config: &Gpt2Config) -> Vec<String> {
+fn of_gpt2(config: &Gpt2Config, seq: u64) -> Vec<String> {
     let mut lines = Lines::default();
     lines.put("decoder_block", "\"gpt3\"");
     lines.sizes(config.layers, config.hidden, config.heads, config.heads);
@@ -21,7 +21,7 @@ fn of_gpt2(config: &Gpt2Config) -> Vec<String> {
     lines.put("head_dim", config.hidden / config.heads.max(1));
     lines.put("vocab_size", config.vocabulary);
     lines.put("mlp_activations", "[\"gelu\"]");
-    lines.put("trainable_position_size", config.positions.unwrap_or(16384));
+    lines.put("trainable_position_size", config.positions.unwrap_or(seq).max(seq));
     lines.put("normalization_layer_epsilon", format_args!("{:?}", config.norm_eps));
     lines.put("logits_via_embedding", config.tied);
     lines.put("normalize_embedding_logits", false);
@@ -177,6 +177,12 @@ pub(super) fn of_keys(keys: &FileKeys) -> Option<Value> {
     let (layers, hidden) = (keys.size("base_num_decoder_layers")?, keys.size("base_emb_dim")?);
     let heads = keys.size("base_num_query_heads")?;
     let block = keys.text("decoder_block").unwrap_or("llama2".to_string());
+    // A net of another activation, or norms that the decoder does not have, are no known model.
+    if block != "gpt3" && block != "gpt_oss" && !keys.has_items("mlp_activations", &["silu", "linear"])
+        || keys.is_set("use_qk_norm") && !matches!(block.as_str(), "qwen3" | "qwen3_moe")
+    {
+        return None;
+    }
     if block == "gpt3" {
         return Some(json!({
             "model_type": "gpt2", "vocab_size": keys.size("vocab_size")?, "n_embd": hidden, "n_layer": layers, "n_head": heads,

@@ -3,10 +3,12 @@
 use super::assumptions::SHARED;
 use super::keys::FileKeys;
 use super::layout::QUANTIZATIONS;
+use super::read_keys::READ;
 use super::{model, presets, remat};
 use crate::flag_error::FlagError;
 use crate::flag_table::MAXTEXT;
 use crate::present::{Keys, Present};
+use crate::yaml::NOTHING;
 
 /// Devices of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,79 +23,11 @@ pub struct Devices {
 const AXES: [&str; 8] =
     ["data", "fsdp", "fsdp_transpose", "context", "tensor", "tensor_sequence", "expert", "pipeline"];
 
-/// Keys that are read, besides the degrees of the axes.
-const READ: [&str; 64] = [
-    "attention",
-    "attention_bias",
-    "attention_sink",
-    "attention_type",
-    "base_config",
-    "base_emb_dim",
-    "base_mlp_dim",
-    "base_moe_mlp_dim",
-    "base_num_decoder_layers",
-    "base_num_kv_heads",
-    "base_num_query_heads",
-    "beta_fast",
-    "beta_slow",
-    "capacity_factor",
-    "context_parallel_strategy",
-    "decoder_block",
-    "dtype",
-    "first_num_dense_layers",
-    "grad_dtype",
-    "gradient_accumulation_steps",
-    "head_dim",
-    "kv_lora_rank",
-    "logical_axis_rules",
-    "logits_via_embedding",
-    "max_target_length",
-    "mlp_activations_limit",
-    "model_name",
-    "mscale",
-    "mtp_num_layers",
-    "mu_dtype",
-    "n_routing_groups",
-    "norm_topk_prob",
-    "normalization_layer_epsilon",
-    "num_experts",
-    "num_experts_per_tok",
-    "num_layers_per_pipeline_stage",
-    "num_pipeline_microbatches",
-    "num_pipeline_repeats",
-    "opt_type",
-    "optimizer_memory_host_offload",
-    "original_max_position_embeddings",
-    "per_device_batch_size",
-    "q_lora_rank",
-    "qk_nope_head_dim",
-    "qk_rope_head_dim",
-    "quantization",
-    "remat_policy",
-    "rope_factor",
-    "rope_linear_scaling_factor",
-    "rope_max_timescale",
-    "rope_truncate",
-    "rope_type",
-    "routed_bias",
-    "routed_scaling_factor",
-    "routed_score_func",
-    "shard_optimizer_over_data",
-    "shared_experts",
-    "sliding_window_size",
-    "topk_routing_group",
-    "trainable_position_size",
-    "use_qk_norm",
-    "v_head_dim",
-    "vocab_size",
-    "weight_dtype",
-];
-
 /// Keys that are read, with those of the axes.
 #[cfg(test)]
 pub(crate) fn asked() -> Vec<String> {
     let degrees = AXES.iter().flat_map(|axis| ["ici", "dcn"].map(|place| format!("{place}_{axis}_parallelism")));
-    READ.iter().map(|key| (*key).to_string()).chain(degrees).collect()
+    READ.iter().map(|key| key.name.to_string()).chain(degrees).collect()
 }
 
 /// Reads a YAML file, or a script with the command of a job.
@@ -107,9 +41,15 @@ pub fn read(text: &str, devices: Option<Devices>) -> Result<Present, FlagError> 
     // A script may have names of its own.
     if file.is_script {
         let others = settings.extract_if(.., |setting| !MAXTEXT.has(&setting.name));
-        warnings.extend(others.map(|other| format!("not known: MaxText has no key {}", other.name)));
+        warnings.extend(
+            others.map(|other| {
+                format!("not known: MaxText has no key {}{}", other.name, MAXTEXT.suggestion(&other.name))
+            }),
+        );
     }
+    READ.iter().try_for_each(|key| key.check(&file))?;
     settings.iter().try_for_each(|setting| MAXTEXT.check_setting(setting))?;
+    contradictions(&file)?;
     let mesh = Mesh::read(&file, devices)?;
     let mut keys = Keys::default();
     let batch = mesh.put(&file, &mut keys)?;
@@ -132,12 +72,55 @@ pub fn read(text: &str, devices: Option<Devices>) -> Result<Present, FlagError> 
 }
 
 fn is_read(name: &str) -> bool {
-    READ.contains(&name) || AXES.iter().any(|axis| name.ends_with(&format!("_{axis}_parallelism")))
+    READ.iter().any(|key| key.name == name) || AXES.iter().any(|axis| name.ends_with(&format!("_{axis}_parallelism")))
 }
+
+/// Checks keys that exclude each other, or need another one.
+///
+/// # Errors
+/// Sizes stand beside a model's name, or steps have no passes.
+fn contradictions(file: &FileKeys) -> Result<(), FlagError> {
+    if file.is_set("override_model_config") && file.text("model_name").is_some_and(|name| name != "default") {
+        let text = "override_model_config changes a model by name: state all sizes without model_name, or give MODEL";
+        return Err(FlagError::Combination(text.into()));
+    }
+    if file.whole("gradient_accumulation_steps")?.is_some_and(|steps| steps < 1) {
+        return Err("gradient_accumulation_steps begins at 1".into());
+    }
+    let (layers, stages) = (file.size("base_num_decoder_layers"), file.size("num_layers_per_pipeline_stage"));
+    match layers.zip(stages) {
+        Some((layers, of_stage)) if of_stage == 0 || !layers.is_multiple_of(of_stage) => {
+            Err(format!("num_layers_per_pipeline_stage {of_stage} does not divide {layers} layers").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Values that a prediction does not know, of keys that are read otherwise.
+const UNKNOWN: [(&str, &[&str], &str); 5] = [
+    (
+        "attention",
+        &["autoselected", "flash", "cudnn_flash_te", "cudnn_flash_jax"],
+        "attention: the kernel of the stack is predicted",
+    ),
+    ("weight_dtype", &["float32", "bfloat16"], "parameters: they are predicted in f32"),
+    ("grad_dtype", &["float32", "bfloat16"], "gradients: they are predicted in f32"),
+    ("mu_dtype", &["", "float32", "bfloat16"], "moments: they are predicted in f32"),
+    ("context_parallel_strategy", &["ring", "all_gather"], "cp: keys and values are predicted to be gathered"),
+];
 
 /// Parts of keys that are read which predictions do not know, as warnings.
 fn unread(file: &FileKeys, mesh: &Mesh) -> Vec<String> {
     let mut warnings: Vec<String> = quantization(file).into_iter().collect();
+    for (key, known, touched) in UNKNOWN {
+        if let Some(value) = file.text(key).filter(|value| !known.contains(&value.as_str()) && value != NOTHING) {
+            warnings.push(format!("not modelled: {key}={value} touches {touched}"));
+        }
+    }
+    if let Some(factor) = file.number("capacity_factor").filter(|&factor| factor > 0.0) {
+        warnings.push(format!("not modelled: capacity_factor={factor} touches experts: give MODEL with its capacity"));
+    }
+    warnings.extend(remat::unknown(file.text("remat_policy").as_deref()));
     let rules = file.rules("logical_axis_rules").unwrap_or_default();
     if rules.iter().any(|name| !SHARED.contains(name)) {
         warnings
@@ -288,9 +271,15 @@ impl Degrees {
     /// A degree is no number of devices.
     fn read(file: &FileKeys, place: &'static str, open: &str) -> Result<Degrees, FlagError> {
         let mut degrees = Degrees { place, stated: [1; 8], open: None };
+        let leaves_open =
+            !AXES.iter().any(|axis| file.text(&format!("{place}_{axis}_parallelism")).as_deref() == Some("-1"));
         for (nth, axis) in AXES.into_iter().enumerate() {
             let key = format!("{place}_{axis}_parallelism");
-            match file.whole(&key)?.unwrap_or(if axis == open { -1 } else { 1 }) {
+            if file.has(&key) && file.text(&key).is_none_or(|text| text == NOTHING) {
+                return Err(format!("{key} takes a number from 1 to 65535, or -1").into());
+            }
+            match file.whole(&key)?.unwrap_or(if axis == open && leaves_open { -1 } else { 1 }) {
+                -1 if degrees.open.is_some() => return Err(format!("{key} is -1, and so is another axis").into()),
                 -1 => degrees.open = Some(nth),
                 degree @ 1..=0xffff => degrees.stated[nth] = degree.unsigned_abs(),
                 other => return Err(format!("{key} is {other}: it takes a number from 1 to 65535, or -1").into()),

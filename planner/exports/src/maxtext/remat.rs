@@ -38,11 +38,33 @@ pub(super) fn policy(recompute: &Recompute) -> Chosen {
     Chosen { name: nearest.map_or("save_qkv_proj", |policy| policy.name), is_exact }
 }
 
+/// Policies that keep what another one keeps, or nearly so, with that one.
+const NEAR: [(&str, &str); 6] = [
+    ("minimal_flash", "minimal_with_context"),
+    ("minimal_offloaded", "minimal"),
+    ("minimal_with_quantization", "minimal"),
+    ("minimal_with_context_and_quantization", "minimal_with_context"),
+    ("qkv_proj_offloaded", "save_qkv_proj"),
+    ("save_out_proj", "save_qkv_proj"),
+];
+
+/// The warning about a policy that predictions do not know.
+pub(super) fn unknown(name: Option<&str>) -> Option<String> {
+    let name = name.filter(|name| *name != "full" && !POLICIES.iter().any(|policy| policy.name == *name))?;
+    Some(match NEAR.iter().find(|(own, _)| *own == name) {
+        Some((_, near)) => format!("not modelled: remat_policy={name} touches recomputation: it is read as {near}"),
+        None => {
+            format!("not modelled: remat_policy={name} touches recomputation: nothing is predicted to be recomputed")
+        }
+    })
+}
+
 /// The recomputation of a policy, as the value of a key; `None` if predictions do not know the policy.
 pub(super) fn recompute(name: &str) -> Option<String> {
     if name == "full" {
         return Some("full".to_string());
     }
+    let name = NEAR.iter().find(|(own, _)| *own == name).map_or(name, |(_, near)| near);
     let policy = POLICIES.iter().find(|policy| policy.name == name)?;
     Some(format!("selective:{}", policy.modules.join("+")))
 }

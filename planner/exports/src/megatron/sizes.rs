@@ -2,7 +2,7 @@
 
 use super::reader::Reader;
 use crate::flag_error::FlagError;
-use crate::stated_model::{Special, SpecialFlag, StatedModel};
+use crate::stated_model::{Looks, Special, SpecialFlag, StatedModel};
 use serde_json::{Value, json};
 
 /// Flags of sizes that a model states too.
@@ -67,6 +67,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<ModelOfFlags, FlagError> {
             stated.state(special);
         }
     }
+    stated.look(Looks { vocabulary, tied: traits.is_tied, gated: traits.is_gated || reader.has("quick-geglu") });
     let vocabulary = vocabulary.filter(|_| !stated.is_special());
     let ends = vocabulary.map(|vocabulary| Ends { vocabulary, positions });
     let config = ends.and_then(|ends| traits.config(&stated, &ends));

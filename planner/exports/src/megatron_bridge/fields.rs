@@ -3,11 +3,14 @@
 use crate::flag_error::FlagError;
 use crate::flag_table::Setting;
 use crate::yaml::{self, NOTHING};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use yaml_rust2::Yaml;
 
 /// Fields with their values as text: lists are words, and functions or element types of Python their paths.
-pub(super) struct Fields(BTreeMap<String, String>);
+pub(super) struct Fields {
+    values: BTreeMap<String, String>,
+    lists: BTreeSet<String>,
+}
 
 impl Fields {
     /// Reads the text of a file.
@@ -19,44 +22,52 @@ impl Fields {
         if file["model"].as_hash().is_none() {
             return Err(FlagError::Text("it has no section `model`".to_string()));
         }
-        let mut fields = BTreeMap::new();
-        leaves(&file, String::new(), &mut fields);
-        Ok(Fields(fields))
+        let mut fields = Fields { values: BTreeMap::new(), lists: BTreeSet::new() };
+        fields.leaves(&file, String::new());
+        Ok(fields)
     }
 
     /// The value of a field.
     pub(super) fn text(&self, field: &str) -> Option<&str> {
-        self.0.get(field).map(String::as_str)
+        self.values.get(field).map(String::as_str)
     }
 
     /// Puts the value of a field in the place of another, if it is stated.
     pub(super) fn replace(&mut self, from: &str, to: &str) {
         if let Some(value) = self.text(from).filter(|value| *value != NOTHING).map(str::to_string) {
-            self.0.insert(to.to_string(), value);
+            self.values.insert(to.to_string(), value);
+        }
+    }
+
+    /// True if the value of a field is a list.
+    pub(super) fn is_list(&self, field: &str) -> bool {
+        self.lists.contains(field)
+    }
+
+    /// Puts the fields within a section, by their paths.
+    fn leaves(&mut self, value: &Yaml, path: String) {
+        if let Some(text) = text_of(value) {
+            if value.is_array() {
+                self.lists.insert(path.clone());
+            }
+            self.values.insert(path, text);
+            return;
+        }
+        for (name, value) in value.as_hash().into_iter().flatten() {
+            let Some(name) = name.as_str() else { continue };
+            self.leaves(value, if path.is_empty() { name.to_string() } else { format!("{path}.{name}") });
         }
     }
 
     /// Names of all fields.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.values.keys().map(String::as_str)
     }
 
     /// All fields that are no names of classes, as a table of keys takes them.
     pub(super) fn settings(&self) -> Vec<Setting> {
-        let fields = self.0.iter().filter(|(name, _)| !name.ends_with("_target_"));
+        let fields = self.values.iter().filter(|(name, _)| !name.ends_with("_target_"));
         fields.map(|(name, value)| Setting { name: name.clone(), value: Some(value.clone()) }).collect()
-    }
-}
-
-/// Puts the fields within a section, by their paths.
-fn leaves(value: &Yaml, path: String, fields: &mut BTreeMap<String, String>) {
-    if let Some(text) = text_of(value) {
-        fields.insert(path, text);
-        return;
-    }
-    for (name, value) in value.as_hash().into_iter().flatten() {
-        let Some(name) = name.as_str() else { continue };
-        leaves(value, if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }, fields);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::flag_error::FlagError;
 use crate::flag_table::{MEGATRON, MEGATRON_BRIDGE};
 use crate::megatron;
 use crate::present::Present;
-use crate::yaml::NOTHING;
+use crate::yaml::{self, NOTHING};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 
@@ -64,11 +64,32 @@ pub fn read(text: &str, gpus: Option<u64>) -> Result<Present, FlagError> {
     }
     let settings = fields.settings();
     settings.iter().try_for_each(|setting| MEGATRON_BRIDGE.check_setting(setting))?;
-    let mut present = megatron::read_flags(&flags(&fields), gpus)?;
+    settings.iter().try_for_each(|setting| single(&setting.name, &fields))?;
+    let mut present = megatron::read_flags(&flags(&fields)?, gpus)?;
     let others = settings.iter().filter(|setting| flag_of(&setting.name).is_none());
     let others = others.filter(|setting| !MEGATRON_BRIDGE.is_default(&setting.name, setting.value.as_deref()));
     present.warnings.extend(others.filter_map(|other| MEGATRON_BRIDGE.warning(&other.name, other.value.as_slice())));
     Ok(present)
+}
+
+/// True if a field is read, and its flag takes one value.
+fn is_single(field: &str) -> bool {
+    flag_of(field).is_some_and(|flag| ASKED.contains(flag) && MEGATRON.takes_one(flag))
+}
+
+/// Checks that a field that is read as one value is one.
+///
+/// # Errors
+/// It is a section, or a list whose flag takes one value.
+fn single(name: &str, fields: &Fields) -> Result<(), FlagError> {
+    let parent = name.rsplit_once('.').map_or("", |(parent, _)| parent);
+    if parent.contains('.') && is_single(parent) {
+        return Err(format!("{parent} is a section: it takes one value").into());
+    }
+    match is_single(name) && fields.is_list(name) {
+        true => Err(format!("{name} is a list: it takes one value").into()),
+        false => Ok(()),
+    }
 }
 
 /// The flag of a field: that of its row, or the one of the same name.
@@ -81,7 +102,10 @@ pub(crate) fn flag_of(field: &str) -> Option<&str> {
 }
 
 /// The flags that mean what the fields say.
-fn flags(fields: &Fields) -> Flags {
+///
+/// # Errors
+/// A truth value is none, or a recipe of precision is not known.
+fn flags(fields: &Fields) -> Result<Flags, FlagError> {
     let mut flags = Flags::new();
     for row in &ROWS {
         if let Some(values) = values_of(row, fields) {
@@ -94,13 +118,13 @@ fn flags(fields: &Fields) -> Flags {
         }
     }
     for field in fields.names().filter(|field| !ROWS.iter().any(|row| row.fields.iter().any(|(own, _)| own == field))) {
-        same_name(field, fields, &mut flags);
+        same_name(field, fields, &mut flags)?;
     }
     if flags.contains_key("num-query-groups") {
         flags.insert("group-query-attention".to_string(), Vec::new());
     }
-    named_recipe(fields, &mut flags);
-    flags
+    named_recipe(fields, &mut flags)?;
+    Ok(flags)
 }
 
 /// The values of a row's flag, if the fields have it.
@@ -115,6 +139,8 @@ fn values_of(row: &Row, fields: &Fields) -> Option<Vec<String>> {
             (Given::Words, Some(stated)) => return Some(stated.split_whitespace().map(str::to_string).collect()),
             (Given::Dtype, Some(stated)) => return Some(vec![dtype(stated).to_string()]),
             (Given::Text("True" | "False"), None) => {}
+            (Given::Text("True"), Some(stated)) if yaml::truth(stated) == Some(true) => values = Some(Vec::new()),
+            (Given::Text("False"), Some(stated)) if yaml::truth(stated) == Some(false) => values = Some(Vec::new()),
             // Functions of Python are known by their names.
             (Given::Text(wanted), Some(stated)) if last_part(wanted).eq_ignore_ascii_case(last_part(stated)) => {
                 values = Some(Vec::new());
@@ -140,35 +166,51 @@ fn dtype(name: &str) -> &str {
 }
 
 /// Puts the flag of the same name, if the field has another value than its default, or Megatron-LM's reader asks for it.
-fn same_name(field: &str, fields: &Fields, flags: &mut Flags) {
-    let (Some(flag), Some(value)) = (flag_of(field), fields.text(field)) else { return };
+///
+/// # Errors
+/// A truth value is none.
+fn same_name(field: &str, fields: &Fields, flags: &mut Flags) -> Result<(), FlagError> {
+    let (Some(flag), Some(value)) = (flag_of(field), fields.text(field)) else { return Ok(()) };
     let is_default = MEGATRON_BRIDGE.is_default(field, Some(value));
     if value == NOTHING || is_default && !ASKED.contains(flag) || flags.contains_key(flag) {
-        return;
+        return Ok(());
+    }
+    if MEGATRON.takes_values(flag) {
+        let words = value.split_whitespace().map(|word| dtype(word).to_string());
+        flags.insert(flag.to_string(), words.collect());
+        return Ok(());
     }
     let is_negated = flag.starts_with("no-") && !field.contains("no_");
-    match value {
-        "true" | "false" if (value == "true") == is_negated => {}
-        "true" | "false" => drop(flags.insert(flag.to_string(), Vec::new())),
-        text if MEGATRON.takes_values(flag) => {
-            let words = text.split_whitespace().map(|word| dtype(word).to_string());
-            flags.insert(flag.to_string(), words.collect());
-        }
+    match yaml::truth(value) {
+        Some(is_true) if is_true != is_negated => drop(flags.insert(flag.to_string(), Vec::new())),
+        None if ASKED.contains(flag) => return Err(format!("{field} is `{value}`: it is true or false").into()),
         _ => {}
     }
+    Ok(())
 }
 
 /// Puts the flags of a recipe that `mixed_precision` names.
-fn named_recipe(fields: &Fields, flags: &mut Flags) {
-    let Some(name) = fields.text("mixed_precision").filter(|name| *name != NOTHING) else { return };
-    let wide = if name.contains("fp16") { "fp16" } else { "bf16" };
-    flags.insert(wide.to_string(), Vec::new());
-    if let Some((_, recipe)) = RECIPES.iter().find(|(part, _)| name.contains(part)) {
+///
+/// # Errors
+/// There is no such recipe.
+fn named_recipe(fields: &Fields, flags: &mut Flags) -> Result<(), FlagError> {
+    let Some(name) = fields.text("mixed_precision").filter(|name| *name != NOTHING) else { return Ok(()) };
+    let narrow = RECIPES.iter().find(|(part, _)| name.contains(part)).map(|(_, recipe)| *recipe);
+    let is_fp4 = name.contains("nvfp4");
+    let is_plain = matches!(name, "bf16" | "fp16" | "bf16_mixed" | "fp16_mixed" | "bf16-mixed" | "16-mixed");
+    if !is_plain && !(name.starts_with("bf16_with_") && (narrow.is_some() || is_fp4)) {
+        return Err(
+            format!("mixed_precision is `{name}`: it is no recipe of Megatron-Bridge that predictions know").into()
+        );
+    }
+    flags.insert(if name.starts_with("bf16") { "bf16" } else { "fp16" }.to_string(), Vec::new());
+    if let Some(recipe) = narrow {
         flags.insert("fp8-format".to_string(), vec!["hybrid".to_string()]);
-        flags.insert("fp8-recipe".to_string(), vec![(*recipe).to_string()]);
-    } else if name.contains("nvfp4") {
+        flags.insert("fp8-recipe".to_string(), vec![recipe.to_string()]);
+    } else if is_fp4 {
         flags.insert("fp4-format".to_string(), vec!["e2m1".to_string()]);
     }
+    Ok(())
 }
 
 /// True if a field is judged: by a flag of Megatron-LM that is read, harmless or not modelled.

@@ -86,3 +86,32 @@ fn every_field_is_judged() {
         MEGATRON_BRIDGE.unsaid().filter(|field| !megatron_bridge::is_judged_by_flag(field)).collect();
     assert_eq!(unsaid, [""; 0]);
 }
+
+#[test]
+fn values_of_another_kind_are_refused() {
+    let wrong = |from: &str, to: &str| megatron_bridge::read(&FILE.replace(from, to), None).unwrap_err().to_string();
+    assert!(wrong("tensor_model_parallel_size: 2", "tensor_model_parallel_size: [2, 4]").contains("is a list"));
+    assert!(wrong("tensor_model_parallel_size: 2", "tensor_model_parallel_size: {a: 2}").contains("is a section"));
+    assert!(wrong("sequence_parallel: true", "sequence_parallel: maybe").contains("it is true or false"));
+    let at = FILE.find("mixed_precision").unwrap();
+    let named = format!("{}mixed_precision: foo_mixed\n", &FILE[..at]);
+    assert!(megatron_bridge::read(&named, None).unwrap_err().to_string().contains("no recipe"));
+    let spoken =
+        FILE.replace("sequence_parallel: true", "sequence_parallel: yes").replace("optimizer: true", "optimizer: 1");
+    assert_eq!(
+        megatron_bridge::read(&spoken, None).unwrap().parallel,
+        megatron_bridge::read(FILE, None).unwrap().parallel
+    );
+}
+
+#[test]
+fn presets_of_equal_sizes_are_told_apart() {
+    let other = |from: &str, to: &str| {
+        let file = FILE.replace("position_embedding_type: rope", "position_embedding_type: none").replace(from, to);
+        megatron_bridge::read(&file, None).unwrap().stated.preset()
+    };
+    assert_eq!(other("", ""), Some("llama3-8b"));
+    assert_eq!(other("vocab_size: 128256", "vocab_size: 100"), None);
+    assert_eq!(other("output_weights: false", "output_weights: true"), None);
+    assert_eq!(other("gated_linear_unit: true", "gated_linear_unit: false"), None);
+}

@@ -53,3 +53,34 @@ fn keys_that_deepspeed_ignores_are_told() {
     let hpz = read(r#"{"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}"#, Some(8)).unwrap();
     assert!(hpz.warnings[0].contains("zero_hpz_partition_size=8 touches dp communication"), "{:?}", hpz.warnings);
 }
+
+#[test]
+fn values_of_another_kind_are_refused() {
+    for (text, told) in [
+        (r#"{"zero_optimization": 3}"#, "zero_optimization is 3: it is a section"),
+        (r#"{"bf16": true}"#, "bf16 is true: it is a section"),
+        (r#"{"zero_optimization": {"offload_optimizer": "cpu"}}"#, "zero_optimization.offload_optimizer is \"cpu\""),
+        (r#"{"bf16": {"enabled": "maybe"}}"#, "bf16.enabled is \"maybe\": it is true or false"),
+        (r#"{"bf16": {"enabled": true}, "fp16": {"enabled": true}}"#, "takes one of them"),
+        (r#"{"train_batch_size": 64, "gradient_accumulation_steps": 3}"#, "8 times 3 does not divide"),
+        (r#"{"tensor_parallel": {"autotp_size": 3}}"#, "does not divide 8 devices"),
+        (
+            r#"{"bf16": {"enabled": 1}, "data_types": {"grad_accum_dtype": "fp64"}}"#,
+            "predictions know fp32, bf16 and fp16",
+        ),
+    ] {
+        let wrong = read(text, Some(8)).unwrap_err().to_string();
+        assert!(wrong.contains(told), "{text}: {wrong}");
+    }
+    assert_eq!(read(r#"{"bf16": {"enabled": "true"}}"#, Some(8)).unwrap().precision, "bf16");
+    assert!(read(r#"{"zero_optimization": {"stage": "3"}}"#, Some(8)).unwrap().parallel.contains("zero=3"));
+    let momentum = r#"{"optimizer": {"type": "SGD", "params": {"momentum": 0.9}}}"#;
+    assert_eq!(read(momentum, Some(8)).unwrap().optimizer, "momentum");
+    let shared = r#"{"train_batch_size": 32, "sequence_parallel_size": 2}"#;
+    assert!(read(shared, Some(8)).unwrap().parallel.starts_with("dp=4,tp=1,cp=2,cp_kind=ulysses,mbs=8,"));
+    let filled_in = read(r#"{"zero_optimization": {"stage": "auto"}}"#, Some(8)).unwrap();
+    assert!(filled_in.warnings[0].contains("zero_optimization.stage is filled in by another program"));
+    let many: String = (0..40).map(|nth| format!("\"k{nth}\": 1,")).collect();
+    let told = read(&format!("{{{many} \"zero_optimization.stage\": 3}}"), Some(8)).unwrap().warnings;
+    assert_eq!((told.len(), told.last().unwrap().as_str()), (17, "not known: DeepSpeed ignores 25 more"));
+}

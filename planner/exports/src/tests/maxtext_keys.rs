@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::maxtext::Devices;
+use ir::options::Gather;
 
 #[test]
 fn degrees_of_maxtext_fill_a_node_from_the_inside() {
@@ -104,4 +105,61 @@ fn words_of_a_command_are_keys() {
     assert_eq!(read.parallel, "dp=16,tp=1,pp=1,cp=1,sp=false,zero=3,shard=8,mbs=1,recompute=full");
     assert_eq!((read.model.as_deref(), read.global_batch), (Some("llama2-7b"), Some(16)));
     assert_eq!(read.warnings, ["not known: MaxText has no key out_dir"]);
+}
+
+#[test]
+fn values_of_another_kind_are_refused() {
+    let read = |text: &str| {
+        let own = "model_name: llama3-8b\nici_fsdp_parallelism: 8\n";
+        maxtext::read(&format!("{own}{text}\n"), Some(Devices { count: 8, per_node: 8 }))
+    };
+    for (text, told) in [
+        ("per_device_batch_size: abc", "it takes a number"),
+        ("per_device_batch_size: [4]", "it takes one value"),
+        ("per_device_batch_size: .nan", "it takes a number"),
+        ("max_target_length: 4k", "it takes a whole number"),
+        ("max_target_length: null", "it takes a whole number"),
+        ("gradient_accumulation_steps: 0", "begins at 1"),
+        ("dtype: [bfloat16]", "it takes one value"),
+        ("shard_optimizer_over_data: maybe", "it is true or false"),
+        ("ici_tensor_parallelism: null", "from 1 to 65535, or -1"),
+        ("dcn_fsdp_parallelism: -1\ndcn_data_parallelism: -1", "so is another axis"),
+        ("override_model_config: true", "without model_name"),
+        ("per_device_batch_size: ${PDB}", "which only a shell knows"),
+        ("run_name: a\n---\nrun_name: b", "2 documents"),
+    ] {
+        let wrong = read(text).unwrap_err().to_string();
+        assert!(wrong.contains(told), "{text}: {wrong}");
+    }
+    assert!(read("optimizer_memory_host_offload: yes").unwrap().parallel.contains("offload_optimizer=true"));
+    assert_eq!(read("max_target_length: 4096.0").unwrap().seq, Some(4096));
+    for (text, told) in [
+        ("remat_policy: minimal_flash", "it is read as minimal_with_context"),
+        ("remat_policy: custom", "nothing is predicted to be recomputed"),
+        ("attention: dot_product", "attention=dot_product touches attention"),
+        ("capacity_factor: 1.25", "capacity_factor=1.25 touches experts"),
+        ("weight_dtype: float16", "weight_dtype=float16 touches parameters"),
+    ] {
+        let warnings = read(text).unwrap().warnings;
+        assert!(warnings.iter().any(|warning| warning.contains(told)), "{text}: {warnings:?}");
+    }
+    // A key that begins like a command's name makes no script of a file.
+    assert!(read("python_path: /usr").unwrap_err().to_string().contains("no key python_path"));
+}
+
+#[test]
+fn keys_that_maxtext_lacks_are_lost() {
+    let lost_of =
+        |change: fn(&mut ParallelConfig)| lost(&exported(&Job { experts: 8, ..job(change) }, Target::Maxtext));
+    assert_eq!(lost_of(|parallel| (parallel.dp, parallel.tp, parallel.etp) = (8, 2, 1)), ["etp"]);
+    assert_eq!(lost_of(|parallel| (parallel.dp, parallel.ep) = (4, 8)), ["ep"]);
+    assert_eq!(lost_of(|parallel| (parallel.dp, parallel.zero, parallel.shard) = (8, 1, Some(4))), ["shard"]);
+    assert_eq!(lost_of(|parallel| (parallel.dp, parallel.zero, parallel.gather) = (8, 3, Gather::Step)), ["gather"]);
+    let narrow = Job { recipe: Recipe { master: 0.0, ..Recipe::bf16() }, ..job(|_| ()) };
+    assert!(exported(&narrow, Target::Maxtext).text.contains("weight_dtype: \"bfloat16\""));
+    assert!(lost(&exported(&narrow, Target::Deepspeed)).contains(&"master"));
+    let nameless = exported(&job(|_| ()), Target::Maxtext);
+    assert!(nameless.notes.iter().any(|note| note.key == "model"));
+    let documents = exported(&Job { documents: true, ..job(|_| ()) }, Target::Deepspeed);
+    assert!(documents.notes.iter().any(|note| note.key == "lengths"));
 }

@@ -40,6 +40,7 @@ fn job(change: impl FnOnce(&mut ParallelConfig)) -> Job {
         domain: 8,
         config: None,
         capacity: None,
+        documents: false,
         traits: Stack::find("megatron-core-2025").unwrap().traits,
         recipe: Recipe::bf16(),
         stack: "megatron-core-2025".into(),
