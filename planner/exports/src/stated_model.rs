@@ -1,6 +1,6 @@
 //! A model as the file of another framework states it.
 
-use ir::models::{Activation, LlamaConfig, ModelConfig, Sinks, presets};
+use ir::models::{Activation, LlamaConfig, ModelConfig, QkNorm, Sinks, presets};
 use std::collections::BTreeMap;
 
 /// A model as the file of another framework states it, by Megatron-LM's names of flags.
@@ -11,24 +11,45 @@ pub struct StatedModel {
     looks: Option<Looks>,
 }
 
-/// Properties of a model that tell presets of equal sizes apart.
+/// Properties of a model that tell presets of equal sizes apart. Kinds of norms are not among them: their kernels take as long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Looks {
     /// Size of the vocabulary, padded or not, if it is stated.
     pub(crate) vocabulary: Option<u64>,
     pub(crate) tied: bool,
     pub(crate) gated: bool,
+    pub(crate) rotation: bool,
+    /// Norms of queries and keys.
+    pub(crate) qk_norm: bool,
 }
 
 impl Looks {
     fn are_of(self, model: &ModelConfig) -> bool {
-        let (vocabulary, tied, gated) = match model {
-            ModelConfig::Llama(config) => (config.vocabulary, config.tied, config.gated),
-            ModelConfig::Gpt2(config) => (config.vocabulary, config.tied, false),
-        };
+        let own = Looks::of(model);
         // Vocabularies are padded to a multiple of 128 times tp.
-        let is_padded = self.vocabulary.is_none_or(|stated| (vocabulary..=vocabulary + 1024).contains(&stated));
-        is_padded && self.tied == tied && self.gated == gated
+        let mut sizes = self.vocabulary.into_iter().zip(own.vocabulary);
+        sizes.all(|(stated, size)| (size..=size + 1024).contains(&stated))
+            && Looks { vocabulary: own.vocabulary, ..self } == own
+    }
+
+    fn of(model: &ModelConfig) -> Looks {
+        match model {
+            ModelConfig::Llama(config) => Looks {
+                vocabulary: Some(config.vocabulary),
+                tied: config.tied,
+                gated: config.gated,
+                rotation: config.learned.is_none() && !config.alibi && config.waves.is_none(),
+                // Latent attention always norms its latents, which the flag of norms states.
+                qk_norm: config.qk_norm != QkNorm::None || config.latent.is_some(),
+            },
+            ModelConfig::Gpt2(config) => Looks {
+                vocabulary: Some(config.vocabulary),
+                tied: config.tied,
+                gated: false,
+                rotation: false,
+                qk_norm: false,
+            },
+        }
     }
 }
 

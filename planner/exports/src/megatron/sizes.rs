@@ -67,7 +67,13 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<ModelOfFlags, FlagError> {
             stated.state(special);
         }
     }
-    stated.look(Looks { vocabulary, tied: traits.is_tied, gated: traits.is_gated || reader.has("quick-geglu") });
+    stated.look(Looks {
+        vocabulary,
+        tied: traits.is_tied,
+        gated: traits.is_gated || reader.has("quick-geglu"),
+        rotation: traits.has_rotation,
+        qk_norm: traits.has_qk_norm || traits.is_latent || reader.has("qk-l2-norm"),
+    });
     let vocabulary = vocabulary.filter(|_| !stated.is_special());
     let ends = vocabulary.map(|vocabulary| Ends { vocabulary, positions });
     let config = ends.and_then(|ends| traits.config(&stated, &ends));
