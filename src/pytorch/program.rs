@@ -61,17 +61,16 @@ pub(super) fn reply(
     for (path, text) in texts {
         fs::write(path, text).map_err(|why| Error::file("write", path, &why))?;
     }
-    let ran = Command::new(python).arg(&program).arg(folder).stdin(Stdio::null()).output();
+    let ran = Command::new(python).arg(&program).arg(folder).stdin(Stdio::null()).stdout(Stdio::null()).output();
     match ran {
         Err(why) => Ok(Outcome::Why(format!("{}: {why}", python.display()))),
         Ok(output) if !output.status.success() => Ok(Outcome::Why(format!("{}: {}", python.display(), last(&output)))),
-        Ok(_) => {
-            let path = folder.join("reply.json");
-            let reply = fs::read(&path).map_err(|why| Error::file("read", &path, &why))?;
-            serde_json::from_slice(&reply)
+        Ok(_) => match fs::read(folder.join("reply.json")) {
+            Err(_) => Ok(Outcome::Why(format!("{}: it ended without an answer: is it a Python?", python.display()))),
+            Ok(reply) => serde_json::from_slice(&reply)
                 .map(Outcome::Value)
-                .map_err(|why| super::fault(format!("a bad reply: {why}")))
-        }
+                .map_err(|why| super::fault(format!("a bad reply: {why}"))),
+        },
     }
 }
 

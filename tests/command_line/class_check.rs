@@ -22,6 +22,8 @@ fn what_is_not_compared_is_said() {
     assert!(text.contains("8030261248") && text.contains("LlamaForCausalLM"), "{text}");
     assert!(text.contains("not compared  count, logits and gradients: no-such-python: "), "{text}");
     fs::write(folder.path().join("a.ir"), include_str!("../../docs/example.ir")).unwrap();
+    let (_, text, _) = said(&check(folder.path(), "llama3-8b", "true"));
+    assert!(text.contains("true: it ended without an answer: is it a Python?"), "{text}");
     let (status, text, _) = said(&check(folder.path(), "a.ir", "no-such-python"));
     assert_eq!(status, Some(0));
     assert!(text.contains("4608") && text.contains("not compared  a.ir has no class in transformers"), "{text}");
