@@ -44,6 +44,8 @@ def keys(engine, rng, gpus):
     }.items()}
     if engine == "deepspeed":
         drawn |= {"tp": 1, "pp": 1, "cp": 1, "ep": 1}
+    if engine == "maxtext":
+        drawn |= {"cp": 1, "ep": 1, "zero": rng.choice([0, 3, 3])}
     drawn["sp"] = "true" if drawn["tp"] > 1 and rng.random() < 0.8 else "false"
     if drawn["cp"] > 1:
         drawn["cp_kind"] = rng.choice(["ring", "allgather", "ulysses"])
