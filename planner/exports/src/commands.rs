@@ -41,7 +41,7 @@ impl Target {
     fn program(self) -> Option<&'static str> {
         match self {
             Target::Nanotron => Some("run_train.py --config-file THIS_FILE"),
-            Target::Torchtitan => Some("-m torchtitan.train --module MODULE_OF_THIS_FILE --config planned"),
+            Target::Torchtitan => Some("-m torchtitan.train --module MODULE --config FUNCTION_THAT_RETURNS_PLANNED"),
             Target::Megatron
             | Target::MegatronBridge
             | Target::Deepspeed
