@@ -62,6 +62,9 @@ pub fn read(text: &str, gpus: Option<u64>) -> Result<Present, FlagError> {
     for (from, to) in INSTEAD {
         fields.replace(from, to);
     }
+    if fields.text("model.seq_length").is_none_or(|length| length == NOTHING) {
+        fields.replace("dataset.seq_length", "model.seq_length");
+    }
     let settings = fields.settings();
     settings.iter().try_for_each(|setting| MEGATRON_BRIDGE.check_setting(setting))?;
     settings.iter().try_for_each(|setting| single(&setting.name, &fields))?;

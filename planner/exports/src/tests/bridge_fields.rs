@@ -50,6 +50,8 @@ fn files_of_megatron_bridge_are_flags_of_megatron() {
     assert_eq!((read.grad_dtype.as_deref(), read.optimizer.as_str()), (Some("bf16"), "adamw"));
     assert!(read.model.is_some_and(|model| model.contains("\"llama\"") && model.contains("14336")));
     assert_eq!(read.warnings, [""; 0]);
+    let of_data = FILE.replace("  seq_length: 8192\n", "") + "dataset: {seq_length: 4096}\n";
+    assert_eq!(megatron_bridge::read(&of_data, Some(64)).unwrap().seq, Some(4096));
 }
 
 #[test]

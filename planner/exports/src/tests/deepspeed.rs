@@ -50,6 +50,8 @@ fn keys_that_deepspeed_ignores_are_told() {
     assert!(wrong(r#"{"optimizer": {"type": "Lamb"}}"#).contains("predictions know Adam, AdamW and SGD"));
     assert!(wrong(r#"{"train_batch_size": "eight"}"#).contains("it takes a whole number"));
     assert!(wrong("[1]").contains("no object") && wrong("{").contains("no JSON"));
+    let elastic = read(r#"{"elasticity": {"enabled": true}}"#, Some(8)).unwrap();
+    assert!(elastic.warnings[0].contains("touches the batch"), "{:?}", elastic.warnings);
     let hpz = read(r#"{"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}"#, Some(8)).unwrap();
     assert!(hpz.warnings[0].contains("zero_hpz_partition_size=8 touches dp communication"), "{:?}", hpz.warnings);
 }
