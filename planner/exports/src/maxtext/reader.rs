@@ -84,11 +84,15 @@ fn contradictions(file: &FileKeys) -> Result<(), FlagError> {
         let text = "override_model_config changes a model by name: state all sizes without model_name, or give MODEL";
         return Err(FlagError::Combination(text.into()));
     }
-    if file.whole("gradient_accumulation_steps")?.is_some_and(|steps| steps < 1) {
-        return Err("gradient_accumulation_steps begins at 1".into());
+    for key in ["gradient_accumulation_steps", "max_target_length"] {
+        if file.whole(key)?.is_some_and(|number| number < 1) {
+            return Err(format!("{key} begins at 1").into());
+        }
     }
-    let (layers, stages) = (file.size("base_num_decoder_layers"), file.size("num_layers_per_pipeline_stage"));
-    match layers.zip(stages) {
+    // First layers without experts are in no stage.
+    let dense = file.size("first_num_dense_layers").unwrap_or(0);
+    let layers = file.size("base_num_decoder_layers").map(|layers| layers.saturating_sub(dense));
+    match layers.zip(file.size("num_layers_per_pipeline_stage")) {
         Some((layers, of_stage)) if of_stage == 0 || !layers.is_multiple_of(of_stage) => {
             Err(format!("num_layers_per_pipeline_stage {of_stage} does not divide {layers} layers").into())
         }

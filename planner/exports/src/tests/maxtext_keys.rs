@@ -120,6 +120,8 @@ fn values_of_another_kind_are_refused() {
         ("max_target_length: 4k", "it takes a whole number"),
         ("max_target_length: null", "it takes a whole number"),
         ("gradient_accumulation_steps: 0", "begins at 1"),
+        ("max_target_length: -4096", "begins at 1"),
+        ("base_num_decoder_layers: 61\nnum_layers_per_pipeline_stage: 29", "29 does not divide 61 layers"),
         ("dtype: [bfloat16]", "it takes one value"),
         ("shard_optimizer_over_data: maybe", "it is true or false"),
         ("ici_tensor_parallelism: null", "from 1 to 65535, or -1"),
@@ -133,6 +135,8 @@ fn values_of_another_kind_are_refused() {
     }
     assert!(read("optimizer_memory_host_offload: yes").unwrap().parallel.contains("offload_optimizer=true"));
     assert_eq!(read("max_target_length: 4096.0").unwrap().seq, Some(4096));
+    let dense = "base_num_decoder_layers: 61\nfirst_num_dense_layers: 3\nnum_layers_per_pipeline_stage: 29";
+    assert!(read(dense).is_ok());
     for (text, told) in [
         ("remat_policy: minimal_flash", "it is read as minimal_with_context"),
         ("remat_policy: custom", "nothing is predicted to be recomputed"),
