@@ -44,7 +44,7 @@ pub(crate) enum Action {
     Reduce(PartialKind),
     /// The dims in another order.
     Permute,
-    /// The same elements under other dims.
+    /// The elements in their order, under other dims.
     Reshape,
     /// New dims, along which nothing changes.
     Broadcast,

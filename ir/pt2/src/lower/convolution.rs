@@ -105,7 +105,7 @@ impl<'a> Lowering<'a> {
         self.atoms.unify(&channels, &[view.dims[place].0])?;
         result.extend(&outer);
         result.extend(&columns);
-        // What is read comes before what is given, as in other matrices.
+        // The dim that is read comes before the one that is given, as in other matrices.
         let last = view.dims.remove(place - 1);
         view.dims.push(last);
         let weight = self.weight(view, Use::Matrix);

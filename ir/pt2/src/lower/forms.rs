@@ -43,7 +43,7 @@ pub(crate) enum Form {
     Negated(ValueId),
     /// Elements of a value, mixed along its last axes.
     Mix(Mix),
-    /// The same as complex numbers, whose parts are neighbours.
+    /// Elements as complex numbers, whose parts are neighbours.
     Complex(Mix),
     /// A value whose last axis is in another order in the program.
     Adjacent(Data, Halved),

@@ -114,7 +114,7 @@ impl Lowering<'_> {
         Ok(Data { var, axes })
     }
 
-    /// Every so many elements of an axis: one of each row of a matrix.
+    /// Every `step`th element of an axis: one of each row of a matrix.
     fn stepped_part(
         &mut self,
         data: &Data,

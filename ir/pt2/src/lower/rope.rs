@@ -130,7 +130,7 @@ impl Lowering<'_> {
 
     fn turned(&mut self, mix: &Mix, rotation: &Rotation) -> Result<Form, Refusal> {
         let &Rotation { ref rope, from, to, count, old, new } = rotation;
-        // Of what turns only the elements that are read.
+        // The rotation turns only the elements that are read.
         let sources = || mix.elements.iter().flatten().map(|term| term.source);
         let first = sources().min().unwrap_or(0);
         let width = sources().max().unwrap_or(0) + 1 - first;

@@ -23,7 +23,7 @@ pub(super) struct Choice {
     pub(super) experts: Atom,
     /// The scores in the graph.
     pub(super) scores: ValueId,
-    /// Those of the chosen experts.
+    /// The scores of the chosen experts.
     pub(super) values: Data,
 }
 
