@@ -1,5 +1,6 @@
 //! Assumptions of a prediction about a framework, with the lines of an export that make them true.
 
+use crate::job::Job;
 use serde::Serialize;
 
 /// An assumption of a prediction that a framework does not fulfil by its defaults.
@@ -24,6 +25,28 @@ pub struct Variable {
     pub value: Option<String>,
 }
 
+/// A row of a framework's table of assumptions.
+pub(crate) struct AssumptionRow {
+    pub(crate) name: &'static str,
+    /// Behaviour of the framework without its lines.
+    pub(crate) without: &'static str,
+    /// Puts the lines of a job, if the assumption concerns it.
+    pub(crate) write: fn(&Job, &mut Assumption),
+}
+
+impl AssumptionRow {
+    /// The assumptions of a job that need to be written.
+    pub(crate) fn written(rows: &[AssumptionRow], job: &Job) -> Vec<Assumption> {
+        rows.iter().map(|row| row.of(job)).filter(|written| !written.is_void()).collect()
+    }
+
+    fn of(&self, job: &Job) -> Assumption {
+        let mut written = Assumption { name: self.name, without: self.without, ..Assumption::default() };
+        (self.write)(job, &mut written);
+        written
+    }
+}
+
 impl Variable {
     /// The line of bash that sets it.
     pub(crate) fn bash(&self) -> String {
@@ -38,6 +61,11 @@ impl Assumption {
     /// True if there is nothing to write.
     pub(crate) fn is_void(&self) -> bool {
         self.flags.is_empty() && self.environment.is_empty()
+    }
+
+    /// Puts a key of a YAML file with its value.
+    pub(crate) fn key(&mut self, key: &str, value: impl std::fmt::Display) {
+        self.flags.push(format!("{key}: {value}"));
     }
 
     pub(crate) fn set(&mut self, flag: &str) {

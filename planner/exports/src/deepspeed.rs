@@ -46,12 +46,6 @@ pub(crate) fn write(job: &Job) -> Written {
             "set tensor_parallel.tp_overlap_comm: tp_overlap=false is nearest",
         ),
         (
-            "rank_order",
-            parallel.rank_order.join(",") != "pp,dp,cp,tp",
-            parallel.rank_order.join(","),
-            "DeepSpeed orders ranks itself",
-        ),
-        (
             "master",
             job.recipe.master < 4.0 && job.precision != "f32",
             "".into(),
@@ -74,6 +68,9 @@ pub(crate) fn write(job: &Job) -> Written {
         file["activation_checkpointing"] = json!({"partition_activations": false, "cpu_checkpointing": false});
         let text = "the code of the model calls deepspeed.checkpointing.checkpoint for each layer";
         notes.near("recompute", "full", text);
+    }
+    if let Some(order) = job.other_order() {
+        notes.lost("rank_order", order, "DeepSpeed orders ranks itself");
     }
     if job.optimizer != "adamw" {
         notes.lost("optimizer", &job.optimizer, "set the section optimizer");

@@ -47,7 +47,8 @@ pub fn read(text: &str, gpus: Option<u64>) -> Result<Present, FlagError> {
     leaves(&file, String::new(), &mut settings);
     let mut warnings = ignored(&file);
     settings.retain(|setting| DEEPSPEED.asks(section(&setting.name)));
-    settings.iter().filter(|setting| setting.value.as_deref() != Some(FILLED_IN)).try_for_each(check)?;
+    let mut stated = settings.iter().filter(|setting| setting.value.as_deref() != Some(FILLED_IN));
+    stated.try_for_each(|setting| DEEPSPEED.check_setting(setting))?;
     warnings.extend(filled_in(&settings));
     let tp = whole(&file, "/tensor_parallel/autotp_size")?.unwrap_or(1).max(1);
     let cp = whole(&file, "/sequence_parallel_size")?.unwrap_or(1).max(1);
@@ -103,10 +104,7 @@ fn sections(file: &Value) -> Result<(), FlagError> {
     // No offload is stated as null.
     match others.find(|(place, value)| !(value.is_object() || value.is_null() && place.ends_with("offload_optimizer")))
     {
-        Some((place, value)) => {
-            let name = place.trim_start_matches('/').replace('/', ".");
-            Err(format!("{name} is {value}: it is a section").into())
-        }
+        Some((place, value)) => Err(format!("{} is {value}: it is a section", key_at(place)).into()),
         None => Ok(()),
     }
 }
@@ -164,10 +162,6 @@ fn ignored(file: &Value) -> Vec<String> {
     told
 }
 
-fn check(setting: &Setting) -> Result<(), FlagError> {
-    DEEPSPEED.check_setting(setting)
-}
-
 /// The keys within a section, by their paths, with their values.
 fn leaves(value: &Value, path: String, found: &mut Vec<Setting>) {
     match value.as_object().filter(|section| !section.is_empty()) {
@@ -192,14 +186,18 @@ fn value<'f>(file: &'f Value, place: &str) -> Option<&'f Value> {
     file.pointer(place).filter(|value| !value.is_null() && value.as_str() != Some(FILLED_IN))
 }
 
+/// The key at a place, as messages name it.
+fn key_at(place: &str) -> String {
+    place.trim_start_matches('/').replace('/', ".")
+}
+
 /// A whole number, if it is there.
 fn whole(file: &Value, place: &str) -> Result<Option<u64>, FlagError> {
     let Some(value) = value(file, place) else { return Ok(None) };
     // DeepSpeed takes 5e8 and "8" for a size.
     let number = value.as_f64().filter(|number| number.fract() == 0.0).map(|number| number as u64);
     let whole = value.as_u64().or(number).or_else(|| value.as_str()?.parse().ok());
-    let key = place.trim_start_matches('/').replace('/', ".");
-    whole.map(Some).ok_or_else(|| format!("{key} is {value}: it takes a whole number").into())
+    whole.map(Some).ok_or_else(|| format!("{} is {value}: it takes a whole number", key_at(place)).into())
 }
 
 /// The kind of the optimizer.
@@ -255,8 +253,7 @@ fn gradients(file: &Value, precision: &str, stage: u64) -> Result<Option<String>
 fn truth(file: &Value, place: &str) -> Result<Option<bool>, FlagError> {
     let Some(value) = value(file, place) else { return Ok(None) };
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-    let key = place.trim_start_matches('/').replace('/', ".");
-    yaml::truth(&text).map(Some).ok_or_else(|| format!("{key} is {value}: it is true or false").into())
+    yaml::truth(&text).map(Some).ok_or_else(|| format!("{} is {value}: it is true or false", key_at(place)).into())
 }
 
 /// Sequences of a step and of a micro-batch, and the ranks that share a step.

@@ -157,6 +157,11 @@ impl Job {
         format!("hides={}", others.names().collect::<Vec<_>>().join("|"))
     }
 
+    /// The order of the ranks, if it is not the usual one.
+    pub(crate) fn other_order(&self) -> Option<String> {
+        Some(self.parallel.rank_order.join(",")).filter(|order| order != "pp,dp,cp,tp")
+    }
+
     /// True if all stages have as many layers.
     pub(crate) fn is_even(&self) -> bool {
         self.stages.windows(2).all(|pair| pair[0].layers == pair[1].layers)

@@ -47,7 +47,7 @@ pub use stage_weights::StageWeights;
 pub use stated_model::StatedModel;
 
 use cost::StackExpression;
-use notes::Written;
+use notes::{Notes, Written};
 use serde::Serialize;
 use support::one_line::one_line;
 
@@ -135,7 +135,7 @@ impl Target {
 
 /// Writes a job for a framework. `size` predicts what the framework does instead of a key, if it can.
 pub fn export(job: &Job, target: Target, size: &dyn Fn(&Instead) -> Option<Size>) -> Export {
-    let Written { body, mut notes, assumed } = match target {
+    let Written { body, notes, assumed } = match target {
         Target::Megatron => megatron::write(job),
         Target::MegatronBridge => megatron_bridge::write(job),
         Target::Torchtitan => torchtitan::write(job),
@@ -144,27 +144,18 @@ pub fn export(job: &Job, target: Target, size: &dyn Fn(&Instead) -> Option<Size>
         Target::Maxtext => maxtext::write(job),
         Target::TorchPipelining => torch_pipelining::write(job),
     };
+    let mut notes = Notes(notes);
     if let Some(stack) = target.stack().filter(|_| target.is_foreign(&job.stack)) {
-        let text = format!("the prediction is of another framework: plan with --stack {stack}");
-        notes.push(Note {
-            key: "stack",
-            value: job.stack.clone(),
-            grade: Grade::Near,
-            text,
-            instead: None,
-            size: None,
-        });
+        notes.near("stack", &job.stack, &format!("the prediction is of another framework: plan with --stack {stack}"));
     }
-    if let Some(value) = job.adapters.clone() {
-        let text = "the framework's own settings of fine-tuning state adapters".to_string();
-        notes.push(Note { key: "lora", value, grade: Grade::Lost, text, instead: None, size: None });
+    if let Some(adapters) = &job.adapters {
+        notes.lost("lora", adapters, "the framework's own settings of fine-tuning state adapters");
     }
     if job.documents {
-        let text =
-            "data of one's own have documents: the framework's settings of its data say where they end".to_string();
-        let value = "shorter than a sequence".to_string();
-        notes.push(Note { key: "lengths", value, grade: Grade::Near, text, instead: None, size: None });
+        let text = "data of one's own have documents: the framework's settings of its data say where they end";
+        notes.near("lengths", "shorter than a sequence", text);
     }
+    let Notes(mut notes) = notes;
     for note in &mut notes {
         note.size = note.instead.as_ref().and_then(size);
     }

@@ -54,8 +54,8 @@ pub(crate) fn write(job: &Job) -> Written {
             "nanotron overlaps the reduction of gradients with the backward",
         );
     }
-    if parallel.rank_order.join(",") != "pp,dp,cp,tp" {
-        notes.lost("rank_order", parallel.rank_order.join(","), "nanotron has pp,dp,tp");
+    if let Some(order) = job.other_order() {
+        notes.lost("rank_order", order, "nanotron has pp,dp,tp");
     }
     if !matches!(job.precision.as_str(), "bf16" | "f32") {
         notes.lost("precision", &job.precision, "nanotron has bfloat16 and float32");

@@ -43,8 +43,8 @@ pub(crate) fn write(job: &Job) -> Written {
             notes.lost("etp", parallel.etp, "torchtitan shards experts over ep alone: etp=1 is nearest");
         }
     }
-    if parallel.rank_order.join(",") != "pp,dp,cp,tp" {
-        notes.lost("rank_order", parallel.rank_order.join(","), "torchtitan has pp,dp,cp,tp");
+    if let Some(order) = job.other_order() {
+        notes.lost("rank_order", order, "torchtitan has pp,dp,cp,tp");
     }
     // With a pipeline a rank's batch of one forward and backward goes through as micro-batches.
     let local = if parallel.pp > 1 { job.global_batch / parallel.dp } else { parallel.mbs };

@@ -1,6 +1,8 @@
 //! YAML of bounded size: a few lines of aliases stand for more nodes than memory holds, and nested lists for more calls than a stack.
 
+use crate::flag_error::FlagError;
 use std::collections::HashMap;
+use std::fmt;
 use yaml_rust2::parser::{Event, Parser};
 use yaml_rust2::{Yaml, YamlLoader};
 
@@ -14,13 +16,13 @@ const DEPTH: usize = 64;
 ///
 /// # Errors
 /// The text is no YAML, is empty, or has more documents, nodes or levels than a configuration.
-pub(crate) fn load(text: &str) -> Result<Yaml, String> {
+pub(crate) fn load(text: &str) -> Result<Yaml, FlagError> {
     check(text)?;
-    let mut documents = YamlLoader::load_from_str(text).map_err(|why| format!("it is no YAML: {why}"))?;
+    let mut documents = YamlLoader::load_from_str(text).map_err(|why| no_yaml(&why))?;
     match documents.len() {
-        0 => Err("it is empty".to_string()),
+        0 => Err(FlagError::Text("it is empty".to_string())),
         1 => Ok(documents.remove(0)),
-        count => Err(format!("it has {count} documents: a configuration is one")),
+        count => Err(FlagError::Text(format!("it has {count} documents: a configuration is one"))),
     }
 }
 
@@ -47,6 +49,10 @@ pub(crate) fn truth(text: &str) -> Option<bool> {
     }
 }
 
+fn no_yaml(why: &dyn fmt::Display) -> FlagError {
+    FlagError::Text(format!("it is no YAML: {why}"))
+}
+
 /// A list or a section whose end is still to come.
 struct Open {
     anchor: usize,
@@ -54,18 +60,18 @@ struct Open {
 }
 
 /// Counts nodes and levels without making any node.
-fn check(text: &str) -> Result<(), String> {
+fn check(text: &str) -> Result<(), FlagError> {
     let mut parser = Parser::new_from_str(text);
     let mut anchors: HashMap<usize, u64> = HashMap::new();
     let mut open = vec![Open { anchor: 0, nodes: 0 }];
     loop {
-        let (event, _) = parser.next_token().map_err(|why| format!("it is no YAML: {why}"))?;
+        let (event, _) = parser.next_token().map_err(|why| no_yaml(&why))?;
         let nodes = match event {
             Event::StreamEnd => return Ok(()),
             Event::SequenceStart(anchor, _) | Event::MappingStart(anchor, _) => {
                 open.push(Open { anchor, nodes: 1 });
                 if open.len() > DEPTH {
-                    return Err(format!("it has more than {DEPTH} levels of lists and sections"));
+                    return Err(FlagError::Text(format!("it has more than {DEPTH} levels of lists and sections")));
                 }
                 continue;
             }
@@ -81,10 +87,10 @@ fn check(text: &str) -> Result<(), String> {
             Event::Alias(anchor) => anchors.get(&anchor).copied().unwrap_or(1),
             _ => 0,
         };
-        let around = open.last_mut().ok_or("it is no YAML: an end without a beginning")?;
+        let around = open.last_mut().ok_or_else(|| no_yaml(&"an end without a beginning"))?;
         around.nodes = around.nodes.saturating_add(nodes);
         if around.nodes > NODES {
-            return Err(format!("it has more than {NODES} values once its aliases are expanded"));
+            return Err(FlagError::Text(format!("it has more than {NODES} values once its aliases are expanded")));
         }
     }
 }
@@ -99,7 +105,7 @@ mod tests {
         let few: String = ["a: &a [x, x]\n".to_string(), level('b', 'a'), level('c', 'b')].concat();
         assert_eq!(load(&few).unwrap()["c"][8][8][1].as_str(), Some("x"));
         let many = ('c'..'y').fold(few, |text, name| text + &level((name as u8 + 1) as char, name));
-        assert!(load(&many).unwrap_err().contains("once its aliases are expanded"));
+        assert!(load(&many).unwrap_err().to_string().contains("once its aliases are expanded"));
     }
 
     #[test]
@@ -108,6 +114,6 @@ mod tests {
             load(&text).unwrap_err();
         }
         assert_eq!(load("a: [[1, 2]]").unwrap()["a"][0][1].as_i64(), Some(2));
-        assert_eq!(load("").unwrap_err(), "it is empty");
+        assert_eq!(load("").unwrap_err().to_string(), "it is empty");
     }
 }

@@ -49,20 +49,9 @@ impl Axis {
             Axis::Fsdp => fsdp(job),
             Axis::Expert => expert(job),
             Axis::Context => cp,
-            Axis::Tensor => {
-                if sp {
-                    1
-                } else {
-                    tp
-                }
-            }
-            Axis::TensorSequence => {
-                if sp {
-                    tp
-                } else {
-                    1
-                }
-            }
+            Axis::Tensor if !sp => tp,
+            Axis::TensorSequence if sp => tp,
+            Axis::Tensor | Axis::TensorSequence => 1,
             Axis::Pipeline => pp,
         }
     }
@@ -84,8 +73,8 @@ fn fsdp(job: &Job) -> u64 {
     if job.parallel.zero < 3 {
         return 1;
     }
-    let share = job.shard() / (expert(job) * job.parallel.cp).min(job.shard());
-    if replicas(job).is_multiple_of(share.max(1)) { share.max(1) } else { replicas(job) }
+    let share = (job.shard() / (expert(job) * job.parallel.cp)).max(1);
+    if replicas(job).is_multiple_of(share) { share } else { replicas(job) }
 }
 
 /// Ranks that share the parameters of dense layers, by the axes.

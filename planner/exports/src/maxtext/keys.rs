@@ -101,7 +101,7 @@ fn is_command(line: &str) -> bool {
 }
 
 fn of_file(text: &str) -> Result<BTreeMap<String, Yaml>, FlagError> {
-    let file = yaml::load(text).map_err(FlagError::Text)?;
+    let file = yaml::load(text)?;
     let keys = file.into_hash().ok_or_else(|| FlagError::Text("it has no keys".to_string()))?;
     let keys = keys.into_iter().filter_map(|(key, value)| Some((key.into_string()?, value)));
     Ok(keys.collect())

@@ -171,7 +171,9 @@ fn formats(job: &Job, lines: &mut Vec<String>, notes: &mut Notes) {
 
 fn unsaid(job: &Job, notes: &mut Notes) {
     let parallel = &job.parallel;
-    let order = parallel.rank_order.join(",");
+    if let Some(order) = job.other_order() {
+        notes.lost("rank_order", order, "set mesh_axes");
+    }
     notes.unsaid(&[
         (
             "etp",
@@ -198,6 +200,5 @@ fn unsaid(job: &Job, notes: &mut Notes) {
             "true".into(),
             "set te_comm_gemm_overlap: tp_overlap=false is nearest",
         ),
-        ("rank_order", order != "pp,dp,cp,tp", order.clone(), "set mesh_axes"),
     ]);
 }

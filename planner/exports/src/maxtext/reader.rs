@@ -26,8 +26,13 @@ const AXES: [&str; 8] =
 /// Keys that are read, with those of the axes.
 #[cfg(test)]
 pub(crate) fn asked() -> Vec<String> {
-    let degrees = AXES.iter().flat_map(|axis| ["ici", "dcn"].map(|place| format!("{place}_{axis}_parallelism")));
+    let degrees = AXES.iter().flat_map(|axis| ["ici", "dcn"].map(|place| degree_key(place, axis)));
     READ.iter().map(|key| key.name.to_string()).chain(degrees).collect()
+}
+
+/// The key of an axis' degree within a node (`ici`) or across nodes (`dcn`).
+fn degree_key(place: &str, axis: &str) -> String {
+    format!("{place}_{axis}_parallelism")
 }
 
 /// Reads a YAML file, or a script with the command of a job.
@@ -80,7 +85,7 @@ fn is_read(name: &str) -> bool {
 /// # Errors
 /// Sizes stand beside a model's name, or steps have no passes.
 fn contradictions(file: &FileKeys) -> Result<(), FlagError> {
-    if file.is_set("override_model_config") && file.text("model_name").is_some_and(|name| name != "default") {
+    if file.is_set("override_model_config") && model_name(file).is_some() {
         let text = "override_model_config changes a model by name: state all sizes without model_name, or give MODEL";
         return Err(FlagError::Combination(text.into()));
     }
@@ -100,23 +105,34 @@ fn contradictions(file: &FileKeys) -> Result<(), FlagError> {
     }
 }
 
-/// Values that a prediction does not know, of keys that are read otherwise.
-const UNKNOWN: [(&str, &[&str], &str); 5] = [
-    (
-        "attention",
-        &["autoselected", "flash", "cudnn_flash_te", "cudnn_flash_jax"],
-        "attention: the kernel of the stack is predicted",
-    ),
-    ("weight_dtype", &["float32", "bfloat16"], "parameters: they are predicted in f32"),
-    ("grad_dtype", &["float32", "bfloat16"], "gradients: they are predicted in f32"),
-    ("mu_dtype", &["", "float32", "bfloat16"], "moments: they are predicted in f32"),
-    ("context_parallel_strategy", &["ring", "all_gather"], "cp: keys and values are predicted to be gathered"),
+/// A key that is read, whose other values predictions do not know.
+struct Partly {
+    key: &'static str,
+    known: &'static [&'static str],
+    /// The part of the prediction that other values touch.
+    touched: &'static str,
+}
+
+const PARTLY: [Partly; 5] = [
+    Partly {
+        key: "attention",
+        known: &["autoselected", "flash", "cudnn_flash_te", "cudnn_flash_jax"],
+        touched: "attention: the kernel of the stack is predicted",
+    },
+    Partly { key: "weight_dtype", known: &["float32", "bfloat16"], touched: "parameters: they are predicted in f32" },
+    Partly { key: "grad_dtype", known: &["float32", "bfloat16"], touched: "gradients: they are predicted in f32" },
+    Partly { key: "mu_dtype", known: &["", "float32", "bfloat16"], touched: "moments: they are predicted in f32" },
+    Partly {
+        key: "context_parallel_strategy",
+        known: &["ring", "all_gather"],
+        touched: "cp: keys and values are predicted to be gathered",
+    },
 ];
 
 /// Parts of keys that are read which predictions do not know, as warnings.
 fn unread(file: &FileKeys, mesh: &Mesh) -> Vec<String> {
-    let mut warnings: Vec<String> = quantization(file).into_iter().collect();
-    for (key, known, touched) in UNKNOWN {
+    let mut warnings: Vec<String> = Quantization::read(file).and_then(|own| own.warning()).into_iter().collect();
+    for Partly { key, known, touched } in PARTLY {
         if let Some(value) = file.text(key).filter(|value| !known.contains(&value.as_str()) && value != NOTHING) {
             warnings.push(format!("not modelled: {key}={value} touches {touched}"));
         }
@@ -131,7 +147,7 @@ fn unread(file: &FileKeys, mesh: &Mesh) -> Vec<String> {
             .push("not modelled: logical_axis_rules touches the layout: rules of one's own place tensors".to_string());
     }
     // The file of a model wins over that of a job (configs/pyconfig.py).
-    if file.text("model_name").is_some_and(|name| name != "default") {
+    if model_name(file).is_some() {
         let own = ["base_emb_dim", "base_mlp_dim", "base_num_decoder_layers", "num_experts"];
         let stated = own.into_iter().filter(|key| file.text(key).is_some());
         warnings.extend(stated.map(|key| format!("not read: {key} is that of model_name in MaxText")));
@@ -275,10 +291,9 @@ impl Degrees {
     /// A degree is no number of devices.
     fn read(file: &FileKeys, place: &'static str, open: &str) -> Result<Degrees, FlagError> {
         let mut degrees = Degrees { place, stated: [1; 8], open: None };
-        let leaves_open =
-            !AXES.iter().any(|axis| file.text(&format!("{place}_{axis}_parallelism")).as_deref() == Some("-1"));
+        let leaves_open = !AXES.iter().any(|axis| file.text(&degree_key(place, axis)).as_deref() == Some("-1"));
         for (nth, axis) in AXES.into_iter().enumerate() {
-            let key = format!("{place}_{axis}_parallelism");
+            let key = degree_key(place, axis);
             if file.has(&key) && file.text(&key).is_none_or(|text| text == NOTHING) {
                 return Err(format!("{key} takes a number from 1 to 65535, or -1").into());
             }
@@ -312,7 +327,7 @@ impl Degrees {
                 return Err(format!("the degrees {place}_*_parallelism are {product} in all, of {room}").into());
             }
             (Some(nth), None) => {
-                let text = format!("{place}_{}_parallelism depends on the number of devices: give --gpus", AXES[nth]);
+                let text = format!("{} depends on the number of devices: give --gpus", degree_key(place, AXES[nth]));
                 return Err(text.into());
             }
         }
@@ -330,34 +345,48 @@ fn slice_of(devices: Devices, within: &Degrees, across: &Degrees) -> u64 {
     }
 }
 
+/// The name of a model of MaxText's own.
+fn model_name(file: &FileKeys) -> Option<String> {
+    file.text("model_name").filter(|name| name != "default")
+}
+
 /// The model that the keys state, or the preset that they name.
 fn named_model(file: &FileKeys) -> Option<String> {
-    match file.text("model_name").filter(|name| name != "default") {
+    match model_name(file) {
         Some(name) => presets::preset(&name).map(str::to_string),
         None => model::of_keys(file).map(|config| config.to_string()),
     }
 }
 
-/// A warning about a recipe of MaxText's own.
-fn quantization(file: &FileKeys) -> Option<String> {
-    let name = file.text("quantization").filter(|name| !name.is_empty())?;
-    let instead = match name.as_str() {
-        name if QUANTIZATIONS.iter().any(|(_, own)| *own == name) => return None,
-        name if name.contains("fp8") => "fp8-tensor",
-        _ => "bf16",
-    };
-    Some(format!("not modelled: quantization={name} touches products: they are predicted in {instead}"))
+/// A recipe of MaxText's own, and the precision that predictions take for it.
+struct Quantization {
+    name: String,
+    precision: &'static str,
+    is_known: bool,
+}
+
+impl Quantization {
+    fn read(file: &FileKeys) -> Option<Quantization> {
+        let name = file.text("quantization").filter(|name| !name.is_empty())?;
+        let known = QUANTIZATIONS.iter().find(|(_, own)| *own == name);
+        let precision = match known {
+            Some((recipe, _)) => recipe,
+            None if name.contains("fp8") => "fp8-tensor",
+            None => "bf16",
+        };
+        Some(Quantization { is_known: known.is_some(), name, precision })
+    }
+
+    fn warning(&self) -> Option<String> {
+        let Quantization { name, precision, is_known } = self;
+        let text = format!("not modelled: quantization={name} touches products: they are predicted in {precision}");
+        (!is_known).then_some(text)
+    }
 }
 
 fn precision(file: &FileKeys) -> Result<String, FlagError> {
-    let quantization = file.text("quantization").filter(|name| !name.is_empty());
-    if let Some(name) = quantization {
-        let known = QUANTIZATIONS.iter().find(|(_, own)| *own == name);
-        return Ok(match known {
-            Some((recipe, _)) => (*recipe).to_string(),
-            None if name.contains("fp8") => "fp8-tensor".to_string(),
-            None => "bf16".to_string(),
-        });
+    if let Some(quantization) = Quantization::read(file) {
+        return Ok(quantization.precision.to_string());
     }
     match file.text("dtype").as_deref() {
         None | Some("bfloat16") => Ok("bf16".into()),

@@ -1,30 +1,14 @@
 //! Assumptions of predictions of Megatron-LM, as flags and variables. Places are those of megatron-core 0.19.2.
 
-use crate::assumption::{Assumption, Variable};
+use crate::assumption::{Assumption, AssumptionRow, Variable};
 use crate::job::Job;
 use cost::{Capacity, Dispatch, FusedKernel, Graphs, Hidden, Kernel};
 use ir::models::{LayerSet, ModelConfig};
 use ir::options::{Offload, Recompute};
 
-/// A row of the table.
-struct Row {
-    name: &'static str,
-    without: &'static str,
-    /// Puts flags and variables of a job, if the assumption concerns it.
-    write: fn(&Job, &mut Assumption),
-}
-
-impl Row {
-    fn of(&self, job: &Job) -> Assumption {
-        let mut written = Assumption { name: self.name, without: self.without, ..Assumption::default() };
-        (self.write)(job, &mut written);
-        written
-    }
-}
-
 /// The table.
-const ROWS: [Row; 14] = [
-    Row {
+const ROWS: [AssumptionRow; 14] = [
+    AssumptionRow {
         name: "no dropout",
         without: "a tenth of all elements is dropped (transformer_config.py), and their masks are saved",
         write: |_, written| {
@@ -32,12 +16,12 @@ const ROWS: [Row; 14] = [
             written.put("attention-dropout", "0.0");
         },
     },
-    Row {
+    AssumptionRow {
         name: "gradient type",
         without: "gradients have another type: f32, but that of the parameters in fp16 and under Megatron-FSDP",
         write: gradients,
     },
-    Row {
+    AssumptionRow {
         name: "sharded by Megatron-FSDP",
         without: "it asserts its own format of checkpoints (arguments.py, use_megatron_fsdp)",
         write: |job, written| {
@@ -47,7 +31,7 @@ const ROWS: [Row; 14] = [
             }
         },
     },
-    Row {
+    AssumptionRow {
         name: "attention kernel",
         without: "Transformer Engine chooses a kernel by its own order",
         write: |job, written| match job.traits.kernels.attention {
@@ -56,18 +40,18 @@ const ROWS: [Row; 14] = [
             Kernel::Unfused => written.put("attention-backend", "unfused"),
         },
     },
-    Row { name: "fused kernels", without: "each op of the group is a kernel of its own", write: fused },
-    Row {
+    AssumptionRow { name: "fused kernels", without: "each op of the group is a kernel of its own", write: fused },
+    AssumptionRow {
         name: "grouped products of experts",
         without: "each expert is a product of its own, and moe_act is not recomputed (transformer_config.py)",
         write: |job, written| written.set_if(job.experts > 0, "moe-grouped-gemm"),
     },
-    Row {
+    AssumptionRow {
         name: "dispatch of tokens",
         without: "all tokens are gathered by all ranks, the default `allgather`",
         write: dispatch,
     },
-    Row {
+    AssumptionRow {
         name: "capacity of experts",
         without: "experts compute all tokens that they receive",
         write: |job, written| {
@@ -76,7 +60,7 @@ const ROWS: [Row; 14] = [
             written.set_if(job.traits.experts.capacity == Capacity::Pads, "moe-pad-expert-input-to-capacity");
         },
     },
-    Row {
+    AssumptionRow {
         name: "overlap of data parallelism",
         without: "gradients are reduced after the last backward",
         write: |job, written| {
@@ -86,7 +70,7 @@ const ROWS: [Row; 14] = [
             }
         },
     },
-    Row {
+    AssumptionRow {
         name: "overlap of tensor parallelism",
         without: "products wait for the collectives next to them",
         write: |job, written| {
@@ -94,12 +78,12 @@ const ROWS: [Row; 14] = [
             written.set_if(parallel.tp > 1 && parallel.sp && job.hides(Hidden::Tp), "tp-comm-overlap");
         },
     },
-    Row {
+    AssumptionRow {
         name: "overlap of expert parallelism",
         without: "experts wait for their tokens",
         write: |job, written| written.set_if(overlaps_experts(job), "overlap-moe-expert-parallel-comm"),
     },
-    Row {
+    AssumptionRow {
         name: "types of the optimizer",
         without: "moments are f32",
         write: |job, written| {
@@ -116,7 +100,7 @@ const ROWS: [Row; 14] = [
             }
         },
     },
-    Row {
+    AssumptionRow {
         name: "launches by CUDA graphs",
         without: "each kernel is launched by itself",
         write: |job, written| {
@@ -126,7 +110,7 @@ const ROWS: [Row; 14] = [
             }
         },
     },
-    Row {
+    AssumptionRow {
         name: "order of kernels and communication",
         without: "collectives start late, and Megatron-LM refuses the job (arguments.py, CUDA_DEVICE_MAX_CONNECTIONS)",
         write: connections,
@@ -152,7 +136,7 @@ pub(super) const FUSED_IF_STATED: [(FusedKernel, &str, bool); 3] = [
 
 /// The assumptions of a job that need to be written.
 pub(super) fn assumptions(job: &Job) -> Vec<Assumption> {
-    ROWS.iter().map(|row| row.of(job)).filter(|written| !written.is_void()).collect()
+    AssumptionRow::written(&ROWS, job)
 }
 
 fn gradients(job: &Job, written: &mut Assumption) {

@@ -18,7 +18,7 @@ impl Fields {
     /// # Errors
     /// The text is no YAML, or no configuration.
     pub(super) fn of(text: &str) -> Result<Fields, FlagError> {
-        let file = yaml::load(text).map_err(FlagError::Text)?;
+        let file = yaml::load(text)?;
         if file["model"].as_hash().is_none() {
             return Err(FlagError::Text("it has no section `model`".to_string()));
         }
