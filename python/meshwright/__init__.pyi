@@ -53,6 +53,9 @@ class _Estimate(_Job, total=False):
     from_megatron: Path
     from_torchtitan: Path
     from_nanotron: Path
+    from_deepspeed: Path
+    from_maxtext: Path
+    from_megatron_bridge: Path
     request: Path | Mapping[str, Any]
 
 class _Schedule(TypedDict, total=False):
