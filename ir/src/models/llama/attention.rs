@@ -91,19 +91,12 @@ fn gate(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str, d
     b.op(&["ow"], product, &["o", "ov"])
 }
 
-/// `y = ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|)`, computed in f32.
+/// `y = ln(1 + e^x)`, computed in f32.
 fn softplus(b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
     let dtype = b.dtype(x)?;
-    let [wide, above, twice, less, power, next, log, sum] =
-        ["wide", "above", "twice", "less", "power", "next", "log", "sum"].map(|end| format!("{y}_{end}"));
+    let [wide, sum] = ["wide", "sum"].map(|end| format!("{y}_{end}"));
     b.unary(&wide, UnaryKind::Cast(DType::F32), x)?;
-    b.unary(&above, UnaryKind::AtLeast(0.0), &wide)?;
-    b.scale(&twice, 2.0, &above)?;
-    b.op(&[&less], Binary::of(BinaryKind::Sub), &[&wide, &twice])?;
-    b.unary(&power, UnaryKind::Exp, &less)?;
-    b.unary(&next, UnaryKind::Shift(1.0), &power)?;
-    b.unary(&log, UnaryKind::Log, &next)?;
-    b.op(&[&sum], Binary::of(BinaryKind::Add), &[&above, &log])?;
+    b.unary(&sum, UnaryKind::Softplus, &wide)?;
     b.unary(y, UnaryKind::Cast(dtype), &sum)
 }
 
