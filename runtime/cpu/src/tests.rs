@@ -228,10 +228,21 @@ fn operand(op: &Op, place: usize, ty: &Type) -> Array<f64> {
     }
     let update = matches!(op, Op::Kernel(KernelOp::AdamW(_) | KernelOp::Sgd(_)));
     let positive = update || matches!(op, Op::Kernel(KernelOp::Unary(_) | KernelOp::Binary(_)));
-    let number = |i: usize| if positive { 0.1 + uniform(key, i as u64) } else { normal(key, i as u64) };
+    // A state that does not grow: decays are below 0, and keys below 1.
+    let factor = match (op, place) {
+        (Op::Kernel(KernelOp::Scan(_) | KernelOp::ScanGrad(_)), 3) => return Array::Real(decays(&dims, key)),
+        (Op::Kernel(KernelOp::Scan(_) | KernelOp::ScanGrad(_)), 0 | 1) => 0.4,
+        _ => 1.0,
+    };
+    let number = |i: usize| factor * if positive { 0.1 + uniform(key, i as u64) } else { normal(key, i as u64) };
     // The last scalar of adamw is the step.
     let step = matches!(op, Op::Kernel(KernelOp::AdamW(_))) && place == 6;
     Array::Real(Dense::from_fn(&dims, |i| if step { 2.0 } else { f64::from(number(i)) }))
+}
+
+/// Logarithms of factors of decay.
+fn decays(dims: &[usize], key: [u32; 2]) -> Dense<f64> {
+    Dense::from_fn(dims, |i| -f64::from(uniform(key, i as u64)))
 }
 
 /// The rank's part of an operand, as it is stored.
