@@ -100,6 +100,9 @@ FALCON = dict(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_
 GROWING = dict(rope_type="default", rope_theta=500.0, llama_4_scaling_beta=0.5, original_max_position_embeddings=4)
 MLA = {key: value for key, value in LATENT.items() if key.endswith(("_size", "_layers", "_heads", "_embeddings", "_dim", "_rank")) and not key.startswith("moe")}
 
+DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=8, linear_conv_kernel_dim=4)
+NEXT = dict(SECOND, **DELTA, head_dim=8, num_hidden_layers=4, layer_types=None)
+
 # No token is padding: the classes of RoBERTa give such a token no position of its own.
 BERT = dict(
     vocab_size=61,
@@ -495,6 +498,8 @@ CASES = [
     ("cohere-compass", "cohere_compass_text", dict(COMPASS, rope_parameters=dict(full_attention=None, sliding_attention=TURN))),
     ("cohere-compass-all", "cohere_compass_text", dict(COMPASS, logit_scale=None, rope_parameters=dict(full_attention=dict(TURN, rope_theta=100.0), sliding_attention=TURN))),
     ("cohere-compass-none", "cohere_compass_text", dict(COMPASS, layer_types=["full_attention"] * 3, tie_word_embeddings=False, rope_parameters=dict(full_attention=None))),
+    ("qwen3-next", "qwen3_next", NEXT),
+    ("qwen3-next-dense", "qwen3_next", dict(NEXT, num_hidden_layers=3, full_attention_interval=2, mlp_only_layers=[0, 1, 2], tie_word_embeddings=True)),
     ("gpt2", "gpt2", GPT2),
     ("gpt2-exact", "gpt2", dict(GPT2, activation_function="gelu", n_inner=36, tie_word_embeddings=False)),
 ]
@@ -555,6 +560,17 @@ EXPERTS = [
     "tp=4,ep=2,sp=true,recompute=full",
     "dp=2,pp=2,ep=2,schedule=zb-h1,offload=all",
 ]
+
+# Of models that carry a state along sequences, which ranks do not share.
+STATES = [layout for layout in DENSE if "cp=" not in layout] + ["tp=4,sp=true,zero=1", "dp=2,tp=2,zero=2,recompute=selective"]
+STATES_EXPERTS = [layout for layout in EXPERTS if "cp=" not in layout] + ["dp=4,ep=2,zero=2,recompute=selective"]
+
+
+def layouts(names):
+    """The configurations on which a model with parameters of these names runs."""
+    has_experts, has_state = (any(part in name for name in names) for part in (".experts.", "conv"))
+    return [[DENSE, STATES], [EXPERTS, STATES_EXPERTS]][has_experts][has_state]
+
 
 # Families that share all parts with others: their cases are compared with `--whole` alone.
 ALIKE = {

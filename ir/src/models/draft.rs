@@ -51,7 +51,8 @@ impl Weight {
         Weight::new(name, dims, Init::Constant(value))
     }
 
-    fn new(name: impl Into<Cow<'static, str>>, dims: &str, init: Init) -> Weight {
+    /// A parameter with another initializer.
+    pub fn new(name: impl Into<Cow<'static, str>>, dims: &str, init: Init) -> Weight {
         Weight { name: name.into(), dims: dims.to_string(), init, part_of: None, dtype: None, frozen: false }
     }
 

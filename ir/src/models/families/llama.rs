@@ -105,6 +105,9 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     deviation: 0.02,
     latent: None,
     cross: None,
+    scanned: None,
+    still: LayerSet::None,
+    netless: LayerSet::None,
     experts: None,
     mtp: None,
 };

@@ -60,6 +60,7 @@ mod kolibri1;
 mod laguna;
 mod llama;
 mod llama4_text;
+mod mamba;
 mod mellum;
 mod mimo_v2_flash;
 mod minicpm3;
@@ -107,7 +108,8 @@ use decoders::{
 };
 use deepseek::{deepseek_v2, deepseek_v3};
 use gemma::{gemma2, gemma3_text};
-use qwen::{qwen2, qwen2_moe, qwen3, qwen3_moe};
+use mamba::{bamba, granitemoehybrid, mamba2, nemotron_h};
+use qwen::{qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next};
 
 pub use prelude::{Composite, Family, Preset, Tied};
 pub use presets::{preset, presets};
@@ -124,6 +126,7 @@ pub const FAMILIES: &[Family] = &[
     mixtral::FAMILY,
     qwen2_moe::FAMILY,
     qwen3_moe::FAMILY,
+    qwen3_next::FAMILY,
     deepseek_v2::FAMILY,
     deepseek_v3::FAMILY,
     gemma2::FAMILY,
@@ -237,6 +240,10 @@ pub const FAMILIES: &[Family] = &[
     mimo_v2_flash::FAMILY,
     xlm::FAMILY,
     cohere_compass_text::FAMILY,
+    bamba::FAMILY,
+    granitemoehybrid::FAMILY,
+    mamba2::FAMILY,
+    nemotron_h::FAMILY,
     gpt2::FAMILY,
 ];
 

@@ -1,6 +1,7 @@
 //! Parts of a `config.json` that families of Llama's kind share. The file of each family puts them together.
 
 pub(super) mod experts;
+pub(super) mod mixers;
 pub(super) mod positions;
 mod rope;
 pub(super) mod windows;
@@ -130,6 +131,9 @@ impl Base {
             deviation: fields.optional("initializer_range")?.unwrap_or(2.0 / (5.0 * sizes.hidden as f64).sqrt()),
             latent: None,
             cross: None,
+            scanned: None,
+            still: LayerSet::None,
+            netless: LayerSet::None,
             experts: None,
             mtp: None,
         })

@@ -2,7 +2,7 @@
 
 use super::settings::{Pass, signature};
 use super::{ScanKind, ScanSettings};
-use crate::ops::{Attr, Attrs, OpDef, Shapes, Work, operands};
+use crate::ops::{Attr, Attrs, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::Type;
 
 /// `scan_grad(%q, %k, %v, %decay, [%rates or %beta,] %pos, %dout) -> dq, dk, dv, ddecay[, drates or dbeta]`. It computes the states again.
@@ -25,6 +25,10 @@ impl OpDef for ScanGrad {
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         self.0.attrs()
+    }
+
+    fn facts(&self) -> OpFacts {
+        OpFacts { carries_state: true, ..OpFacts::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

@@ -13,7 +13,7 @@ pub use settings::{ScanKind, ScanSettings};
 pub use short_conv::{ShortConv, ShortConvDw, ShortConvDx};
 
 use self::settings::{Signature, signature};
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, Shapes, Work, operands};
+use super::{Attr, Attrs, Builder, Cotangents, OpDef, OpFacts, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{DType, Type};
 
@@ -42,6 +42,10 @@ impl OpDef for Scan {
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         self.0.attrs()
+    }
+
+    fn facts(&self) -> OpFacts {
+        OpFacts { carries_state: true, ..OpFacts::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

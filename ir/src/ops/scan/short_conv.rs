@@ -48,7 +48,7 @@ impl OpDef for ShortConv {
     }
 
     fn facts(&self) -> OpFacts {
-        OpFacts { linear: Linear::Each(&[0, 1]), ..OpFacts::default() }
+        OpFacts { linear: Linear::Each(&[0, 1]), carries_state: true, ..OpFacts::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -96,7 +96,7 @@ impl OpDef for ShortConvDx {
     }
 
     fn facts(&self) -> OpFacts {
-        OpFacts { linear: Linear::Each(&[0, 1]), ..OpFacts::default() }
+        OpFacts { linear: Linear::Each(&[0, 1]), carries_state: true, ..OpFacts::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -137,7 +137,7 @@ impl OpDef for ShortConvDw {
     }
 
     fn facts(&self) -> OpFacts {
-        OpFacts { linear: Linear::Each(&[0, 1]), ..OpFacts::default() }
+        OpFacts { linear: Linear::Each(&[0, 1]), carries_state: true, ..OpFacts::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

@@ -4,5 +4,6 @@ pub(super) mod qwen2;
 pub(super) mod qwen2_moe;
 pub(super) mod qwen3;
 pub(super) mod qwen3_moe;
+pub(super) mod qwen3_next;
 
 use super::{llama, prelude};
