@@ -60,6 +60,8 @@ pub struct Experts {
     pub limit: Option<GroupLimit>,
     /// The weights of a token's experts are made to add up to 1.
     pub renormalise: bool,
+    /// Added to the sum of sigmoids by which weights are divided.
+    pub least_sum: f64,
     /// The factor that multiplies the weights.
     pub scale: f64,
     /// Half of the sum of routed experts and the shared one is taken (Cohere).
@@ -106,6 +108,7 @@ impl Experts {
             bias: false,
             limit: None,
             renormalise: true,
+            least_sum: LEAST_SUM,
             scale: 1.0,
             averaged: false,
             normed: false,
@@ -322,7 +325,7 @@ impl Experts {
             b.op(&["score_sum"], Reduce::new(PartialKind::Sum, "b q t k -> b q t")?, &[last])?;
             let mut sum = "score_sum";
             if self.sigmoid {
-                b.unary("score_floor", UnaryKind::Shift(LEAST_SUM), sum)?;
+                b.unary("score_floor", UnaryKind::Shift(self.least_sum), sum)?;
                 sum = "score_floor";
             }
             let share = if scaled { "score_share" } else { "weight" };

@@ -69,6 +69,8 @@ pub enum Form {
     Usual,
     /// A convolution of single channels: the last dim of a parameter, behind one of one element; all others are rows.
     Taps,
+    /// A number for each head, among two dims of one element in front and one behind (Kimi Linear).
+    OfHeads,
 }
 
 /// The order of a matrix in files.

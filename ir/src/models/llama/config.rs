@@ -6,7 +6,7 @@ use crate::models::error::{ConfigError, depth, invalid, not_negative, positive};
 use crate::models::experts::Experts;
 use crate::models::feed_forward::Activation;
 use crate::models::layer_set::{LayerSet, Window};
-use crate::models::mixers::{Mixer, Scanned};
+use crate::models::mixers::Scanned;
 use crate::models::rotation::Rotation;
 use serde::Serialize;
 
@@ -197,6 +197,10 @@ pub struct LlamaConfig {
     pub value: Option<u64>,
     /// The factor of values.
     pub value_scale: f64,
+    /// The factor of keys (Falcon-H1).
+    pub key_scale: f64,
+    /// The factors of the net's gate, and of what the net gives (Falcon-H1).
+    pub net_scales: [f64; 2],
     /// Added to the mean square in norms, or to the variance.
     pub norm_eps: f64,
     /// The kind of norms.
@@ -305,9 +309,9 @@ impl LlamaConfig {
         self.window.filter(|window| !window.full.contains(layer))
     }
 
-    /// What a layer has in place of attention, if it carries a state.
-    pub(super) fn mixer_of(&self, layer: u32) -> Option<&Mixer> {
-        self.scanned.as_ref().filter(|scanned| scanned.layers.contains(layer)).map(|scanned| &scanned.mixer)
+    /// What a layer has in place of attention or beside it, if it carries a state.
+    pub(super) fn scanned_of(&self, layer: u32) -> Option<&Scanned> {
+        self.scanned.as_ref().filter(|scanned| scanned.layers.contains(layer))
     }
 
     /// The factor of a loss of balance that spans layers, and the number of layers with experts.

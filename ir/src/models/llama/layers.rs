@@ -4,7 +4,7 @@ use super::config::{LlamaConfig, Sinks};
 use crate::ids::BlockId;
 use crate::models::experts::Experts;
 use crate::models::layer_set::Window;
-use crate::models::mixers::Mixer;
+use crate::models::mixers::Scanned;
 use crate::models::rotation::{LENGTHS, Rotation};
 use crate::ops::Scaling;
 use std::ops::Range;
@@ -50,8 +50,8 @@ pub(super) struct LayerKind<'a> {
     pub(super) mixes: bool,
     /// It has a feed-forward net, or experts in its place.
     pub(super) has_net: bool,
-    /// What it has in place of attention, if it carries a state.
-    pub(super) mixer: Option<&'a Mixer>,
+    /// What it has in place of attention or beside it, if it carries a state.
+    pub(super) scanned: Option<&'a Scanned>,
     /// The window of attention, if any.
     pub(super) window: Option<Window>,
     /// How positions turn queries and keys; none: they have no positions.
@@ -71,15 +71,15 @@ pub(super) struct LayerKind<'a> {
 impl LayerKind<'_> {
     /// True if it has attention.
     pub(super) fn attends(&self) -> bool {
-        self.mixes && self.mixer.is_none()
+        self.mixes && self.scanned.is_none_or(|scanned| scanned.beside.is_some())
     }
 
     /// The inputs of its block.
     pub(super) fn inputs(&self) -> &'static [&'static str] {
-        match (self.mixes, self.mixer) {
+        match (self.mixes, self.attends()) {
             (false, _) => return &[],
-            (true, Some(_)) => return &["pos"],
-            (true, None) => {}
+            (true, false) => return &["pos"],
+            (true, true) => {}
         }
         let scaling = self.rotation.and_then(|rotation| rotation.scaling.as_ref());
         if scaling.is_some_and(Scaling::reads_lengths) { &["pos", "seg", LENGTHS] } else { &["pos", "seg"] }
@@ -96,18 +96,21 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
     let mixed = config.window.is_some_and(|window| (1..config.layers).contains(&window.full.count(config.layers)));
     // The numbers of layers with and without positions, by whether they have a window.
     let mut turns = [[0_u32; 2]; 2];
-    let attends = |layer: &u32| config.mixer_of(*layer).is_none() && !config.still.contains(*layer);
+    let attends = |layer: &u32| {
+        config.scanned_of(*layer).is_none_or(|scanned| scanned.beside.is_some()) && !config.still.contains(*layer)
+    };
     for layer in (0..config.layers).filter(attends) {
         turns[usize::from(config.window_of(layer).is_some())][usize::from(config.nope.contains(layer))] += 1;
     }
     let some_have_nets = config.netless.count(config.layers) < config.layers;
-    let scans = (0..config.layers).filter(|&layer| config.mixer_of(layer).is_some()).count() as u32;
+    let scans = (0..config.layers).filter(|&layer| config.scanned_of(layer).is_some()).count() as u32;
     (0..config.layers).map(move |layer| {
-        let mixer = config.mixer_of(layer);
+        let scanned = config.scanned_of(layer);
+        let in_place = scanned.is_some_and(|scanned| scanned.beside.is_none());
         let (mixes, has_net) = (!config.still.contains(layer), !config.netless.contains(layer));
         let experts = config.experts.as_ref().filter(|experts| has_net && !experts.dense.contains(layer));
-        let nope = mixes && mixer.is_none() && config.nope.contains(layer);
-        let window = config.window_of(layer).filter(|_| mixes && mixer.is_none());
+        let nope = mixes && !in_place && config.nope.contains(layer);
+        let window = config.window_of(layer).filter(|_| mixes && !in_place);
         let local = config.local_rotation.as_ref().filter(|_| window.is_some());
         let rotation = (!nope).then_some(local.unwrap_or(&config.rotation));
         let is_dense = config.experts.is_some() && has_net && experts.is_none();
@@ -116,7 +119,7 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let parts = [
             (bare, "first"),
             (last, "last"),
-            (mixer.is_some() && scans < config.layers, "scan"),
+            (scanned.is_some() && scans < config.layers, "scan"),
             (mixed && window.is_some(), "local"),
             (differs, "nope"),
             (!mixes, "still"),
@@ -131,7 +134,7 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let dims = HeadDims::of(kv_heads.is_some(), config.value.is_some());
         let sinks = config.sinks == Sinks::All || config.sinks == Sinks::Local && is_local;
         let kv_heads = kv_heads.unwrap_or(config.kv_heads);
-        LayerKind { name, mixes, has_net, experts, mixer, window, rotation, bare, out_bias, kv_heads, dims, sinks }
+        LayerKind { name, mixes, has_net, experts, scanned, window, rotation, bare, out_bias, kv_heads, dims, sinks }
     })
 }
 

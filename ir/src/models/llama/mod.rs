@@ -29,6 +29,7 @@ use self::layers::{LayerKind, Layers, kinds, runs};
 use super::balance::{self, ADDED, PASSED};
 use super::draft::{Batch, Body, Draft, DraftError, Weight};
 use super::error::ConfigError;
+use super::mixers::Beside;
 use super::rotation::LENGTHS;
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
@@ -43,7 +44,7 @@ impl LlamaConfig {
         let mut dims = vec![DimName::new("h", self.hidden, None)];
         let heads = [("g", "r", Some(self.kv_heads)), ("gl", "rl", self.local_kv_heads)];
         for (keys, queries, count) in heads {
-            let attends = |kind: LayerKind<'_>| kind.mixer.is_none() && kind.dims.keys.starts_with(&format!("{keys} "));
+            let attends = |kind: LayerKind<'_>| kind.attends() && kind.dims.keys.starts_with(&format!("{keys} "));
             let Some(count) = count.filter(|_| kinds(self).any(attends)) else {
                 continue;
             };
@@ -188,10 +189,7 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
     given.extend(further);
     draft.block(&kind.name, &args, &weights, &results, |b| {
         if kind.mixes {
-            mixing(kind).build(config, b, |b, x| match kind.mixer {
-                Some(mixer) => mixer.build(b, config.norm_eps, "p", x),
-                None => attention::build(config, kind, b, x),
-            })?;
+            mixing(kind).build(config, b, |b, x| mix(config, kind, b, x))?;
         }
         if kind.has_net {
             net_branch(config, kind).build(config, b, |b, x| match kind.experts {
@@ -204,6 +202,20 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
         }
         given.iter().map(|name| b.value(name)).collect()
     })
+}
+
+/// `p`: attention of `x`, or what a state gives, or the sum of both.
+fn mix(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+    let Some(scanned) = kind.scanned else { return attention::build(config, kind, b, "p", x) };
+    let Some(Beside { read, attention, state }) = scanned.beside else {
+        return scanned.mixer.build(b, config.norm_eps, "p", x);
+    };
+    scanned.mixer.build(b, config.norm_eps, "scan_given", x)?;
+    b.scale("scan_scaled", state, "scan_given")?;
+    b.scale("attention_read", read, x)?;
+    attention::build(config, kind, b, "attention_given", "attention_read")?;
+    b.scale("attention_scaled", attention, "attention_given")?;
+    b.op(&["p"], Binary::of(BinaryKind::Add), &["scan_scaled", "attention_scaled"])
 }
 
 /// The branch of attention, or of what is in its place.
@@ -280,10 +292,9 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
     let mut weights = Vec::new();
     if kind.mixes {
         weights.extend((first && !kind.bare).then(|| config.norm.weights("norm1", "h")).into_iter().flatten());
-        weights.extend(match kind.mixer {
-            Some(mixer) => mixer.weights(config.deviation, residual),
-            None => attention::weights(config, kind, residual),
-        });
+        let state = kind.scanned.map(|scanned| scanned.mixer.weights(config.deviation, residual));
+        weights.extend(state.into_iter().flatten());
+        weights.extend(kind.attends().then(|| attention::weights(config, kind, residual)).into_iter().flatten());
         weights.extend(after.then(|| config.norm.weights("post_norm1", "h")).into_iter().flatten());
     }
     weights.extend(config.cross.into_iter().flat_map(|cross| cross::weights(config, cross)));

@@ -1,10 +1,11 @@
 //! Gated delta rules (Yang et al. 2024, Gated Delta Networks; Kimi Team 2025, Kimi Linear).
 
-use super::{ScanHeads, at_least_heads, convolved, log_decay_of, step_sizes, unit, wide};
+use super::{Convolved, ScanHeads, at_least_heads, convolved, log_decay_of, step_sizes, unit, wide};
 use crate::graph::Init;
 use crate::models::draft::{Body, DraftError, Linear, Weight};
 use crate::models::error::ConfigError;
 use crate::ops::{Binary, BinaryKind, RmsNorm, Scan, ScanKind, ScanSettings, UnaryKind};
+use crate::types::DimName;
 use serde::Serialize;
 
 /// Rows of a chunk, as flash-linear-attention has them.
@@ -46,6 +47,12 @@ impl DeltaNet {
         self.heads.check()
     }
 
+    /// The dims that it adds; a decay by key comes through a vector of the size of a value.
+    pub(super) fn dims(&self) -> Vec<DimName> {
+        let rank = (self.decay == DeltaDecay::Key).then(|| DimName::new("ls", self.heads.value, None));
+        self.heads.dims().into_iter().chain(rank).collect()
+    }
+
     pub(super) fn weights(&self, deviation: f64, residual: f64) -> Vec<Weight> {
         let taps = self.heads.taps;
         let sides = [("q", "gs ks"), ("k", "gs ks"), ("v", "gs rs cs")];
@@ -55,7 +62,8 @@ impl DeltaNet {
             weights.push(Weight::normal(format!("conv_s{name}"), &format!("{dims} {taps}"), deviation));
         }
         weights.push(Weight::normal("wbeta", "h gs rs", deviation));
-        weights.push(Weight::new("a_log", "gs rs", Init::LogUniform(0.01, 16.0)));
+        let least = if self.decay == DeltaDecay::Key { 1.0 } else { 0.01 };
+        weights.push(Weight::new("a_log", "gs rs", Init::LogUniform(least, 16.0)));
         match self.decay {
             DeltaDecay::Head => {
                 weights.push(Weight::normal("wdecay", "h gs rs", deviation));
@@ -63,11 +71,11 @@ impl DeltaNet {
                 weights.push(Weight::normal("wgate", "h gs rs cs", deviation));
             }
             DeltaDecay::Key => {
-                weights.push(Weight::normal("wdecay_a", "h cs", deviation));
-                weights.push(Weight::normal("wdecay_b", "cs gs rs ks", deviation));
-                weights.push(Weight::constant("dt_bias", "gs rs ks", 1.0));
-                weights.push(Weight::normal("wgate_a", "h cs", deviation));
-                weights.push(Weight::normal("wgate_b", "cs gs rs cs", deviation));
+                weights.push(Weight::normal("wdecay_a", "h ls", deviation));
+                weights.push(Weight::normal("wdecay_b", "ls gs rs ks", deviation));
+                weights.push(Weight::new("dt_bias", "gs rs ks", Init::InverseSoftplus(1e-3, 1e-1)));
+                weights.push(Weight::normal("wgate_a", "h ls", deviation));
+                weights.push(Weight::normal("wgate_b", "ls gs rs cs", deviation));
             }
         }
         weights.push(Weight::constant("scan_norm", "cs", 1.0));
@@ -77,21 +85,46 @@ impl DeltaNet {
 
     pub(super) fn build(&self, b: &mut Body<'_>, eps: f64, y: &str, x: &str) -> Result<(), DraftError> {
         for (name, dims) in [("sq", "gs ks"), ("sk", "gs ks"), ("sv", "gs rs cs")] {
-            convolved(b, name, x, dims, false, false)?;
+            convolved(b, name, x, dims, Convolved::PLAIN)?;
         }
         unit(b, "sq_unit", "sq", "ks", self.heads.key)?;
         unit(b, "sk_unit", "sk", "ks", self.heads.key)?;
         self.beta(b, x)?;
-        b.linear(&Linear { y: "dt", x, w: "wdecay", bias: None, from: "h", to: "gs rs" })?;
-        step_sizes(b, "step", "dt", ["gs rs", "gs rs"], [None; 2])?;
-        log_decay_of(b, "decay", "step", ["gs rs", "gs rs"])?;
+        self.decay(b, x)?;
         let settings = ScanSettings { kind: ScanKind::Delta, scale: (self.heads.key as f64).powf(-0.5), chunk: CHUNK };
         b.op(&["so"], Scan(settings), &["sq_unit", "sk_unit", "sv", "decay", "beta", "pos"])?;
         b.op(&["so_normed", "so_rstd"], RmsNorm { eps }, &["so", "scan_norm"])?;
-        b.linear(&Linear { y: "sg", x, w: "wgate", bias: None, from: "h", to: "gs rs cs" })?;
-        b.unary("sg_silu", UnaryKind::Silu, "sg")?;
-        b.op(&["so_gated"], Binary::of(BinaryKind::Mul), &["so_normed", "sg_silu"])?;
+        self.gate(b, x)?;
+        b.op(&["so_gated"], Binary::of(BinaryKind::Mul), &["so_normed", "sg_active"])?;
         b.linear(&Linear { y, x: "so_gated", w: "wso", bias: None, from: "gs rs cs", to: "h" })
+    }
+
+    /// `decay`, the logarithms of the factors of decay, in f32.
+    fn decay(&self, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+        let dims = match self.decay {
+            DeltaDecay::Head => {
+                b.linear(&Linear { y: "dt", x, w: "wdecay", bias: None, from: "h", to: "gs rs" })?;
+                "gs rs"
+            }
+            DeltaDecay::Key => {
+                b.linear(&Linear { y: "dt_low", x, w: "wdecay_a", bias: None, from: "h", to: "ls" })?;
+                b.linear(&Linear { y: "dt", x: "dt_low", w: "wdecay_b", bias: None, from: "ls", to: "gs rs ks" })?;
+                "gs rs ks"
+            }
+        };
+        step_sizes(b, "step", "dt", [dims, dims], [None; 2])?;
+        log_decay_of(b, "decay", "step", [dims, "gs rs"])
+    }
+
+    /// `sg_active`, the gates of the results.
+    fn gate(&self, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+        if self.decay == DeltaDecay::Head {
+            b.linear(&Linear { y: "sg", x, w: "wgate", bias: None, from: "h", to: "gs rs cs" })?;
+            return b.unary("sg_active", UnaryKind::Silu, "sg");
+        }
+        b.linear(&Linear { y: "sg_low", x, w: "wgate_a", bias: None, from: "h", to: "ls" })?;
+        b.linear(&Linear { y: "sg", x: "sg_low", w: "wgate_b", bias: None, from: "ls", to: "gs rs cs" })?;
+        b.sigmoid("sg_active", "sg")
     }
 
     /// `beta`, how much of what a state has for a key is replaced, in f32.

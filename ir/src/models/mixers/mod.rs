@@ -1,10 +1,12 @@
 //! Layers that carry a state along the sequence in place of attention: their dims, parameters and statements.
 
+mod conv;
 mod delta;
 mod ssd;
 
+pub use conv::GatedConv;
 pub use delta::{DeltaDecay, DeltaNet};
-pub use ssd::{Ssd, SsdNorm};
+pub use ssd::{Ssd, SsdNorm, SsdScales};
 
 use super::draft::{Body, DraftError, Linear, Weight};
 use super::error::{ConfigError, invalid, positive};
@@ -21,6 +23,19 @@ pub struct Scanned {
     pub mixer: Mixer,
     /// The layers.
     pub layers: LayerSet,
+    /// They have attention beside it; none: in its place.
+    pub beside: Option<Beside>,
+}
+
+/// A state and attention side by side: the factors of what attention reads, and of what both give (Falcon-H1).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Beside {
+    /// Of what attention reads.
+    pub read: f64,
+    /// Of what attention gives.
+    pub attention: f64,
+    /// Of what the state gives.
+    pub state: f64,
 }
 
 /// A part of a layer that mixes the tokens of a sequence by a state.
@@ -30,6 +45,8 @@ pub enum Mixer {
     Delta(DeltaNet),
     /// A state space with one decay for each head.
     Ssd(Ssd),
+    /// A short convolution between two gates.
+    Conv(GatedConv),
 }
 
 /// The heads of a mixer. Groups of heads share keys and queries.
@@ -74,14 +91,16 @@ impl Mixer {
         match self {
             Mixer::Delta(delta) => delta.check(),
             Mixer::Ssd(ssd) => ssd.check(),
+            Mixer::Conv(conv) => conv.check(),
         }
     }
 
     /// The dims that it adds.
     pub(super) fn dims(&self) -> Vec<DimName> {
         match self {
-            Mixer::Delta(delta) => delta.heads.dims(),
+            Mixer::Delta(delta) => delta.dims(),
             Mixer::Ssd(ssd) => ssd.heads.dims(),
+            Mixer::Conv(conv) => conv.dims(),
         }
     }
 
@@ -90,6 +109,7 @@ impl Mixer {
         match self {
             Mixer::Delta(delta) => delta.weights(deviation, residual),
             Mixer::Ssd(ssd) => ssd.weights(deviation, residual),
+            Mixer::Conv(conv) => conv.weights(deviation, residual),
         }
     }
 
@@ -98,23 +118,32 @@ impl Mixer {
         match self {
             Mixer::Delta(delta) => delta.build(b, eps, y, x),
             Mixer::Ssd(ssd) => ssd.build(b, y, x),
+            Mixer::Conv(conv) => conv.build(b, y, x),
         }
     }
 }
 
-/// `y = silu(conv(x w))`, by its name: the matrix is `w{y}`, the convolution `conv_{y}`, and their biases `{y}_bias` and `conv_{y}_bias`.
-/// `to` are its dims behind `b s`.
-fn convolved(
-    b: &mut Body<'_>,
-    y: &str,
-    x: &str,
-    to: &str,
+/// The biases of a convolved product, and its factor.
+#[derive(Clone, Copy)]
+struct Convolved {
+    /// The product has a bias, `{y}_bias`.
     bias: bool,
+    /// The convolution has one, `conv_{y}_bias`.
     conv_bias: bool,
-) -> Result<(), DraftError> {
+    /// The factor of the product.
+    scale: f64,
+}
+
+impl Convolved {
+    const PLAIN: Convolved = Convolved { bias: false, conv_bias: false, scale: 1.0 };
+}
+
+/// `y = silu(conv(x w))`, by its name: the matrix is `w{y}`, the convolution `conv_{y}`. `to` are its dims behind `b s`.
+fn convolved(b: &mut Body<'_>, y: &str, x: &str, to: &str, how: Convolved) -> Result<(), DraftError> {
+    let Convolved { bias, conv_bias, scale } = how;
     let [product, conv, sum, added] = ["product", "conv", "sum", "bias"].map(|end| format!("{y}_{end}"));
     let added = bias.then_some(&*added);
-    b.linear(&Linear { y: &product, x, w: &format!("w{y}"), bias: added, from: "h", to })?;
+    scaled(b, scale, &Linear { y: &product, x, w: &format!("w{y}"), bias: added, from: "h", to })?;
     let taps = format!("conv_{y}");
     b.op(&[&conv], ShortConv, &[&product, &taps, "pos"])?;
     if !conv_bias {
@@ -123,6 +152,16 @@ fn convolved(
     let add = Binary::spread(BinaryKind::Add, &format!("b s {to}, {to} -> b s {to}"))?;
     b.op(&[&sum], add, &[&conv, &format!("{taps}_bias")])?;
     b.unary(y, UnaryKind::Silu, &sum)
+}
+
+/// A linear map, times a factor.
+fn scaled(b: &mut Body<'_>, factor: f64, map: &Linear<'_>) -> Result<(), DraftError> {
+    if factor == 1.0 {
+        return b.linear(map);
+    }
+    let whole = format!("{}_whole", map.y);
+    b.linear(&Linear { y: &whole, ..*map })?;
+    b.scale(map.y, factor, &whole)
 }
 
 /// `y = x / sqrt(sum x^2 + eps)` over rows of `size` elements of the dim: a norm of the root of the mean square, divided by that of the size.

@@ -1,6 +1,6 @@
 //! State spaces with one decay for each head (Dao and Gu 2024, Mamba-2).
 
-use super::{ScanHeads, convolved, log_decay_of, step_sizes, wide};
+use super::{Convolved, ScanHeads, convolved, log_decay_of, scaled, step_sizes, wide};
 use crate::graph::Init;
 use crate::models::draft::{Body, DraftError, Linear, Weight};
 use crate::models::error::{ConfigError, invalid};
@@ -14,8 +14,10 @@ pub struct Ssd {
     pub heads: ScanHeads,
     /// Rows of a chunk.
     pub chunk: u64,
-    /// The products have biases.
+    /// The products of the stream have biases.
     pub bias: bool,
+    /// The last product has one.
+    pub out_bias: bool,
     /// The convolutions have biases.
     pub conv_bias: bool,
     /// The least and the largest step; none: no bound.
@@ -26,6 +28,22 @@ pub struct Ssd {
     pub eps: f64,
     /// The norm of the results.
     pub norm: SsdNorm,
+    /// Factors.
+    pub scales: SsdScales,
+}
+
+/// Factors within a state space (Falcon-H1).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct SsdScales {
+    /// Of what it reads.
+    pub read: f64,
+    /// Of the products that are its gates, values, keys, queries and steps.
+    pub products: [f64; 5],
+}
+
+impl SsdScales {
+    /// No factors.
+    pub const NONE: SsdScales = SsdScales { read: 1.0, products: [1.0; 5] };
 }
 
 /// The norm of the results of a state space, in groups of heads.
@@ -74,20 +92,26 @@ impl Ssd {
         weights.push(Weight::constant("skip", "gs rs", 1.0));
         weights.extend((self.norm != SsdNorm::None).then(|| Weight::constant("scan_norm", "gs rs cs", 1.0)));
         weights.push(Weight::normal("wso", "gs rs cs h", residual));
-        weights.extend(self.bias.then(|| Weight::constant("out_bias", "h", 0.0)));
+        weights.extend(self.out_bias.then(|| Weight::constant("out_bias", "h", 0.0)));
         weights
     }
 
     pub(super) fn build(&self, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
         let bias = |name: &'static str| self.bias.then_some(name);
-        for (name, dims) in SIDES {
-            convolved(b, name, x, dims, self.bias, self.conv_bias)?;
+        let SsdScales { read, products: [gate, value, key, query, step] } = self.scales;
+        let mut x = x;
+        if read != 1.0 {
+            b.scale("scan_read", read, x)?;
+            x = "scan_read";
         }
-        b.linear(&Linear { y: "dt", x, w: "wdecay", bias: bias("decay_bias"), from: "h", to: "gs rs" })?;
+        for ((name, dims), scale) in SIDES.into_iter().zip([value, key, query]) {
+            convolved(b, name, x, dims, Convolved { bias: self.bias, conv_bias: self.conv_bias, scale })?;
+        }
+        scaled(b, step, &Linear { y: "dt", x, w: "wdecay", bias: bias("decay_bias"), from: "h", to: "gs rs" })?;
         step_sizes(b, "step", "dt", ["gs rs", "gs rs"], self.steps)?;
         log_decay_of(b, "decay", "step", ["gs rs", "gs rs"])?;
         self.scan(b)?;
-        b.linear(&Linear { y: "sg", x, w: "wgate", bias: bias("gate_bias"), from: "h", to: "gs rs cs" })?;
+        scaled(b, gate, &Linear { y: "sg", x, w: "wgate", bias: bias("gate_bias"), from: "h", to: "gs rs cs" })?;
         b.unary("sg_silu", UnaryKind::Silu, "sg")?;
         let product = Binary::of(BinaryKind::Mul);
         match self.norm {
@@ -101,7 +125,14 @@ impl Ssd {
             }
             SsdNorm::None => b.op(&["so_last"], product, &["so_sum", "sg_silu"])?,
         }
-        b.linear(&Linear { y, x: "so_last", w: "wso", bias: bias("out_bias"), from: "gs rs cs", to: "h" })
+        b.linear(&Linear {
+            y,
+            x: "so_last",
+            w: "wso",
+            bias: self.out_bias.then_some("out_bias"),
+            from: "gs rs cs",
+            to: "h",
+        })
     }
 
     /// `so_sum`, the results of the scan of values times their steps, and values times a number of each head.

@@ -1,11 +1,11 @@
 //! Layers with a state, as a file lists them.
 
+use super::{Base, Heads, ModelSizes, Rotary};
 use crate::models::error::{ConfigError, invalid, positive, unsupported};
 use crate::models::fields::Fields;
 use crate::models::layer_set::LayerSet;
-use super::{Base, Heads, ModelSizes, Rotary};
 use crate::models::llama::LlamaConfig;
-use crate::models::mixers::{ScanHeads, Ssd, SsdNorm};
+use crate::models::mixers::{ScanHeads, Ssd, SsdNorm, SsdScales};
 use crate::models::rotation::Rotation;
 use serde_json::Value;
 
@@ -105,15 +105,18 @@ impl SsdKeys {
             value,
             taps: fields.get(self.taps)?,
         };
+        let bias = fields.get(self.bias)?;
         Ok(Ssd {
             heads,
             chunk: fields.get(self.chunk)?,
-            bias: fields.get(self.bias)?,
+            bias,
+            out_bias: bias,
             conv_bias: fields.get(self.conv_bias)?,
             steps: [None; 2],
             first_steps: None,
             eps,
             norm: SsdNorm::Gated,
+            scales: SsdScales::NONE,
         })
     }
 }
@@ -148,7 +151,8 @@ pub(in crate::models) fn without_attention(
     fields: &Fields,
     norm_eps: &'static str,
 ) -> Result<LlamaConfig, ConfigError> {
-    let sizes = ModelSizes { hidden: fields.get("hidden_size")?, heads: 1, layers: fields.layers("num_hidden_layers")? };
+    let sizes =
+        ModelSizes { hidden: fields.get("hidden_size")?, heads: 1, layers: fields.layers("num_hidden_layers")? };
     let heads = Heads { size: 2, kv_heads: 1, rotary: no_positions() };
     let base = Base { feed_forward: "hidden_size", norm_eps, ..Base::USUAL }.read_with(fields, sizes, heads)?;
     Ok(LlamaConfig { nope: LayerSet::First(sizes.layers), pad: None, ..base })

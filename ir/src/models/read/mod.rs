@@ -85,6 +85,8 @@ impl Base {
             head: heads.size,
             value: None,
             value_scale: 1.0,
+            key_scale: 1.0,
+            net_scales: [1.0; 2],
             norm_eps: fields.get(self.norm_eps)?,
             norm: Norm::Rms,
             norms: Norms::Before,

@@ -119,8 +119,10 @@ pub(super) fn piece(row: &HubTensor, name: String, sizes: &[&[u64]], at: usize) 
 
 /// The sizes of a tensor.
 fn shape(row: &HubTensor, leading: &[u64], inputs: u64, outputs: u64, sizes: &[u64]) -> Vec<u64> {
-    if let (Form::Taps, Some(&taps)) = (row.form, sizes.last()) {
-        return vec![outputs / taps.max(1), 1, taps];
+    match (row.form, sizes.last()) {
+        (Form::Taps, Some(&taps)) => return vec![outputs / taps.max(1), 1, taps],
+        (Form::OfHeads, _) => return vec![1, 1, outputs, 1],
+        (Form::Taps | Form::Usual, _) => {}
     }
     let mut shape = leading.to_vec();
     match (row.inputs, row.order) {

@@ -45,7 +45,7 @@ const NORMS_OF_NETS: &[HubTensor] = &[
     HubTensor::vector("pre_ff_layernorm.weight", &["norm2"]),
 ];
 
-const NET_OF_BAMBA: &[HubTensor] = &[
+pub(super) const NET_OF_BAMBA: &[HubTensor] = &[
     HubTensor::linear("feed_forward.gate_proj.weight", &["gate"]),
     HubTensor::linear("feed_forward.up_proj.weight", &["up"]),
     HubTensor::linear("feed_forward.down_proj.weight", &["down"]),
@@ -63,5 +63,11 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let ssd = SsdKeys::BAMBA.read(fields, inner, base.norm_eps)?;
     let mixer = Mixer::Ssd(Ssd { steps: steps(fields, "time_step_limit")?, ..ssd });
     let (activation, net_bias) = (activation(fields, "hidden_act")?, fields.get("mlp_bias")?);
-    Ok(LlamaConfig { activation, net_bias, scanned: layers.map(|layers| Scanned { mixer, layers }), ..base }.into())
+    Ok(LlamaConfig {
+        activation,
+        net_bias,
+        scanned: layers.map(|layers| Scanned { mixer, layers, beside: None }),
+        ..base
+    }
+    .into())
 }

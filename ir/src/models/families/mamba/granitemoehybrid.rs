@@ -12,10 +12,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
         lists: &[KEYS, MAMBA, granitemoe::KEYS, SHARED, ROUTED, ROUTER_LOSS, ROTARY, EVERY],
     },
     wholes: &[],
-    weights: Weights {
-        inner: &[NORMS, IN_MAMBA, QKV, ATTENTION, SHARED_NET, granitemoe::EXPERTS_OF_GRANITE],
-        ..USUAL
-    },
+    weights: Weights { inner: &[NORMS, IN_MAMBA, QKV, ATTENTION, SHARED_NET, granitemoe::EXPERTS_OF_GRANITE], ..USUAL },
     read,
 };
 
@@ -48,7 +45,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     Ok(LlamaConfig {
         feed_forward: if experts.is_some() { base.feed_forward } else { shared },
         nope: nope(fields, base.layers)?,
-        scanned: layers.map(|layers| Scanned { mixer, layers }),
+        scanned: layers.map(|layers| Scanned { mixer, layers, beside: None }),
         experts,
         ..base
     }

@@ -1,6 +1,7 @@
 //! Models with state spaces of Mamba's kind, alone or between layers of attention.
 
 pub(super) mod bamba;
+pub(super) mod falcon_h1;
 pub(super) mod granitemoehybrid;
 pub(super) mod mamba2;
 pub(super) mod nemotron_h;
@@ -34,10 +35,7 @@ macro_rules! state_space {
             ),
             HubTensor::vector(concat!($module, ".conv1d.weight"), &["conv_sv", "conv_sk", "conv_sq"])
                 .shaped(crate::models::weights::Form::Taps),
-            HubTensor::vector(
-                concat!($module, ".conv1d.bias"),
-                &["conv_sv_bias", "conv_sk_bias", "conv_sq_bias"],
-            ),
+            HubTensor::vector(concat!($module, ".conv1d.bias"), &["conv_sv_bias", "conv_sk_bias", "conv_sq_bias"]),
             HubTensor::vector(concat!($module, ".A_log"), &["a_log"]),
             HubTensor::vector(concat!($module, ".D"), &["skip"]),
             HubTensor::vector(concat!($module, ".dt_bias"), &["dt_bias"]),

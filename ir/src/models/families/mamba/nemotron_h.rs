@@ -182,7 +182,8 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         let is_in = |layer: u32| wanted.contains(&branches[layer as usize]);
         mixers::set(layers, "layers_block_type", is_in).map(|set| set.unwrap_or(LayerSet::None))
     };
-    let ssd = SSD.read(fields, fields.get::<u64>("mamba_num_heads")? * fields.get::<u64>("mamba_head_dim")?, base.norm_eps)?;
+    let ssd =
+        SSD.read(fields, fields.get::<u64>("mamba_num_heads")? * fields.get::<u64>("mamba_head_dim")?, base.norm_eps)?;
     let least: f64 = fields.get("time_step_min")?;
     let first_steps = Some(mixers::first_steps(fields)?);
     let mixer = Mixer::Ssd(Ssd { steps: [Some(least), None], first_steps, ..ssd });
@@ -191,7 +192,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         activation: activation(fields, "mlp_hidden_act")?,
         net_bias: fields.get("mlp_bias")?,
         nope: LayerSet::First(layers),
-        scanned: Some(Scanned { mixer, layers: of(&[Branch::State])? }),
+        scanned: Some(Scanned { mixer, layers: of(&[Branch::State])?, beside: None }),
         still: of(&[Branch::Net, Branch::Experts])?,
         netless: of(&[Branch::State, Branch::Attention])?,
         experts: experts(fields, &branches, of(&[Branch::State, Branch::Attention, Branch::Net])?)?,

@@ -21,7 +21,9 @@ pub(super) use crate::models::llama::{
     Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Latent, Learned, LlamaConfig, Norm, Norms,
     QkNorm, Sinks, Temperature, Waves,
 };
-pub(super) use crate::models::mixers::{DeltaNet, Mixer, Scanned, Ssd};
+pub(super) use crate::models::mixers::{
+    Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, Scanned, Ssd, SsdNorm, SsdScales,
+};
 pub(super) use crate::models::read::experts::{dense, dense_types, jittered, sigmoid, softmax};
 pub(super) use crate::models::read::mixers::{self, LayerTypes, SsdKeys, steps};
 pub(super) use crate::models::read::windows::{Limit, Limited};
