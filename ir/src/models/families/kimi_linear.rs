@@ -156,7 +156,7 @@ fn delta(fields: &Fields, layers: u32) -> Result<Option<Scanned>, ConfigError> {
     let (heads, size) = (or(stated.num_heads, "linear_num_heads")?, or(stated.head_dim, "linear_head_dim")?);
     let taps = or(stated.short_conv_kernel_size, "linear_conv_kernel_dim")?;
     let delta = DeltaNet { decay: DeltaDecay::Key, ..DeltaNet::of_heads([heads; 2], [size; 2], taps)? };
-    Ok(scanned.map(|layers| Scanned { mixer: Mixer::Delta(delta), layers, beside: None }))
+    Ok(scanned.map(|layers| Scanned::of(Mixer::Delta(delta), layers)))
 }
 
 fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {

@@ -42,6 +42,18 @@ pub enum Norms {
     Sums,
 }
 
+impl Norms {
+    /// True if branches read norms.
+    pub(super) fn are_before(self) -> bool {
+        matches!(self, Norms::Before | Norms::Both)
+    }
+
+    /// True if branches give norms.
+    pub(super) fn are_after(self) -> bool {
+        matches!(self, Norms::After | Norms::Both)
+    }
+}
+
 /// The norm of embeddings in front of the first layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum EmbeddingNorm {
@@ -319,16 +331,6 @@ impl LlamaConfig {
         let experts = self.experts.as_ref()?;
         let factor = experts.balance.loss.filter(|_| experts.balance.spans_layers())?.factor;
         Some((factor, self.layers - experts.dense.count(self.layers)))
-    }
-
-    /// True if branches read norms.
-    pub(super) fn norms_before(&self) -> bool {
-        matches!(self.norms, Norms::Before | Norms::Both)
-    }
-
-    /// True if branches give norms.
-    pub(super) fn norms_after(&self) -> bool {
-        matches!(self.norms, Norms::After | Norms::Both)
     }
 
     /// The dim of the tokens that are read.

@@ -29,6 +29,10 @@ pub struct DeltaNet {
     pub decay: DeltaDecay,
     /// The factor of beta: with 2 a state may lose more than it has for a key (OLMo hybrid).
     pub beta_scale: f64,
+    /// Numbers between which the first steps are drawn; none: their biases are 1.
+    pub first_steps: Option<[f64; 2]>,
+    /// Added to the mean square in the norm of results; none: what other norms add.
+    pub eps: Option<f64>,
 }
 
 impl DeltaNet {
@@ -40,7 +44,7 @@ impl DeltaNet {
     ) -> Result<DeltaNet, ConfigError> {
         let heads = at_least_heads("linear_num_value_heads", value_heads, key_heads)?;
         let heads = ScanHeads { groups: key_heads, heads, key, value, taps };
-        Ok(DeltaNet { heads, decay: DeltaDecay::Head, beta_scale: 1.0 })
+        Ok(DeltaNet { heads, decay: DeltaDecay::Head, beta_scale: 1.0, first_steps: None, eps: None })
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -67,7 +71,9 @@ impl DeltaNet {
         match self.decay {
             DeltaDecay::Head => {
                 weights.push(Weight::normal("wdecay", "h gs rs", deviation));
-                weights.push(Weight::constant("dt_bias", "gs rs", 1.0));
+                let first =
+                    self.first_steps.map_or(Init::Constant(1.0), |[low, high]| Init::InverseSoftplus(low, high));
+                weights.push(Weight::new("dt_bias", "gs rs", first));
                 weights.push(Weight::normal("wgate", "h gs rs cs", deviation));
             }
             DeltaDecay::Key => {
@@ -93,7 +99,7 @@ impl DeltaNet {
         self.decay(b, x)?;
         let settings = ScanSettings { kind: ScanKind::Delta, scale: (self.heads.key as f64).powf(-0.5), chunk: CHUNK };
         b.op(&["so"], Scan(settings), &["sq_unit", "sk_unit", "sv", "decay", "beta", "pos"])?;
-        b.op(&["so_normed", "so_rstd"], RmsNorm { eps }, &["so", "scan_norm"])?;
+        b.op(&["so_normed", "so_rstd"], RmsNorm { eps: self.eps.unwrap_or(eps) }, &["so", "scan_norm"])?;
         self.gate(b, x)?;
         b.op(&["so_gated"], Binary::of(BinaryKind::Mul), &["so_normed", "sg_active"])?;
         b.linear(&Linear { y, x: "so_gated", w: "wso", bias: None, from: "gs rs cs", to: "h" })

@@ -86,7 +86,7 @@ pub(in crate::models::families) fn delta(fields: &Fields, layers: u32) -> Result
     let heads = [fields.get("linear_num_key_heads")?, fields.get("linear_num_value_heads")?];
     let sizes = [fields.get("linear_key_head_dim")?, fields.get("linear_value_head_dim")?];
     let mixer = Mixer::Delta(DeltaNet::of_heads(heads, sizes, fields.get("linear_conv_kernel_dim")?)?);
-    Ok(scanned.map(|layers| Scanned { mixer, layers, beside: None }))
+    Ok(scanned.map(|layers| Scanned::of(mixer, layers)))
 }
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
