@@ -108,9 +108,9 @@ MAMBA = dict(mamba_n_heads=6, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=10
 MAMBA1 = dict(vocab_size=61, hidden_size=24, num_hidden_layers=2, state_size=6)
 JAMBA = dict(
     {key: value for key, value in ROTARY.items() if key != "max_position_embeddings"},
-    num_hidden_layers=3,
-    attn_layer_period=3,
+    attn_layer_period=2,
     attn_layer_offset=1,
+    expert_layer_offset=0,
     num_experts=6,
     mamba_d_state=6,
     mamba_dt_rank=5,

@@ -60,20 +60,20 @@ const NORMS_OF_LAYERS: &[HubTensor] = &[
 const IN_ONE: When = When::File("linear_attn.conv1d.weight");
 
 const DELTA_OF_OLMO: &[HubTensor] = &[
-    HubTensor::linear("linear_attn.q_proj.weight", &["wsq"]),
-    HubTensor::linear("linear_attn.k_proj.weight", &["wsk"]),
-    HubTensor::linear("linear_attn.v_proj.weight", &["wsv"]),
+    HubTensor::linear("linear_attn.q_proj.weight", &["wmq"]),
+    HubTensor::linear("linear_attn.k_proj.weight", &["wmk"]),
+    HubTensor::linear("linear_attn.v_proj.weight", &["wmv"]),
     HubTensor::linear("linear_attn.a_proj.weight", &["wdecay"]),
     HubTensor::linear("linear_attn.b_proj.weight", &["wbeta"]),
     HubTensor::linear("linear_attn.g_proj.weight", &["wgate"]),
-    HubTensor::vector("linear_attn.conv1d.weight", &["conv_sq", "conv_sk", "conv_sv"]).shaped(Form::Taps).when(IN_ONE),
-    HubTensor::vector("linear_attn.q_conv1d.weight", &["conv_sq"]).shaped(Form::Taps),
-    HubTensor::vector("linear_attn.k_conv1d.weight", &["conv_sk"]).shaped(Form::Taps),
-    HubTensor::vector("linear_attn.v_conv1d.weight", &["conv_sv"]).shaped(Form::Taps),
+    HubTensor::vector("linear_attn.conv1d.weight", &["conv_mq", "conv_mk", "conv_mv"]).shaped(Form::Taps).when(IN_ONE),
+    HubTensor::vector("linear_attn.q_conv1d.weight", &["conv_mq"]).shaped(Form::Taps),
+    HubTensor::vector("linear_attn.k_conv1d.weight", &["conv_mk"]).shaped(Form::Taps),
+    HubTensor::vector("linear_attn.v_conv1d.weight", &["conv_mv"]).shaped(Form::Taps),
     HubTensor::vector("linear_attn.A_log", &["a_log"]),
     HubTensor::vector("linear_attn.dt_bias", &["dt_bias"]),
     HubTensor::vector("linear_attn.o_norm.weight", &["scan_norm"]),
-    HubTensor::linear("linear_attn.o_proj.weight", &["wso"]).of_inputs(3),
+    HubTensor::linear("linear_attn.o_proj.weight", &["wmo"]).of_inputs(3),
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {

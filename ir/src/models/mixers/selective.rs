@@ -45,7 +45,7 @@ pub struct Selective {
 }
 
 /// What comes from the channels: the end of its name, its matrix and its dim.
-const SIDES: [(&str, &str, &str); 3] = [("dt", "wdecay_a", "ls"), ("sk", "wsk", "ks"), ("sq", "wsq", "ks")];
+const SIDES: [(&str, &str, &str); 3] = [("dt", "wdecay_a", "ls"), ("mk", "wmk", "ks"), ("mq", "wmq", "ks")];
 
 impl Selective {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -68,7 +68,7 @@ impl Selective {
     }
 
     pub(super) fn weights(&self, deviation: f64, residual: f64) -> Vec<Weight> {
-        let mut weights = vec![Weight::normal("wsx", "h rs", deviation), Weight::normal("wgate", "h rs", deviation)];
+        let mut weights = vec![Weight::normal("wmx", "h rs", deviation), Weight::normal("wgate", "h rs", deviation)];
         weights.push(Weight::normal("conv", &format!("rs {}", self.taps), deviation));
         weights.extend(SIDES.map(|(_, w, dim)| Weight::normal(w, &format!("rs {dim}"), deviation)));
         weights.push(Weight::normal("wdecay_b", "ls rs", deviation));
@@ -79,9 +79,9 @@ impl Selective {
         if let SelectiveNorms::Gains(_) = self.norms {
             weights.extend(SIDES.map(|(name, _, dim)| Weight::constant(format!("{name}_norm"), dim, 1.0)));
         }
-        weights.push(Weight::normal("wso", "rs h", residual));
+        weights.push(Weight::normal("wmo", "rs h", residual));
         if self.bias {
-            weights.extend(["sx_bias", "gate_bias"].map(|name| Weight::constant(name, "rs", 0.0)));
+            weights.extend(["mx_bias", "gate_bias"].map(|name| Weight::constant(name, "rs", 0.0)));
             weights.push(Weight::constant("out_bias", "h", 0.0));
         }
         weights.extend(self.conv_bias.then(|| Weight::constant("conv_bias", "rs", 0.0)));
@@ -90,22 +90,22 @@ impl Selective {
 
     pub(super) fn build(&self, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
         let bias = |name: &'static str| self.bias.then_some(name);
-        b.linear(&Linear { y: "sx_product", x, w: "wsx", bias: bias("sx_bias"), from: "h", to: "rs" })?;
-        b.op(&["sx_rows"], ShortConv, &["sx_product", "conv", "pos"])?;
-        let mut rows = "sx_rows";
+        b.linear(&Linear { y: "mx_product", x, w: "wmx", bias: bias("mx_bias"), from: "h", to: "rs" })?;
+        b.op(&["mx_rows"], ShortConv, &["mx_product", "conv", "pos"])?;
+        let mut rows = "mx_rows";
         if self.conv_bias {
-            b.op(&["sx_sum"], Binary::spread(BinaryKind::Add, "b s rs, rs -> b s rs")?, &[rows, "conv_bias"])?;
-            rows = "sx_sum";
+            b.op(&["mx_sum"], Binary::spread(BinaryKind::Add, "b s rs, rs -> b s rs")?, &[rows, "conv_bias"])?;
+            rows = "mx_sum";
         }
-        b.unary("sx", UnaryKind::Silu, rows)?;
+        b.unary("mx", UnaryKind::Silu, rows)?;
         for (name, w, dim) in SIDES {
             self.side(b, name, w, dim)?;
         }
         self.scan(b)?;
-        b.linear(&Linear { y: "sg", x, w: "wgate", bias: bias("gate_bias"), from: "h", to: "rs" })?;
-        b.unary("sg_silu", UnaryKind::Silu, "sg")?;
-        b.op(&["so_gated"], Binary::of(BinaryKind::Mul), &["so_sum", "sg_silu"])?;
-        b.linear(&Linear { y, x: "so_gated", w: "wso", bias: bias("out_bias"), from: "rs", to: "h" })
+        b.linear(&Linear { y: "mg", x, w: "wgate", bias: bias("gate_bias"), from: "h", to: "rs" })?;
+        b.unary("mg_silu", UnaryKind::Silu, "mg")?;
+        b.op(&["mo_gated"], Binary::of(BinaryKind::Mul), &["mo_sum", "mg_silu"])?;
+        b.linear(&Linear { y, x: "mo_gated", w: "wmo", bias: bias("out_bias"), from: "rs", to: "h" })
     }
 
     /// A product of the channels, normed.
@@ -113,14 +113,14 @@ impl Selective {
         let product = Einsum::new(&format!("b s rs, rs {dim} -> b s {dim}"))?;
         let [flat, gain, rstd] = ["flat", "gain", "rstd"].map(|end| format!("{name}_{end}"));
         match self.norms {
-            SelectiveNorms::None => b.op(&[name], product, &["sx", w]),
+            SelectiveNorms::None => b.op(&[name], product, &["mx", w]),
             SelectiveNorms::Plain(eps) => {
-                b.op(&[&flat], product, &["sx", w])?;
+                b.op(&[&flat], product, &["mx", w])?;
                 b.ones(&gain, &flat, dim)?;
                 b.op(&[name, &rstd], RmsNorm { eps }, &[&flat, &gain])
             }
             SelectiveNorms::Gains(eps) => {
-                b.op(&[&flat], product, &["sx", w])?;
+                b.op(&[&flat], product, &["mx", w])?;
                 b.op(&[name, &rstd], RmsNorm { eps }, &[&flat, &format!("{name}_norm")])
             }
         }
@@ -128,32 +128,32 @@ impl Selective {
 
     /// `so_sum`, the results of the scan of channels times their steps, and channels times a number of each.
     fn scan(&self, b: &mut Body<'_>) -> Result<(), DraftError> {
-        let dtype = b.dtype("sx")?;
+        let dtype = b.dtype("mx")?;
         let spread = |kind, other: &str| Binary::spread(kind, &format!("b s rs, {other} -> b s rs"));
         b.op(&["step_product"], Einsum::new("b s ls, ls rs -> b s rs")?, &["dt", "wdecay_b"])?;
         wide(b, "step_wide", "step_product")?;
         wide(b, "step_bias", "dt_bias")?;
         b.op(&["step_sum"], spread(BinaryKind::Add, "rs")?, &["step_wide", "step_bias"])?;
         b.unary("step", UnaryKind::Softplus, "step_sum")?;
-        wide(b, "sx_wide", "sx")?;
-        b.op(&["sx_step"], Binary::of(BinaryKind::Mul), &["sx_wide", "step"])?;
-        b.unary("sx_scaled", UnaryKind::Cast(dtype), "sx_step")?;
+        wide(b, "mx_wide", "mx")?;
+        b.op(&["mx_step"], Binary::of(BinaryKind::Mul), &["mx_wide", "step"])?;
+        b.unary("mx_scaled", UnaryKind::Cast(dtype), "mx_step")?;
         b.unary("a_log_wide", UnaryKind::Cast(DType::F32), "a_log")?;
         b.unary("rate_power", UnaryKind::Exp, "a_log_wide")?;
         b.unary("rate", UnaryKind::Neg, "rate_power")?;
         for (y, x, dims) in [
-            ("q", "sq", "b s gs ks"),
-            ("k", "sk", "b s gs ks"),
-            ("v", "sx_scaled", "b s gs rs 1"),
+            ("q", "mq", "b s gs ks"),
+            ("k", "mk", "b s gs ks"),
+            ("v", "mx_scaled", "b s gs rs 1"),
             ("steps", "step", "b s gs rs"),
             ("rates", "rate", "gs rs ks"),
         ] {
             b.op(&[y], Reshape { dims: b.dims(dims) }, &[x])?;
         }
         let settings = ScanSettings { kind: ScanKind::Selective, scale: 1.0, chunk: CHUNK };
-        b.op(&["so_heads"], Scan(settings), &["q", "k", "v", "steps", "rates", "pos"])?;
-        b.op(&["so"], Reshape { dims: b.dims("b s rs") }, &["so_heads"])?;
-        b.op(&["so_skip"], spread(BinaryKind::Mul, "rs")?, &["sx", "skip"])?;
-        b.op(&["so_sum"], Binary::of(BinaryKind::Add), &["so", "so_skip"])
+        b.op(&["mo_heads"], Scan(settings), &["q", "k", "v", "steps", "rates", "pos"])?;
+        b.op(&["mo"], Reshape { dims: b.dims("b s rs") }, &["mo_heads"])?;
+        b.op(&["mo_skip"], spread(BinaryKind::Mul, "rs")?, &["mx", "skip"])?;
+        b.op(&["mo_sum"], Binary::of(BinaryKind::Add), &["mo", "mo_skip"])
     }
 }

@@ -61,7 +61,7 @@ pub(super) const PARTS: &[HubTensor] = &[
     HubTensor::vector("conv.in_proj.bias", &["cb_bias", "cc_bias", "cx_bias"]),
     HubTensor::vector("conv.conv.weight", &["conv"]).shaped(Form::Taps),
     HubTensor::vector("conv.conv.bias", &["conv_bias"]),
-    HubTensor::linear("conv.out_proj.weight", &["wso"]),
+    HubTensor::linear("conv.out_proj.weight", &["wmo"]),
     HubTensor::vector("conv.out_proj.bias", &["out_bias"]),
 ];
 
