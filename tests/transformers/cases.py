@@ -663,8 +663,8 @@ EXPERTS = [
 ]
 
 # Of models that carry a state along sequences, which ranks do not share.
-STATES = [layout for layout in DENSE if "cp=" not in layout] + ["tp=4,sp=true,zero=1", "dp=2,tp=2,zero=2,recompute=selective"]
-STATES_EXPERTS = [layout for layout in EXPERTS if "cp=" not in layout] + ["dp=4,ep=2,zero=2,recompute=selective"]
+STATES = [layout.replace("tp=4", "tp=2") for layout in DENSE if "cp=" not in layout] + ["tp=2,sp=true,zero=3", "dp=2,tp=2,zero=2,recompute=selective"]
+STATES_EXPERTS = [layout.replace("tp=4,ep=2", "tp=2,ep=2") for layout in EXPERTS if "cp=" not in layout] + ["dp=2,ep=2,zero=2,recompute=selective"]
 
 
 def layouts(names):
