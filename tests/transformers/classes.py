@@ -19,6 +19,7 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+import agreement
 import rust
 import saved
 from train import reference
@@ -30,8 +31,12 @@ configuration: {open} of {all} open. The count of parameters is that of both sid
 Where a class cannot be made at its own defaults, a dash stands for its count. Files of models that read images, too, open as their text
 model.
 
-| model_type | class | parameters, or what stops it |
-|---|---|---|
+`tests/transformers/compare.py --whole --record` trains small models of the family with random weights, in PyTorch and here, in f32. The
+last columns have the most that a loss of the first steps is off, relative to it, and a gradient, relative to its norm, over all cases and
+layouts.
+
+| model_type | class | parameters, or what stops it | cases, layouts | loss | gradient |
+|---|---|---|---|---|---|
 """
 
 
@@ -67,8 +72,9 @@ def main():
     options = arguments.parse_args()
     rows = [(family, name, *row(options.binary, family, name)) for family, name in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items())]
     text = HEAD.format(version=transformers.__version__, open=sum(of[3] for of in rows), all=len(rows))
+    compared = agreement.rows()
     with open(os.path.join(rust.ROOT, "docs", "models.md"), "w") as out:
-        out.write(text + "".join(f"| {family} | {name} | {cell} |\n" for family, name, cell, _ in rows))
+        out.write(text + "".join(f"| {family} | {name} | {cell} | {agreement.cells(compared, family)} |\n" for family, name, cell, _ in rows))
     sys.exit(0 if all(is_right or not cell[0].isdigit() for *_, cell, is_right in rows) else 1)
 
 
