@@ -9,8 +9,6 @@ family follow, and then examples of fine-tuning: chat templates, and labels of t
     python3 -m pip install -r tests/transformers/requirements.txt
     python3 tests/transformers/compare.py
     python3 tests/transformers/compare.py --random --seconds 3600 --first 1
-
-With `--record` the families' largest differences go into `agreement.json`, which docs/models.md shows.
 """
 
 import argparse
@@ -26,7 +24,6 @@ import torch
 from safetensors.torch import save_file
 from transformers import logging
 
-import agreement
 import cases
 import chat
 import defaults
@@ -100,20 +97,18 @@ def configs(name, config):
         yield "-older", older
 
 
-def fixed(binary, options):
+def fixed(binary, only, keep, whole):
     """What is wrong with the cases of the list, and with the table of keys."""
     wrong = table.check(binary, cases.CASES)
     for line in wrong:
         print(f"table: {line}")
     with tempfile.TemporaryDirectory() as scratch:
-        folder = options.keep or scratch
-        for name, family, given in cases.chosen(options.whole or options.only):
-            if options.only in name:
+        folder = keep or scratch
+        for name, family, given in cases.chosen(whole or only):
+            if only in name:
                 write(folder, name, family, given)
         print(f"{len(os.listdir(folder))} cases written", flush=True)
         is_right = rust.run(folder).returncode == 0
-        if options.record and is_right:
-            agreement.record(folder)
         return wrong + exports.check(folder) + ([] if is_right else ["tests/training/transformers.rs"])
 
 
@@ -122,7 +117,6 @@ def main():
     arguments.add_argument("--binary", default=os.path.join(rust.ROOT, "target", "debug", "meshwright"))
     arguments.add_argument("--only", default="", help="cases whose name has this in it")
     arguments.add_argument("--whole", action="store_true", help="all cases, those of families that share all parts with others too")
-    arguments.add_argument("--record", action="store_true", help="write the differences of families into agreement.json")
     arguments.add_argument("--keep", help="write the cases into this folder, and leave them there")
     arguments.add_argument("--random", action="store_true", help="compare random configurations instead of the list")
     arguments.add_argument("--first", type=int, default=1, help="the seed of the first random configuration")
@@ -134,7 +128,7 @@ def main():
     if options.random:
         count = options.count or (None if options.seconds else len(draw.families(options.binary)))
         sys.exit(1 if drawn.check(options.binary, options.first, count, options.seconds, options.keep) else 0)
-    wrong = fixed(options.binary, options)
+    wrong = fixed(options.binary, options.only, options.keep, options.whole)
     if not options.only:
         wrong += defaults.check(options.binary)
         wrong += drawn.check(options.binary, 1, len(draw.families(options.binary)), None, None)

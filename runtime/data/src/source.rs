@@ -47,13 +47,17 @@ impl TokenPiece {
         }
     }
 
-    /// What the first `inputs` ids are trained to predict: the label of the id behind each, [`NO_LABEL`] where none counts.
-    fn targets(&self, inputs: usize) -> impl Iterator<Item = i32> {
-        let label = |at: usize| match &self.labels {
+    /// The label of the id at a place, if there is one that counts.
+    fn label(&self, at: usize) -> Option<i32> {
+        match &self.labels {
             Some(labels) => labels.get(at).copied().filter(|&label| label >= 0),
             None => self.ids.get(at).map(|&id| id.cast_signed()),
-        };
-        (1..=inputs).map(move |at| label(at).unwrap_or(NO_LABEL))
+        }
+    }
+
+    /// Labels of the ids behind the first `inputs` ids, which these are trained to predict; [`NO_LABEL`] where none counts.
+    fn targets(&self, inputs: usize) -> impl Iterator<Item = i32> {
+        (1..=inputs).map(|at| self.label(at).unwrap_or(NO_LABEL))
     }
 }
 
@@ -82,7 +86,7 @@ struct StreamState {
     next: u64,
 }
 
-/// What an iterator is cut into.
+/// An iterator that is cut into samples.
 trait NextSample {
     /// The pieces of the next sample of `tokens` tokens; none at the end.
     ///

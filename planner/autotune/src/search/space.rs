@@ -523,6 +523,10 @@ impl Space {
         match (self.pin.has(ConfigKey::Recompute), &self.pin.parallel.recompute) {
             // `recompute=auto` follows from the memory budget: the oracle costs the fastest set of values that fits, or
             // none. The set includes all values that module recomputation would select.
+            (false, _) | (true, Recompute::Auto) if self.supports.policies.is_some() => {
+                let policies = self.supports.policies.iter().flatten();
+                policies.map(|policy| with(policy.clone(), Level::Complete)).collect()
+            }
             (false, _) | (true, Recompute::Auto) => {
                 let Recomputable { parts, whole, some } = self.recomputable;
                 let mut nodes = vec![with(Recompute::None, Level::Complete)];
