@@ -72,6 +72,22 @@ pub fn check_heads(dims: &Dims, parallel: &ParallelConfig) -> Result<(), PlanErr
     dim.map_or(Ok(()), |dim| Err(uneven(tp, cp, dim.name.clone(), dim.size, Some(heads))))
 }
 
+/// Checks that no ranks share sequences of a model with an op that carries a state along them.
+///
+/// # Errors
+/// They would.
+pub fn check_states(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanError> {
+    let cp = parallel.cp;
+    let op = first_state(model).filter(|_| cp > 1);
+    op.map_or(Ok(()), |op| Err(PlanError::StateOverRanks { cp, op }))
+}
+
+/// The name of the first op that carries a state along a sequence, if there is one.
+pub fn first_state(model: &Model) -> Option<&'static str> {
+    let stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
+    stmts.map(|stmt| &stmt.op).find(|op| op.facts().carries_state).map(|op| op.name())
+}
+
 /// Returns whether a rule shards the key heads of parameters.
 fn shards_heads(rule: &AnnotationRule) -> bool {
     rule.on == AnnotationTarget::Params && rule.roles.contains(&DimRole::KvHeads)

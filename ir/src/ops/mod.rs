@@ -19,6 +19,7 @@ mod quantise;
 mod reduce;
 mod rope;
 mod rows;
+mod scan;
 mod update;
 
 pub use attention::{Attention, AttentionGrad, AttentionSettings};
@@ -57,6 +58,7 @@ pub use rows::layer_norm::{LayerNorm, LayerNormDgamma, LayerNormDx};
 pub use rows::rms_norm::{RmsNorm, RmsNormDgamma, RmsNormDx};
 pub use rows::softmax::{Softmax, SoftmaxGrad};
 pub use rows::vocabulary::{Pick, SumExp, TokenLoss};
+pub use scan::{Scan, ScanGrad, ScanKind, ScanSettings, ShortConv, ShortConvDw, ShortConvDx};
 pub use update::{AdamW, Sgd, SumSquares};
 
 use crate::types::Type;
@@ -127,6 +129,7 @@ ops! {
         RmsNorm, RmsNormDx, RmsNormDgamma, LayerNorm, LayerNormDx, LayerNormDgamma,
         Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout, Jitter,
         Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
+        Scan, ScanGrad, ShortConv, ShortConvDx, ShortConvDw,
         TopK, TopKGrad, Dispatch, Combine, CombineDw,
         AbsMax, ScaleFor, Quantise, Exponents, Ages, DelayedScale, SumSquares, AdamW, Sgd,
     }

@@ -19,6 +19,7 @@ pub fn unary(kind: UnaryKind) -> Option<Unary> {
         UnaryKind::Cos => Unary::Cos,
         UnaryKind::Floor => Unary::Floor,
         UnaryKind::Sigmoid => Unary::Sigmoid,
+        UnaryKind::Softplus => Unary::Softplus,
         UnaryKind::Silu => Unary::Silu,
         UnaryKind::Gelu => Unary::Gelu,
         UnaryKind::GeluErf => Unary::GeluErf,

@@ -60,6 +60,8 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     head: 128,
     value: None,
     value_scale: 1.0,
+    key_scale: 1.0,
+    net_scales: [1.0; 2],
     norm_eps: 1e-5,
     norm: Norm::Rms,
     norms: Norms::Before,
@@ -105,6 +107,9 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     deviation: 0.02,
     latent: None,
     cross: None,
+    scanned: None,
+    still: LayerSet::None,
+    netless: LayerSet::None,
     experts: None,
     mtp: None,
 };

@@ -77,8 +77,8 @@ impl Latent {
         weights
     }
 
-    /// `q`, `k` and `v` of `x`.
-    pub(super) fn heads(&self, rotation: &Rotation, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+    /// `q`, `k` and `v` of `x`; without a rotation no part turns (Kimi Linear).
+    pub(super) fn heads(&self, rotation: Option<&Rotation>, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
         let (query, from) = if self.query_rank.is_some() { ("cq", "lq") } else { (x, "h") };
         if self.query_rank.is_some() {
             b.op(&["cq0"], Einsum::new("b s h, h lq -> b s lq")?, &[x, "wdq"])?;
@@ -93,12 +93,15 @@ impl Latent {
             b.op(&[y], Einsum::new(&format!("b s lk, lk g {d} -> b s g {d}"))?, &["ckv", w])?;
         }
         b.op(&["kr0"], Einsum::new("b s h, h dr -> b s dr")?, &[x, "wkr"])?;
-        for (turned, plain) in [("qr", "qr0"), ("kr1", "kr0")] {
-            rotation.turn(b, turned, plain)?;
+        let [mut qr, mut kr] = ["qr0", "kr0"];
+        if let Some(rotation) = rotation {
+            rotation.turn(b, "qr", qr)?;
+            rotation.turn(b, "kr1", kr)?;
+            [qr, kr] = ["qr", "kr1"];
         }
         let to_heads = Broadcast { equation: Equation::parse("b s dr -> b s g dr")?, free: b.dims("g") };
-        b.op(&["kr"], to_heads, &["kr1"])?;
-        b.op(&["q"], Concat { dim: 4 }, &["qn", "qr"])?;
+        b.op(&["kr"], to_heads, &[kr])?;
+        b.op(&["q"], Concat { dim: 4 }, &["qn", qr])?;
         b.op(&["k"], Concat { dim: 3 }, &["kn", "kr"])
     }
 }

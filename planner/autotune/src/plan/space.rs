@@ -12,10 +12,11 @@ use estimator::check_pins;
 use ir::config_key::ConfigKey;
 use ir::dim_role::DimRole;
 use ir::graph::Model;
-use ir::heads::Heads;
+use ir::heads::{self, Heads};
 use ir::models::Batch;
 use ir::options::ParallelConfig;
 use ir::types::DType;
+use planner::first_state;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::{self, Chunks, SCHEDULES, ScheduleKind};
 use std::collections::HashMap;
@@ -57,7 +58,8 @@ pub(super) fn space(
     let job = evaluator.job_numbers();
     check_pins(&request.pin, evaluator.stack(), &job)?;
     let size = |role| model.dim_of(role).map(|dim| dim.size);
-    let is_cut = |role: DimRole| ParallelConfig::TENSOR_ROLES.contains(&role) && role != DimRole::KvHeads;
+    let of_heads = [heads::ATTENTION, heads::SCAN].map(|[keys, _]| keys);
+    let is_cut = |role: DimRole| ParallelConfig::TENSOR_ROLES.contains(&role) && !of_heads.contains(&role);
     let cut = model.dims.values().filter(|dim| dim.role.is_some_and(is_cut));
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
     let ends = u64::from(runs > 2);
@@ -71,8 +73,9 @@ pub(super) fn space(
     let supports = evaluator.stack().supports.clone();
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
-        heads: Heads::of(model.dims.values()),
-        tokens: size(DimRole::Sequence).unwrap_or(request.seq),
+        heads: Heads::all(model.dims.values()),
+        // Ranks do not hand on a state along a sequence.
+        tokens: if first_state(&model).is_some() { 1 } else { size(DimRole::Sequence).unwrap_or(request.seq) },
         experts: size(DimRole::Experts).map(|number| [number, size(DimRole::ExpertFeedForward).unwrap_or(1)]),
         layers: [runs - 2 * ends, ends],
         node: platform.cluster.links[0].joins.min(LARGEST_NODE),

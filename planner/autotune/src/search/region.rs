@@ -74,7 +74,7 @@ mod tests {
             devices: [4; 2],
             global_batch: 8,
             tensor: vec![(4, true)],
-            heads: Some(Heads { keys: 4, queries: 1, whole: true }),
+            heads: vec![Heads { keys: 4, queries: 1, whole: true }],
             tokens: 16,
             experts: Some([2, 8]),
             layers: [6, 1],

@@ -116,9 +116,9 @@ pub struct Space {
     pub global_batch: u64,
     /// Sizes of dims that tp shards, heads excepted, and whether each is indivisible.
     pub tensor: Vec<(u64, bool)>,
-    /// Heads of attention, which tp shards, and Ulysses also over cp.
-    pub heads: Option<Heads>,
-    /// Tokens per sequence.
+    /// Heads of attention, which tp shards, and Ulysses also over cp; and heads of scans.
+    pub heads: Vec<Heads>,
+    /// Tokens per sequence, or of it the most parts that ranks can have.
     pub tokens: u64,
     /// Number of experts per layer, and the hidden size of one expert; `None` for a dense model.
     pub experts: Option<[u64; 2]>,
@@ -208,7 +208,7 @@ impl Space {
         let given = &self.pin.parallel;
         let of = |key: ConfigKey, pinned: u64, most: u64| if self.pin.has(key) { pinned } else { most };
         let dp = of(ConfigKey::Dp, given.dp, self.global_batch);
-        let heads = self.heads.map(|heads| heads.keys.saturating_mul(heads.queries));
+        let heads = self.heads.iter().map(|heads| heads.keys.saturating_mul(heads.queries));
         let sizes = self.tensor.iter().map(|(size, _)| *size).chain(heads);
         let tp = of(ConfigKey::Tp, given.tp, sizes.min().unwrap_or(u64::MAX));
         let pp = of(ConfigKey::Pp, given.pp, self.layers[0].max(1));
@@ -259,8 +259,8 @@ impl Space {
         let mut shares = Vec::new();
         let divides =
             |&(size, indivisible): &(u64, bool)| if indivisible { size.is_multiple_of(tp) } else { tp <= size };
-        let divides_heads = |heads: Heads| heads.sharing(tp).is_some();
-        if tp == 0 || !self.tensor.iter().all(divides) || !self.heads.is_none_or(divides_heads) {
+        let divides_heads = |heads: &Heads| heads.sharing(tp).is_some();
+        if tp == 0 || !self.tensor.iter().all(divides) || !self.heads.iter().all(divides_heads) {
             return shares;
         }
         let cps = self.degrees(ConfigKey::Cp, self.pin.parallel.cp, devices).into_iter();
