@@ -19,6 +19,7 @@ mod quantise;
 mod reduce;
 mod rope;
 mod rows;
+mod sparse;
 mod update;
 
 pub use attention::{Attention, AttentionGrad, AttentionSettings};
@@ -57,6 +58,11 @@ pub use rows::layer_norm::{LayerNorm, LayerNormDgamma, LayerNormDx};
 pub use rows::rms_norm::{RmsNorm, RmsNormDgamma, RmsNormDx};
 pub use rows::softmax::{Softmax, SoftmaxGrad};
 pub use rows::vocabulary::{Pick, SumExp, TokenLoss};
+pub use sparse::attention::{SparseAttention, SparseAttentionGrad};
+pub use sparse::index_loss::{IndexLoss, IndexLossGrad};
+pub use sparse::index_scores::{IndexScores, IndexScoresGrad};
+pub use sparse::key_mass::KeyMass;
+pub use sparse::select_keys::SelectKeys;
 pub use update::{AdamW, Sgd, SumSquares};
 
 use crate::types::Type;
@@ -128,6 +134,7 @@ ops! {
         Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout, Jitter,
         Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
         TopK, TopKGrad, Dispatch, Combine, CombineDw,
+        SelectKeys, IndexScores, IndexScoresGrad, SparseAttention, SparseAttentionGrad, KeyMass, IndexLoss, IndexLossGrad,
         AbsMax, ScaleFor, Quantise, Exponents, Ages, DelayedScale, SumSquares, AdamW, Sgd,
     }
     composites {

@@ -35,6 +35,7 @@ pub mod shape;
 mod simd;
 pub mod softmax;
 mod source;
+pub mod sparse;
 pub mod take;
 mod team;
 #[cfg(test)]

@@ -28,12 +28,18 @@ fn call_flops(model: &Model, call: &Call) -> f64 {
 fn flops(model: &Model, block: &Block, passes: impl Fn(&Stmt) -> f64) -> f64 {
     let filled = Routing::of(block).map_or(1.0, |routing| routing.filled());
     let flops = block[SectionKind::F].stmts.iter().map(|stmt| {
-        let Op::Kernel(op @ (KernelOp::Einsum(_) | KernelOp::Attention(_))) = &stmt.op else { return 0.0 };
+        let Op::Kernel(op) = &stmt.op else { return 0.0 };
+        let passes = match op {
+            KernelOp::Einsum(_) | KernelOp::Attention(_) | KernelOp::SparseAttention(_) => passes(stmt),
+            // A choice has no gradient.
+            KernelOp::SelectKeys(_) => 1.0,
+            _ => return 0.0,
+        };
         let [operands, results] = [&stmt.operands, &stmt.results]
             .map(|values| values.iter().map(|&value| block.ty(value).logical()).collect::<Vec<Type>>());
         let work = op.def().work(&operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>());
         let has_places = stmt.operands.iter().any(|&value| takes_places(model, block.ty(value)));
-        passes(stmt) * work.flops as f64 * if has_places { filled } else { 1.0 }
+        passes * work.flops as f64 * if has_places { filled } else { 1.0 }
     });
     flops.sum()
 }

@@ -133,4 +133,6 @@ unary_functions! {
     AtLeast(min: f64 = 0.3) = "at_least": if min <= 0.0 { UnaryClass::KeepsZeros } else { UnaryClass::Other }, |s| s.where_kept();
     /// The largest integer that is not above x.
     Floor = "floor": UnaryClass::KeepsZeros, |s| s.unary(UnaryKind::Scale(0.0), s.dy);
+    /// `x`, as a constant: nothing flows back.
+    Stop = "stop": UnaryClass::Constant, |_s| Err("nothing flows back through `stop`".to_string());
 }

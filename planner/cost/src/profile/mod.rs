@@ -18,6 +18,7 @@ mod products;
 mod row_groups;
 mod section;
 mod site;
+mod sparse;
 mod tensors;
 
 pub use attention::Reach;
