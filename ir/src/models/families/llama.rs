@@ -104,6 +104,7 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     embedding_dropout: 0.0,
     deviation: 0.02,
     latent: None,
+    indexer: None,
     cross: None,
     experts: None,
     mtp: None,

@@ -129,6 +129,7 @@ impl Base {
             // Where the class has none, it takes this one (Youtu).
             deviation: fields.optional("initializer_range")?.unwrap_or(2.0 / (5.0 * sizes.hidden as f64).sqrt()),
             latent: None,
+            indexer: None,
             cross: None,
             experts: None,
             mtp: None,

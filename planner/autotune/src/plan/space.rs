@@ -72,6 +72,7 @@ pub(super) fn space(
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
         heads: Heads::of(model.dims.values()),
+        gathers_keys: planner::gathers_keys(&model),
         tokens: size(DimRole::Sequence).unwrap_or(request.seq),
         experts: size(DimRole::Experts).map(|number| [number, size(DimRole::ExpertFeedForward).unwrap_or(1)]),
         layers: [runs - 2 * ends, ends],
