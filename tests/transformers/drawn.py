@@ -79,7 +79,7 @@ def write(binary, folder, seed, family, options, documents, layouts=1):
     if steady is None:
         return "not steady"
     model, (losses, norms, gradients, after, tokens) = steady
-    known = cases.EXPERTS if any(".experts." in key for key in after) else cases.DENSE
+    known = cases.layouts(after)
     record = dict(sequences=train.SEQUENCES, seq=train.SEQ, steps=STEPS, compared=COMPARED, lr=train.LR, optimizer=train.ADAMW)
     fitting = [layout for layout in known if layout and fits(layout, options)]
     drawn = random.Random(seed).sample(fitting, min(layouts, len(fitting)))

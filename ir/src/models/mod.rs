@@ -46,8 +46,8 @@ pub use imported::{ImportedModel, TensorSource};
 pub use keys::{Done, Key, Keys, ROPE};
 pub use layer_set::{LayerSet, Window};
 pub use llama::{
-    Alibi, Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Latent, Learned, LlamaConfig, Mtp,
-    Norm, Norms, QkNorm, Sinks, Temperature, Waves,
+    Alibi, Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Indexer, Latent, Learned, LlamaConfig,
+    Mtp, Norm, Norms, QkNorm, Sinks, Temperature, Waves,
 };
 pub use mixers::{Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, ScanHeads, Scanned, Ssd, SsdNorm, SsdScales};
 pub use rotation::Rotation;

@@ -20,6 +20,7 @@ mod reduce;
 mod rope;
 mod rows;
 mod scan;
+mod sparse;
 mod update;
 
 pub use attention::{Attention, AttentionGrad, AttentionSettings};
@@ -59,6 +60,11 @@ pub use rows::rms_norm::{RmsNorm, RmsNormDgamma, RmsNormDx};
 pub use rows::softmax::{Softmax, SoftmaxGrad};
 pub use rows::vocabulary::{Pick, SumExp, TokenLoss};
 pub use scan::{Scan, ScanGrad, ScanKind, ScanSettings, ShortConv, ShortConvDw, ShortConvDx};
+pub use sparse::attention::{SparseAttention, SparseAttentionGrad};
+pub use sparse::index_loss::{IndexLoss, IndexLossGrad};
+pub use sparse::index_scores::{IndexScores, IndexScoresGrad};
+pub use sparse::key_mass::KeyMass;
+pub use sparse::select_keys::SelectKeys;
 pub use update::{AdamW, Sgd, SumSquares};
 
 use crate::types::Type;
@@ -131,6 +137,7 @@ ops! {
         Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
         Scan, ScanGrad, ShortConv, ShortConvDx, ShortConvDw,
         TopK, TopKGrad, Dispatch, Combine, CombineDw,
+        SelectKeys, IndexScores, IndexScoresGrad, SparseAttention, SparseAttentionGrad, KeyMass, IndexLoss, IndexLossGrad,
         AbsMax, ScaleFor, Quantise, Exponents, Ages, DelayedScale, SumSquares, AdamW, Sgd,
     }
     composites {

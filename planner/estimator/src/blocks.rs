@@ -108,7 +108,7 @@ pub(super) enum BlockFilter<'a> {
 pub(super) fn check(model: &Model, config: &BlockConfig) -> Result<(), Error> {
     check_names(model, &config.options.recompute)?;
     planner::check_states(model, &config.parallel())?;
-    Ok(planner::check_heads(&model.dims, &config.parallel())?)
+    Ok(planner::check_heads(model, &config.parallel())?)
 }
 
 impl Tied {

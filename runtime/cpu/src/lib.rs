@@ -15,6 +15,7 @@ mod rearrange;
 mod rows;
 mod scan;
 mod select;
+mod sparse;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -500,6 +501,14 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::Dispatch(_) => experts::dispatch(site, shared),
         KernelOp::Combine(_) => experts::combine(site),
         KernelOp::CombineDw(_) => experts::combine_dw(site),
+        KernelOp::SelectKeys(op) => sparse::select_keys(op, site),
+        KernelOp::IndexScores(_) => sparse::index_scores(site),
+        KernelOp::IndexScoresGrad(_) => sparse::index_scores_grad(site),
+        KernelOp::SparseAttention(op) => sparse::attention(op.scale, site),
+        KernelOp::SparseAttentionGrad(op) => sparse::attention_grad(op.scale, site),
+        KernelOp::KeyMass(op) => sparse::key_mass(op.scale, site),
+        KernelOp::IndexLoss(_) => sparse::index_loss(site),
+        KernelOp::IndexLossGrad(_) => sparse::index_loss_grad(site),
         KernelOp::AbsMax(_) => quantise::absmax(site),
         KernelOp::ScaleFor(op) => quantise::scale_for(op),
         KernelOp::Quantise(_) => quantise::quantise(site),

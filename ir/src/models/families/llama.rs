@@ -106,6 +106,7 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     embedding_dropout: 0.0,
     deviation: 0.02,
     latent: None,
+    indexer: None,
     cross: None,
     scanned: None,
     still: LayerSet::None,

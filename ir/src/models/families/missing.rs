@@ -42,15 +42,7 @@ const MISSING: &[Missing] = &[
     },
     Missing {
         part: "sparse attention",
-        families: &[
-            "axk2",
-            "big_bird",
-            "deepseek_v32",
-            "dots3_note",
-            "dots3_note_text",
-            "glm_moe_dsa",
-            "minimax_m3_vl_text",
-        ],
+        families: &["axk2", "big_bird", "dots3_note", "dots3_note_text", "minimax_m3_vl_text"],
     },
     Missing { part: "sparse attention and hyper-connections", families: &["deepseek_v4", "hy_v4"] },
     Missing { part: "attention to another sequence, as decoders behind an encoder have it", families: &["mllama"] },

@@ -4,7 +4,9 @@
 
 use super::alibi::Alibi;
 use super::config::{HeadGate, LlamaConfig, QkNorm, Temperature};
-use super::layers::{HeadDims, LayerKind};
+use super::indexer::Indexer;
+use super::latent::Latent;
+use super::layers::{Choice, HeadDims, LayerKind};
 use super::qk_norm::{self, AllHeads, flat_norm};
 use crate::models::draft::{Body, DraftError, Linear, Weight};
 use crate::models::rotation::Rotation;
@@ -15,7 +17,10 @@ use crate::types::DType;
 pub(super) fn weights(config: &LlamaConfig, kind: &LayerKind<'_>, residual: f64) -> Vec<Weight> {
     let deviation = config.deviation;
     if let Some(latent) = &config.latent {
-        return latent.weights(deviation, residual);
+        let mut weights = latent.weights(deviation, residual, config.indexer.is_some());
+        let indexer = config.indexer.filter(|_| kind.choice == Choice::Own);
+        weights.extend(indexer.into_iter().flat_map(|indexer| indexer.weights(deviation)));
+        return weights;
     }
     let HeadDims { heads, queries, keys, values, given } = kind.dims;
     let mut weights = vec![
@@ -46,7 +51,14 @@ pub(super) fn build(
     x: &str,
 ) -> Result<(), DraftError> {
     let given = match &config.latent {
-        Some(latent) => latent.heads(kind.rotation, b, x).map(|()| "g r dv")?,
+        Some(latent) => {
+            if let Some(indexer) = &config.indexer {
+                let rotation = kind.rotation.ok_or(DraftError::NoPositions)?;
+                sparse(config, (kind, latent, indexer), rotation, b, x)?;
+                return b.linear(&Linear { y, x: "o", w: "wo", bias: None, from: "g r dv", to: "h" });
+            }
+            latent.heads(kind.rotation, b, x).map(|()| "g r dv")?
+        }
         None => heads(config, kind, b, x).map(|()| kind.dims.given)?,
     };
     let (p, path) = (config.attention_dropout, "layer.o".to_string());
@@ -71,6 +83,25 @@ pub(super) fn build(
     }
     let bias = kind.out_bias.then_some("bo");
     b.linear(&Linear { y, x, w: "wo", bias, from: given, to: "h" })
+}
+
+/// `o`, what heads give at the keys that an indexer chooses, and what trains the indexer.
+fn sparse(
+    config: &LlamaConfig,
+    (kind, latent, indexer): (&LayerKind<'_>, &Latent, &Indexer),
+    rotation: &Rotation,
+    b: &mut Body<'_>,
+    x: &str,
+) -> Result<(), DraftError> {
+    latent.absorbed(rotation, b, x)?;
+    if kind.choice == Choice::Own {
+        indexer.choose(latent, rotation, b, x)?;
+    }
+    latent.attend_to_choice(config.score_scale(), b)?;
+    match indexer.loss.filter(|_| kind.choice == Choice::Own) {
+        Some(factor) => indexer.loss(config.score_scale(), factor, b),
+        None => Ok(()),
+    }
 }
 
 /// The dims of the gates of heads, if there are any.

@@ -1,5 +1,6 @@
 //! A configuration of the LLaMA family.
 
+use super::indexer::Indexer;
 use super::latent::Latent;
 use super::norm::Norm;
 use crate::models::error::{ConfigError, depth, invalid, not_negative, positive};
@@ -289,6 +290,9 @@ pub struct LlamaConfig {
     pub deviation: f64,
     /// Keys and values come from a latent vector (DeepSeek).
     pub latent: Option<Latent>,
+    /// Queries attend to keys that an indexer chooses, over the latent vector (DeepSeek-V3.2). There is one key head then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub indexer: Option<Indexer>,
     /// Attention to another sequence.
     pub cross: Option<Cross>,
     /// Layers that carry a state in place of attention.
@@ -319,6 +323,11 @@ impl LlamaConfig {
         let experts = self.experts.as_ref()?;
         let factor = experts.balance.loss.filter(|_| experts.balance.spans_layers())?.factor;
         Some((factor, self.layers - experts.dense.count(self.layers)))
+    }
+
+    /// True if layers pass a choice of keys on.
+    pub(super) fn passes_choice(&self) -> bool {
+        self.indexer.is_some_and(|indexer| indexer.passes())
     }
 
     /// True if branches read norms.
@@ -420,10 +429,16 @@ impl LlamaConfig {
             }
         }
         self.latent.as_ref().map_or(Ok(()), Latent::check)?;
+        self.indexer.map_or(Ok(()), |indexer| indexer.check(self.latent.as_ref()))?;
         self.experts.as_ref().map_or(Ok(()), |experts| experts.check(self.layers))?;
         if self.mtp.is_some() && self.balance_over_layers().is_some() {
             let why = "layers that predict further tokens are no part of a loss over all layers".to_string();
             return Err(invalid("router_balance", why));
+        }
+        if self.mtp.is_some() && self.passes_choice() {
+            let why =
+                "layers that predict further tokens are not known where layers share a choice of keys; set it to 0";
+            return Err(invalid("mtp_loss_scaling_factor", why.to_string()));
         }
         self.mtp.as_ref().map_or(Ok(()), Mtp::check)
     }

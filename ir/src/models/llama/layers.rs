@@ -39,6 +39,17 @@ impl HeadDims {
     }
 }
 
+/// How a layer has the keys to which its queries attend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Choice {
+    /// They attend to all that they see.
+    All,
+    /// Its own indexer chooses.
+    Own,
+    /// They are those of the last layer with an indexer.
+    Shared,
+}
+
 /// A kind of layer: a block of the model.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct LayerKind<'a> {
@@ -66,6 +77,8 @@ pub(super) struct LayerKind<'a> {
     pub(super) dims: HeadDims,
     /// Heads have a sink.
     pub(super) sinks: bool,
+    /// The keys of queries.
+    pub(super) choice: Choice,
 }
 
 impl LayerKind<'_> {
@@ -91,7 +104,9 @@ impl LayerKind<'_> {
 /// Layers with experts are called `layer`, and those without them `dense`; without any experts all are called `layer`. Where
 /// only some layers have a window, these are called `local` and `local_dense`. Where only some layers of the same window have no
 /// positions, the names of these have `nope` in them. A first layer without a norm of what attention reads has `first`, a last one
-/// with a bias of its own `last`. Where only some layers carry a state in place of attention, the names of these have `scan` in them. Layers without attention and a state have `still`, those without a net `netless`.
+/// with a bias of its own `last`. Where only some layers carry a state in place of attention, the names of these have `scan` in them. Layers
+/// without attention and a state have `still`, those without a net `netless`, and those that take the choice of keys of another layer
+/// `shared`.
 pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>> {
     let mixed = config.window.is_some_and(|window| (1..config.layers).contains(&window.full.count(config.layers)));
     // The numbers of layers with and without positions, by whether they have a window.
@@ -115,6 +130,11 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let rotation = (!nope).then_some(local.unwrap_or(&config.rotation));
         let is_dense = config.experts.is_some() && has_net && experts.is_none();
         let differs = nope && turns[usize::from(window.is_some())].iter().all(|&count| count > 0);
+        let choice = match config.indexer {
+            None => Choice::All,
+            Some(indexer) if indexer.shared.contains(layer) => Choice::Shared,
+            Some(_) => Choice::Own,
+        };
         let (bare, last) = (config.bare_first && layer == 0, config.last_bias && layer + 1 == config.layers);
         let parts = [
             (bare, "first"),
@@ -124,6 +144,7 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
             (differs, "nope"),
             (!mixes, "still"),
             (!has_net && some_have_nets, "netless"),
+            (choice == Choice::Shared, "shared"),
             (is_dense, "dense"),
         ];
         let parts: Vec<&str> = parts.iter().filter(|(holds, _)| *holds).map(|(_, part)| *part).collect();
@@ -134,7 +155,21 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let dims = HeadDims::of(kv_heads.is_some(), config.value.is_some());
         let sinks = config.sinks == Sinks::All || config.sinks == Sinks::Local && is_local;
         let kv_heads = kv_heads.unwrap_or(config.kv_heads);
-        LayerKind { name, mixes, has_net, experts, scanned, window, rotation, bare, out_bias, kv_heads, dims, sinks }
+        LayerKind {
+            name,
+            mixes,
+            has_net,
+            experts,
+            scanned,
+            window,
+            rotation,
+            bare,
+            out_bias,
+            kv_heads,
+            dims,
+            sinks,
+            choice,
+        }
     })
 }
 

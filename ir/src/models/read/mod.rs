@@ -132,6 +132,7 @@ impl Base {
             // Where the class has none, it takes this one (Youtu).
             deviation: fields.optional("initializer_range")?.unwrap_or(2.0 / (5.0 * sizes.hidden as f64).sqrt()),
             latent: None,
+            indexer: None,
             cross: None,
             scanned: None,
             still: LayerSet::None,

@@ -74,6 +74,7 @@ pub(super) fn space(
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
         heads: Heads::all(model.dims.values()),
+        gathers_keys: planner::gathers_keys(&model),
         // Ranks do not hand on a state along a sequence.
         tokens: if first_state(&model).is_some() { 1 } else { size(DimRole::Sequence).unwrap_or(request.seq) },
         experts: size(DimRole::Experts).map(|number| [number, size(DimRole::ExpertFeedForward).unwrap_or(1)]),

@@ -75,6 +75,7 @@ mod tests {
             global_batch: 8,
             tensor: vec![(4, true)],
             heads: vec![Heads { keys: 4, queries: 1, whole: true }],
+            gathers_keys: false,
             tokens: 16,
             experts: Some([2, 8]),
             layers: [6, 1],

@@ -118,6 +118,8 @@ pub struct Space {
     pub tensor: Vec<(u64, bool)>,
     /// Heads of attention, which tp shards, and Ulysses also over cp; and heads of scans.
     pub heads: Vec<Heads>,
+    /// Ranks that share a sequence must gather keys, since queries choose them.
+    pub gathers_keys: bool,
     /// Tokens per sequence, or of it the most parts that ranks can have.
     pub tokens: u64,
     /// Number of experts per layer, and the hidden size of one expert; `None` for a dense model.

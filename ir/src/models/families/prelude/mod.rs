@@ -18,8 +18,8 @@ pub(super) use crate::models::fields::Fields;
 pub(super) use crate::models::keys::{Key, Keys};
 pub(super) use crate::models::layer_set::{LayerSet, Window};
 pub(super) use crate::models::llama::{
-    Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Latent, Learned, LlamaConfig, Norm, Norms,
-    QkNorm, Sinks, Temperature, Waves,
+    Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Indexer, Latent, Learned, LlamaConfig, Norm,
+    Norms, QkNorm, Sinks, Temperature, Waves,
 };
 pub(super) use crate::models::mixers::{
     Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, Scanned, Ssd, SsdNorm, SsdScales,
