@@ -86,7 +86,7 @@ fn rules_fit_and_linear_operands_exist() {
 }
 
 /// Ops whose cotangent nobody asks for: gradients, updates, and what exists only after differentiation.
-const WITHOUT_GRADIENT: [&str; 31] = [
+const WITHOUT_GRADIENT: [&str; 34] = [
     "exponents",
     "ages",
     "delayed_scale",
