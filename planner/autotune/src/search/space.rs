@@ -5,7 +5,7 @@ use super::{Level, Schedules, SearchNode};
 use crate::search::keys::{decided_by, decided_up_to, row};
 use compiler::parallel::Pins;
 use cost::{Degree, EnumSet, Named, Supports};
-use estimator::lacks;
+use estimator::{OpenOrders, lacks};
 use ir::config_key::ConfigKey;
 use ir::heads::Heads;
 use ir::options::{Offload, ParallelConfig, Recompute};
@@ -136,8 +136,8 @@ pub struct Space {
     pub hides: Hides,
     /// Micro-batch size stated by the model.
     pub batch: Option<u64>,
-    /// Largest number of sequence slices of any order.
-    pub slices: u32,
+    /// Bounds on all orders.
+    pub open_orders: OpenOrders,
     /// Pipeline orders.
     pub orders: Orders,
     /// Schedules that most runs use.
