@@ -7,6 +7,7 @@
 //! | `dense_costs` | [`BlockConfig`] | costs of the blocks without experts |
 //! | `partitions` | [`PartitionConfig`] | first block instance of each stage |
 //! | `timelines` | [`PipelineConfig`] | stages in their order |
+//! | `simulated` | [`PipelineConfig`] | seconds and critical path of these |
 //! | `promising_stages` | [`PipelineConfig`] | boundaries that may be faster than the default ones |
 //! | `faster_stages` | [`PipelineConfig`] | boundaries that are faster than the default ones |
 //! | `frontiers` | [`BlockConfig`], instances of each block | choices of values to recompute |
@@ -19,7 +20,7 @@
 
 use super::action_order::OrderCache;
 use super::blocks::{BlockFilter, Blocks, Outline, Planned, check};
-use super::candidate::{Candidate, Staged, Stepped};
+use super::candidate::{Candidate, Simulated, Staged, Stepped};
 use super::error::Error;
 use super::faster_stages::{faster_stages, promising_stages};
 use super::memory_fit::{RecomputeOptions, offloaded};
@@ -73,6 +74,7 @@ pub(super) struct CostDatabase {
     dense_costs: CostQuery<BlockConfig, Answer<Blocks>>,
     partitions: CostQuery<PartitionConfig, Answer<Vec<usize>>>,
     timelines: CostQuery<PipelineConfig, Answer<Staged>>,
+    simulated: CostQuery<PipelineConfig, Answer<Simulated>>,
     promising_stages: CostQuery<PipelineConfig, Answer<Vec<Vec<u32>>>>,
     faster_stages: CostQuery<PipelineConfig, Answer<Vec<u32>>>,
     frontiers: CostQuery<(BlockConfig, Vec<u64>), Answer<Frontier>>,
@@ -125,6 +127,7 @@ impl CostDatabase {
             dense_costs: Query::new(dense_costs),
             partitions: Query::new(partition),
             timelines: Query::new(timeline),
+            simulated: Query::new(simulated),
             promising_stages: Query::new(promising_stages),
             faster_stages: Query::new(faster_stages),
             frontiers: Query::new(frontier_of),
@@ -191,6 +194,14 @@ impl CostDatabase {
         self.timelines.get(self, config)
     }
 
+    /// Seconds and critical path of stages in the order of their schedule.
+    ///
+    /// # Errors
+    /// As [`CostDatabase::timeline`].
+    pub(super) fn simulated(&self, config: &PipelineConfig) -> Answer<Simulated> {
+        self.simulated.get(self, config)
+    }
+
     /// Boundaries, for all stages but the first, of which [`CostDatabase::faster_stages`] are the fastest ones.
     ///
     /// # Errors
@@ -224,6 +235,15 @@ impl CostDatabase {
         let staged = self.timeline(&candidate.pipeline_config())?;
         let (step, memory) = candidate.step(&blocks, &staged);
         Ok(Stepped { blocks, staged, step, memory })
+    }
+
+    /// Stages of a candidate with these blocks, in the order of their schedule.
+    fn staged(&self, candidate: &Candidate<'_>, blocks: &Blocks) -> Result<Staged, Error> {
+        let parallel = &candidate.parallel;
+        let schedule = ScheduledPipeline::of(parallel, candidate.microbatches)?;
+        let starts =
+            self.stage_starts(&parallel.stages, &candidate.block_config()?, blocks, &schedule.pipeline)?;
+        candidate.staged(blocks, &starts, &schedule, &self.orders)
     }
 
     /// Costs of the blocks, on the device and, if some layers are offloaded, in host memory too.
@@ -348,11 +368,20 @@ fn partition(database: &CostDatabase, config: &PartitionConfig) -> Answer<Vec<us
 fn timeline(database: &CostDatabase, config: &PipelineConfig) -> Answer<Staged> {
     database.in_candidate(config, |candidate| {
         let parallel = &candidate.parallel;
-        let config = candidate.block_config()?;
-        let blocks = database.costs_of_layers(&config, parallel.offload)?;
-        let schedule = ScheduledPipeline::of(parallel, candidate.microbatches)?;
-        let starts = database.stage_starts(&parallel.stages, &config, &blocks, &schedule.pipeline)?;
-        candidate.staged(&blocks, &starts, &schedule, &database.orders).map(Arc::new)
+        let blocks = database.costs_of_layers(&candidate.block_config()?, parallel.offload)?;
+        database.staged(&candidate, &blocks).map(Arc::new)
+    })
+}
+
+fn simulated(database: &CostDatabase, config: &PipelineConfig) -> Answer<Simulated> {
+    database.in_candidate(config, |candidate| {
+        let blocks = database.costs_of_layers(&candidate.block_config()?, candidate.parallel.offload)?;
+        let staged = match database.timelines.known(config) {
+            Some(known) => known?,
+            None => Arc::new(database.staged(&candidate, &blocks)?),
+        };
+        let seconds = candidate.seconds(&blocks, &staged);
+        Ok(Arc::new(Simulated { path: staged.path().cloned(), seconds }))
     })
 }
 

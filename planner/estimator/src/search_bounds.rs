@@ -161,9 +161,9 @@ impl Evaluator {
             // The same without recomputation or offloading: one cached result serves all.
             let plain =
                 self.candidate(ParallelConfig { offload: Offload::None, recompute: Recompute::None, ..fast.clone() });
-            order = Some(self.database.timeline(&plain.pipeline_config())?);
+            order = Some(self.database.simulated(&plain.pipeline_config())?);
         }
-        let path = order.as_ref().and_then(|staged| staged.path());
+        let path = order.as_ref().and_then(|order| order.path.as_ref());
         if let Some(path) = path {
             open.along(&mut staged, path);
         }
