@@ -104,7 +104,7 @@ impl Evaluator {
     }
 
     /// Lower bounds over all pipelines, for configurations whose micro-batches take a share of the work of a large one. They have the same
-    /// number of pipeline ranks.
+    /// number of pipeline ranks. If the work alone takes more than `enough` seconds, it is the only bound.
     ///
     /// # Errors
     /// As [`Evaluator::cost`].
@@ -113,9 +113,16 @@ impl Evaluator {
         large: LargeShare<'_>,
         fast: &[ParallelConfig],
         orders: OpenOrders,
+        enough: f64,
         budget: Option<f64>,
     ) -> Result<Vec<StepCost>, Error> {
         let blocks = self.block_costs(large.config)?.part(large.share);
+        if let Some(first) = fast.first() {
+            let seconds = Relaxation::of(&self.candidate(first.clone()), &blocks).work_alone(orders);
+            if seconds > enough {
+                return Ok(vec![StepCost { seconds, bytes: 0.0 }]);
+            }
+        }
         let mut elements = None;
         let bound = |parallel: &ParallelConfig| {
             let candidate = self.candidate(parallel.clone());

@@ -315,7 +315,8 @@ impl<'a> Costs<'a> {
             let fast = self.fastest(node);
             let fast: Vec<ParallelConfig> = self.shardings(node).iter().map(|it| it.on(fast.clone())).collect();
             let bound = |large: LargeShare<'_>| {
-                let bounds = self.evaluator.average_ranks_by(large, &fast, self.space.open_orders, limits.bytes);
+                let Limits { seconds: enough, bytes: budget } = limits;
+                let bounds = self.evaluator.average_ranks_by(large, &fast, self.space.open_orders, enough, budget);
                 least(bounds.ok()?, limits)
             };
             // A large micro-batch that cannot be planned gives no bound.
