@@ -276,10 +276,10 @@ impl Blocks {
         };
         let profiles: Vec<Profile> = known.plain.map_or_else(|| all(&Recompute::None), |plain| plain.profiles.clone());
         let of_others = known.others.and_then(|others| others.recomputed.as_deref());
-        // Full recomputation applies to layers, not to the ends of the model.
-        let recomputed = |(id, block): (BlockId, &Block)| match is_layer(block) {
-            true => under(&Recompute::Full(None), id, of_others),
-            false => profiles[id.index()].clone(),
+        // Full recomputation applies to layers, not to the ends of the model. Blocks that are left out may not be planned.
+        let recomputed = |(id, block): (BlockId, &Block)| match which.has(block) && !is_layer(block) {
+            true => profiles[id.index()].clone(),
+            false => under(&Recompute::Full(None), id, of_others),
         };
         let recomputed = Some(model.blocks.iter().map(recomputed).collect());
         Blocks { outline, profiles, recomputed, on_host: None }
