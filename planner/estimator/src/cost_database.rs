@@ -244,8 +244,7 @@ impl CostDatabase {
     fn staged(&self, candidate: &Candidate<'_>, blocks: &Blocks) -> Result<Staged, Error> {
         let parallel = &candidate.parallel;
         let schedule = ScheduledPipeline::of(parallel, candidate.microbatches)?;
-        let starts =
-            self.stage_starts(&parallel.stages, &candidate.block_config()?, blocks, &schedule.pipeline)?;
+        let starts = self.stage_starts(&parallel.stages, &candidate.block_config()?, blocks, &schedule.pipeline)?;
         candidate.staged(blocks, &starts, &schedule, &self.orders)
     }
 
