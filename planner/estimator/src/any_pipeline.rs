@@ -111,6 +111,7 @@ impl Relaxation<'_> {
         let each = |profile: &cost::Profile| profile.f.total() + profile.i.total() + profile.w.total();
         let whole = self.fast.sum(each) + more;
         let work = f64::from(self.microbatches) * whole / self.parallel.pp as f64;
-        (average(&self.rank_waits(orders)).total() + work + self.platform.fixed()) * self.platform.stragglers(self.parallel.devices())
+        (average(&self.rank_waits(orders)).total() + work + self.platform.fixed())
+            * self.platform.stragglers(self.parallel.devices())
     }
 }

@@ -158,20 +158,16 @@ pub(super) fn faster_stages(database: &CostDatabase, config: &PipelineConfig) ->
     if promising.is_empty() {
         return Ok(Arc::default());
     }
-    database.in_candidate(config, |candidate| {
-        let blocks = database.block_costs(&candidate.block_config()?)?;
-        let seconds = |stages: &[u32]| {
-            let parallel = ParallelConfig { stages: stages.to_vec(), ..config.parallel.clone() };
-            let staged = database.timeline(&PipelineConfig { parallel, ..config.clone() })?;
-            Ok::<_, Error>(candidate.step(&blocks, &staged).0.seconds)
-        };
-        let mut best = (seconds(&[])? * WORTH_STATING, &[][..]);
-        for stages in promising.iter() {
-            let step = seconds(stages)?;
-            if step < best.0 {
-                best = (step, stages);
-            }
+    let seconds = |stages: &[u32]| {
+        let parallel = ParallelConfig { stages: stages.to_vec(), ..config.parallel.clone() };
+        Ok::<_, Error>(database.simulated(&PipelineConfig { parallel, ..config.clone() })?.seconds)
+    };
+    let mut best = (seconds(&[])? * WORTH_STATING, &[][..]);
+    for stages in promising.iter() {
+        let step = seconds(stages)?;
+        if step < best.0 {
+            best = (step, stages);
         }
-        Ok(Arc::new(best.1.to_vec()))
-    })
+    }
+    Ok(Arc::new(best.1.to_vec()))
 }

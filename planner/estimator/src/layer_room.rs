@@ -200,7 +200,14 @@ impl Relaxation<'_> {
                 false => 0,
             };
             let ahead = if is_chain { f64::from(ahead(rank).clamp(1, pipeline.microbatches)) } else { 1.0 };
-            ranks.push(RankLoad { end, of_each: of_each.into(), further: further.into(), ahead, round_trip, wait: wait.total() });
+            ranks.push(RankLoad {
+                end,
+                of_each: of_each.into(),
+                further: further.into(),
+                ahead,
+                round_trip,
+                wait: wait.total(),
+            });
         }
         ranks
     }

@@ -160,6 +160,11 @@ impl BlockConfig {
         self.with(Recompute::Full(None), self.options.offload)
     }
 
+    /// The same without recomputation.
+    pub(super) fn recomputing_nothing(&self) -> BlockConfig {
+        self.with(Recompute::None, self.options.offload)
+    }
+
     /// The same with all activations saved on the device.
     pub(super) fn keeping_all(&self) -> BlockConfig {
         self.with(Recompute::None, false)

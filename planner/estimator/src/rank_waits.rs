@@ -73,31 +73,23 @@ pub(super) fn with_layers(busy: &[f64], layers: usize, each: f64) -> f64 {
     if layers == 0 || each <= 0.0 {
         return most;
     }
-    let layers = layers as f64;
-    let is_enough = |seconds: f64| {
-        let room = busy.iter().map(|busy| ((seconds - busy) / each + TOLERANCE).floor()).sum::<f64>();
-        room >= layers
-    };
-    let mut least = most.max((busy.iter().sum::<f64>() + layers * each) / ranks);
-    if is_enough(least) {
+    let least = most.max((busy.iter().sum::<f64>() + layers as f64 * each) / ranks);
+    let (mut left, mut next) = (layers as f64, SmallVec::<[f64; 32]>::with_capacity(busy.len()));
+    for busy in busy {
+        let room = ((least - busy) / each + TOLERANCE).floor();
+        left -= room;
+        next.push(busy + (room + 1.0) * each);
+    }
+    if left <= 0.0 {
         return least;
     }
-    let mut step = each;
-    for _ in 0..HALVINGS {
-        step /= 2.0;
-        if !is_enough(least + step) {
-            least += step;
-        }
-    }
-    // Some rank has no time left.
-    busy.iter().map(|busy| busy + ((least - busy) / each).ceil() * each).fold(f64::INFINITY, f64::min)
+    // Within the seconds of one layer, each rank has time for one more.
+    let last = (left as usize).min(next.len()) - 1;
+    *next.select_nth_unstable_by(last, f64::total_cmp).1
 }
 
 /// Rounding error that a number of layers may have.
 const TOLERANCE: f64 = 1e-6;
-
-/// Bisection steps, to a millionth of the seconds of a layer.
-const HALVINGS: usize = 20;
 
 #[cfg(test)]
 mod tests {

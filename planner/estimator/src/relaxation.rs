@@ -120,6 +120,17 @@ impl<'a> Relaxation<'a> {
         StepCost { seconds: path * self.platform.stragglers(parallel.devices()), bytes }
     }
 
+    /// The bound of [`Relaxation::average_rank`] without what depends on how states are sharded.
+    pub(super) fn work_alone(&self, orders: OpenOrders) -> f64 {
+        let spans = self.fast.outline.spans.iter();
+        let whole: PerSection = spans.map(|span| self.seconds(span) * span.runs.len() as f64).sum();
+        let waits = self.rank_waits(orders);
+        let work = f64::from(self.microbatches) * whole.total() / self.parallel.pp as f64;
+        let average = rank_waits::average(&waits).total() + work;
+        let path = average.max(self.fullest(&waits, orders)).max(self.through(whole, orders.slices));
+        (path + self.platform.fixed()) * self.platform.stragglers(self.parallel.devices())
+    }
+
     /// Elements of the average rank.
     pub(super) fn average_elements(&self) -> Elements {
         memory_loads(self.fast, &[0])[0].elements / self.parallel.pp as f64

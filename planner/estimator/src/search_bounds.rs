@@ -104,7 +104,7 @@ impl Evaluator {
     }
 
     /// Lower bounds over all pipelines, for configurations whose micro-batches take a share of the work of a large one. They have the same
-    /// number of pipeline ranks.
+    /// number of pipeline ranks. If the work alone takes more than `enough` seconds, it is the only bound.
     ///
     /// # Errors
     /// As [`Evaluator::cost`].
@@ -113,9 +113,16 @@ impl Evaluator {
         large: LargeShare<'_>,
         fast: &[ParallelConfig],
         orders: OpenOrders,
+        enough: f64,
         budget: Option<f64>,
     ) -> Result<Vec<StepCost>, Error> {
         let blocks = self.block_costs(large.config)?.part(large.share);
+        if let Some(first) = fast.first() {
+            let seconds = Relaxation::of(&self.candidate(first.clone()), &blocks).work_alone(orders);
+            if seconds > enough {
+                return Ok(vec![StepCost { seconds, bytes: 0.0 }]);
+            }
+        }
         let mut elements = None;
         let bound = |parallel: &ParallelConfig| {
             let candidate = self.candidate(parallel.clone());
@@ -161,9 +168,9 @@ impl Evaluator {
             // The same without recomputation or offloading: one cached result serves all.
             let plain =
                 self.candidate(ParallelConfig { offload: Offload::None, recompute: Recompute::None, ..fast.clone() });
-            order = Some(self.database.timeline(&plain.pipeline_config())?);
+            order = Some(self.database.simulated(&plain.pipeline_config())?);
         }
-        let path = order.as_ref().and_then(|staged| staged.path());
+        let path = order.as_ref().and_then(|order| order.path.as_ref());
         if let Some(path) = path {
             open.along(&mut staged, path);
         }

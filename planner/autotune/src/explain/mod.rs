@@ -43,6 +43,7 @@ use ir::options::ParallelConfig;
 use known::Known;
 use pool::Pool;
 use serde::Serialize;
+use support::parallel::both;
 use what_if::{Changed, Changes};
 
 /// Search for the best configurations of a request: [`crate::plan::find`].
@@ -138,17 +139,28 @@ impl Job<'_> {
                 known.prefer(plan);
             }
         }
-        let pool = Pool::around(estimator, request, &known.best, &known.others, deadline).whole();
-        let pool = pool.map(|pool| {
-            let pool = pool.with_runners_up().inside(request.objective, least);
-            if let Some(explorer) = &explorer { pool.explored(explorer, &known.best) } else { pool }
-        });
-        let why = pool.map(|pool| self.why(&known.best, &pool)).transpose()?.flatten();
-        if is_explored {
-            search.beyond = plan::beyond(estimator, request, &known.best, deadline.clone())?;
-            let fastest_s = search.fastest.as_ref().map_or(known.value(), |fastest| fastest.step_time_s);
-            search.chances = plan::at_chances(estimator, request, (&known.best, fastest_s), deadline)?;
+        let Known { best, others, .. } = &*known;
+        let why = || {
+            let pool = Pool::around(estimator, request, best, others, deadline).whole();
+            let pool = pool.map(|pool| {
+                let pool = pool.with_runners_up().inside(request.objective, least);
+                if let Some(explorer) = &explorer { pool.explored(explorer, best) } else { pool }
+            });
+            pool.map(|pool| self.why(best, &pool)).transpose().map(Option::flatten)
+        };
+        if !is_explored {
+            return Ok(why()?.map(|(why, _)| why));
         }
+        let fastest_s = search.fastest.as_ref().map_or(known.value(), |fastest| fastest.step_time_s);
+        let further = || {
+            let beyond = plan::beyond(estimator, request, best, deadline.clone())?;
+            let chances = plan::at_chances(estimator, request, (best, fastest_s), deadline)?;
+            Ok::<_, Error>((beyond, chances))
+        };
+        // They share no configurations, and many of their rounds are too small for all cores.
+        let (further, why) = both(further, why);
+        let why = why?;
+        (search.beyond, search.chances) = further?;
         Ok(why.map(|(why, _)| why))
     }
 

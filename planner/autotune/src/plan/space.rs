@@ -96,7 +96,7 @@ pub(super) fn space(
         common_schedules: SCHEDULES.iter().filter(|kind| kind.is_common).map(|kind| kind.name).collect(),
         odd,
         recomputable: Recomputable::of(&supports),
-        supported: supported(supports.clone(), job),
+        supported: supported(&supports, job),
         supports,
         global_batch: request.global_batch,
         devices: request.devices(),
