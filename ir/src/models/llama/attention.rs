@@ -10,7 +10,7 @@ use super::layers::{Choice, HeadDims, LayerKind};
 use super::qk_norm::{self, AllHeads, flat_norm};
 use crate::models::draft::{Body, DraftError, Linear, Weight};
 use crate::models::rotation::Rotation;
-use crate::ops::{Attention, AttentionSettings, Binary, BinaryKind, Dropout, UnaryKind};
+use crate::ops::{Attention, AttentionSettings, Binary, BinaryKind, Dropout, RmsNorm, UnaryKind};
 use crate::types::DType;
 
 /// The parameters of attention; the matrix that writes to the residual stream has the deviation `residual`.
@@ -22,16 +22,17 @@ pub(super) fn weights(config: &LlamaConfig, kind: &LayerKind<'_>, residual: f64)
         weights.extend(indexer.into_iter().flat_map(|indexer| indexer.weights(deviation)));
         return weights;
     }
-    let HeadDims { heads, queries, keys, values, given } = kind.dims;
+    let HeadDims { heads, queries, keys, values, given, .. } = kind.dims;
     let mut weights = vec![
         Weight::normal("wq", &format!("h {queries}"), deviation),
         Weight::normal("wk", &format!("h {keys}"), deviation),
-        Weight::normal("wv", &format!("h {values}"), deviation),
-        Weight::normal("wo", &format!("{given} h"), residual),
     ];
+    weights.extend((!kind.keys_are_values).then(|| Weight::normal("wv", &format!("h {values}"), deviation)));
+    weights.push(Weight::normal("wo", &format!("{given} h"), residual));
     if config.qkv_bias {
         let biases = [("bq", queries), ("bk", keys), ("bv", values)];
-        let biases = biases.into_iter().filter(|(name, _)| !(config.plain_keys && *name == "bk"));
+        let is_without = |name: &str| config.plain_keys && name == "bk" || kind.keys_are_values && name == "bv";
+        let biases = biases.into_iter().filter(|(name, _)| !is_without(name));
         weights.extend(biases.map(|(name, dims)| Weight::constant(name, dims, 0.0)));
     }
     weights.extend(kind.out_bias.then(|| Weight::constant("bo", "h", 0.0)));
@@ -71,7 +72,7 @@ pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>
     }
     let mut x = if gated.is_some() { "ow" } else { "o" };
     if config.inner_norms {
-        let all = AllHeads { dims: given, size: config.heads * config.value.unwrap_or(config.head) };
+        let all = AllHeads { dims: given, size: config.heads * config.value.unwrap_or(kind.head) };
         flat_norm(b, config.norm_eps, &all, "on", x, "heads_norm")?;
         x = "on";
     }
@@ -139,6 +140,8 @@ fn softplus(b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Norm,
+    /// A norm of each head without a gain.
+    PlainNorm,
     Clip(f64),
     Turn(&'a Rotation),
     Temper(Temperature),
@@ -189,10 +192,13 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
         Side {
             name: "v",
             heads: kind.dims.values,
-            steps: config.clip.map(Step::Clip).into_iter().chain(scale).collect(),
+            steps: [config.value_norm.then_some(Step::PlainNorm), config.clip.map(Step::Clip), scale]
+                .into_iter()
+                .flatten()
+                .collect(),
         },
     ];
-    for side in &sides {
+    for side in sides.iter().filter(|side| !(kind.keys_are_values && side.name == "v")) {
         let (y, w, bias) = (side.value(0), format!("w{}", side.name), format!("b{}", side.name));
         let has_bias = config.qkv_bias && !(config.plain_keys && side.name == "k");
         let bias = has_bias.then_some(&*bias);
@@ -202,9 +208,16 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
     for number in 0..longest {
         for side in &sides {
             let Some(step) = side.steps.get(number) else { continue };
-            let (from, to) = (side.value(number), side.value(number + 1));
+            let (mut from, to) = (side.value(number), side.value(number + 1));
+            if kind.keys_are_values && side.name == "v" && number == 0 {
+                from = sides[1].value(0);
+            }
             match step {
                 Step::Norm => qk_norm::build(config, kind, b, side, &from, &to)?,
+                Step::PlainNorm => {
+                    b.ones("v_gain", &from, kind.dims.size)?;
+                    b.op(&[&to, "v_rstd"], RmsNorm { eps: config.norm_eps }, &[&from, "v_gain"])?;
+                }
                 Step::Clip(bound) => clip(b, *bound, &to, &from)?,
                 Step::Turn(rotation) => rotation.turn(b, &to, &from)?,
                 Step::Temper(temperature) => temper(b, *temperature, side.heads, &to, &from)?,

@@ -57,6 +57,8 @@ impl LlamaConfig {
             Some(latent) => dims.extend(latent.dims()),
             None => dims.push(DimName::new("d", self.head, None)),
         }
+        let local = self.local_head.filter(|_| kinds(self).any(|kind| kind.dims.size == "dl"));
+        dims.extend(local.map(|size| DimName::new("dl", size, None)));
         dims.extend(self.indexer.iter().flat_map(Indexer::dims));
         if let Some(value) = self.value {
             dims.push(DimName::new("dv", value, None));
@@ -210,7 +212,8 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
         let read = if config.branches == Branches::InTurn { "x1" } else { "x" };
         let normed = if config.branches == Branches::Shared { "a" } else { "n" };
         let result = if kind.experts.is_some_and(|experts| experts.normed) { "fn" } else { "fd" };
-        let net = Branch { number: 2, read, stream: "x1", sum: "y", normed, result };
+        let sum = if config.layer_scale { "unscaled" } else { "y" };
+        let net = Branch { number: 2, read, stream: "x1", sum, normed, result };
         net.build(config, b, |b, x| match kind.experts {
             Some(experts) => {
                 experts.build(config.activation, b, x)?;
@@ -218,6 +221,10 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
             }
             None => net::build(config, b, x),
         })?;
+        if config.layer_scale {
+            let product = Binary::spread(BinaryKind::Mul, "b s h, () -> b s h")?;
+            b.op(&["y"], product, &[sum, "layer_scale"])?;
+        }
         given.iter().map(|name| b.value(name)).collect()
     })
 }
@@ -300,5 +307,6 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
     if after {
         weights.extend(config.norm.weights("post_norm2", "h"));
     }
+    weights.extend(config.layer_scale.then(|| Weight::constant("layer_scale", "", 1.0).frozen()));
     weights
 }

@@ -7,8 +7,17 @@ use ir::types::{DType, Type};
 use meshwright_reference::ops::evaluate;
 use meshwright_reference::{Array, Context, Tensor, random};
 
-/// Two sequences of seven tokens, of which the first has two documents. An indexer of three heads, and four heads over two key heads.
-const [B, S, N, D, G, R, C]: [usize; 7] = [2, 7, 3, 4, 2, 2, 5];
+/// Two sequences of seven tokens, of which the first has two documents.
+const B: usize = 2;
+const S: usize = 7;
+/// Heads of an indexer.
+const N: usize = 3;
+/// Key heads, and query heads of each.
+const G: usize = 2;
+const R: usize = 2;
+/// Sizes of keys and of values.
+const D: usize = 4;
+const C: usize = 5;
 
 const SCALE: f64 = 0.6;
 
