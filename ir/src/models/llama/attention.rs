@@ -6,7 +6,7 @@ use super::alibi::Alibi;
 use super::config::{HeadGate, LlamaConfig, QkNorm, Temperature};
 use super::indexer::Indexer;
 use super::latent::Latent;
-use super::layers::{Choice, HeadDims, LayerKind};
+use super::layers::{HeadDims, KeyChoice, LayerKind};
 use super::qk_norm::{self, AllHeads, flat_norm};
 use crate::models::draft::{Body, DraftError, Linear, Weight};
 use crate::models::rotation::Rotation;
@@ -18,7 +18,7 @@ pub(super) fn weights(config: &LlamaConfig, kind: &LayerKind<'_>, residual: f64)
     let deviation = config.deviation;
     if let Some(latent) = &config.latent {
         let mut weights = latent.weights(deviation, residual, config.indexer.is_some());
-        let indexer = config.indexer.filter(|_| kind.choice == Choice::Own);
+        let indexer = config.indexer.filter(|_| kind.choice == KeyChoice::Own);
         weights.extend(indexer.into_iter().flat_map(|indexer| indexer.weights(deviation)));
         return weights;
     }
@@ -31,8 +31,9 @@ pub(super) fn weights(config: &LlamaConfig, kind: &LayerKind<'_>, residual: f64)
     weights.push(Weight::normal("wo", &format!("{given} h"), residual));
     if config.qkv_bias {
         let biases = [("bq", queries), ("bk", keys), ("bv", values)];
-        let is_without = |name: &str| config.plain_keys && name == "bk" || kind.keys_are_values && name == "bv";
-        let biases = biases.into_iter().filter(|(name, _)| !is_without(name));
+        let biases = biases
+            .into_iter()
+            .filter(|(name, _)| !(config.plain_keys && *name == "bk" || kind.keys_are_values && *name == "bv"));
         weights.extend(biases.map(|(name, dims)| Weight::constant(name, dims, 0.0)));
     }
     weights.extend(kind.out_bias.then(|| Weight::constant("bo", "h", 0.0)));
@@ -49,7 +50,7 @@ pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>
         Some(latent) => {
             let rotation = kind.rotation.ok_or(DraftError::NoPositions)?;
             if let Some(indexer) = &config.indexer {
-                sparse(config, (kind, latent, indexer), rotation, b, x)?;
+                sparse(&Sparse { config, latent, indexer, rotation, is_own: kind.choice == KeyChoice::Own }, b, x)?;
                 return b.linear(&Linear { y: "p", x: "o", w: "wo", bias: None, from: "g r dv", to: "h" });
             }
             latent.heads(rotation, b, x).map(|()| "g r dv")?
@@ -80,20 +81,25 @@ pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>
     b.linear(&Linear { y: "p", x, w: "wo", bias, from: given, to: "h" })
 }
 
-/// `o`, what heads give at the keys that an indexer chooses, and what trains the indexer.
-fn sparse(
-    config: &LlamaConfig,
-    (kind, latent, indexer): (&LayerKind<'_>, &Latent, &Indexer),
-    rotation: &Rotation,
-    b: &mut Body<'_>,
-    x: &str,
-) -> Result<(), DraftError> {
+/// Attention to the keys that an indexer chooses.
+struct Sparse<'a> {
+    config: &'a LlamaConfig,
+    latent: &'a Latent,
+    indexer: &'a Indexer,
+    rotation: &'a Rotation,
+    /// The layer has the indexer.
+    is_own: bool,
+}
+
+/// `o`, what heads give at chosen keys, and what trains the indexer.
+fn sparse(sparse: &Sparse<'_>, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+    let Sparse { config, latent, indexer, rotation, is_own } = *sparse;
     latent.absorbed(rotation, b, x)?;
-    if kind.choice == Choice::Own {
+    if is_own {
         indexer.choose(latent, rotation, b, x)?;
     }
     latent.attend_to_choice(config.score_scale(), b)?;
-    match indexer.loss.filter(|_| kind.choice == Choice::Own) {
+    match indexer.loss.filter(|_| is_own) {
         Some(factor) => indexer.loss(config.score_scale(), factor, b),
         None => Ok(()),
     }

@@ -202,7 +202,7 @@ pub struct LlamaConfig {
     /// Values of each head are normed, without a gain (Gemma 4).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub value_norm: bool,
-    /// What a layer gives is multiplied by a number of the layer, which is not trained (Gemma 4).
+    /// The result of a layer is multiplied by a number of the layer, which is not trained (Gemma 4).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub layer_scale: bool,
     /// Size of a head's values, where it is another one (MiMo-V2-Flash).

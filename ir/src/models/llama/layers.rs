@@ -47,7 +47,7 @@ impl HeadDims {
 
 /// How a layer has the keys to which its queries attend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Choice {
+pub(super) enum KeyChoice {
     /// They attend to all that they see.
     All,
     /// Its own indexer chooses.
@@ -82,7 +82,7 @@ pub(super) struct LayerKind<'a> {
     /// Heads have a sink.
     pub(super) sinks: bool,
     /// The keys of queries.
-    pub(super) choice: Choice,
+    pub(super) choice: KeyChoice,
 }
 
 impl LayerKind<'_> {
@@ -114,9 +114,9 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let is_dense = config.experts.is_some() && experts.is_none();
         let differs = nope && turns[usize::from(window.is_some())].iter().all(|&count| count > 0);
         let choice = match config.indexer {
-            None => Choice::All,
-            Some(indexer) if indexer.shared.contains(layer) => Choice::Shared,
-            Some(_) => Choice::Own,
+            None => KeyChoice::All,
+            Some(indexer) if indexer.shared.contains(layer) => KeyChoice::Shared,
+            Some(_) => KeyChoice::Own,
         };
         let (bare, last) = (config.bare_first && layer == 0, config.last_bias && layer + 1 == config.layers);
         let parts = [
@@ -124,7 +124,7 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
             (last, "last"),
             (mixed && window.is_some(), "local"),
             (differs, "nope"),
-            (choice == Choice::Shared, "shared"),
+            (choice == KeyChoice::Shared, "shared"),
             (is_dense, "dense"),
         ];
         let parts: Vec<&str> = parts.iter().filter(|(holds, _)| *holds).map(|(_, part)| *part).collect();

@@ -28,7 +28,7 @@ pub use latent::Latent;
 pub use norm::Norm;
 
 use self::indexer::{CHOICE, INDEX_LOSS};
-use self::layers::{Choice, LayerKind, Layers, kinds, runs};
+use self::layers::{KeyChoice, LayerKind, Layers, kinds, runs};
 use super::balance::{self, ADDED, PASSED};
 use super::draft::{Batch, Body, Draft, DraftError, Weight};
 use super::error::ConfigError;
@@ -188,7 +188,7 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
     let mut results = vec![ResultKind::Value];
     let mut given = vec!["y"];
     if let Some(indexer) = config.indexer {
-        further.extend((kind.choice == Choice::Own && indexer.loss.is_some()).then_some(INDEX_LOSS));
+        further.extend((kind.choice == KeyChoice::Own && indexer.loss.is_some()).then_some(INDEX_LOSS));
     }
     if kind.experts.is_some() && config.balance_over_layers().is_some() {
         args.extend(PASSED.map(|name| (name, ArgKind::Value, draft.wide("n"))));
@@ -197,7 +197,7 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
     }
     if let Some(indexer) = config.indexer.filter(Indexer::passes) {
         // A layer with an indexer passes its own on.
-        let name = if kind.choice == Choice::Own { "choice_before" } else { CHOICE };
+        let name = if kind.choice == KeyChoice::Own { "choice_before" } else { CHOICE };
         args.push((name, ArgKind::Value, indexer.choice(draft)));
         given.push(CHOICE);
         results.push(ResultKind::Value);

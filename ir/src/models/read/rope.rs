@@ -273,7 +273,7 @@ impl Stated<'_> {
     }
 }
 
-/// What divides the frequency of a pair that does not turn: the angle of the last position is 0 in any format.
+/// The divisor of the frequency of a pair that does not turn: the angle of the last position is 0 in any format.
 const STILL: f64 = 1e300;
 
 /// The YaRN `mscale` of a scaling factor, with the coefficient `by`.
