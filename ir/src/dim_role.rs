@@ -25,6 +25,10 @@ pub enum DimRole {
     KvLatent,
     /// Elements of the part of a head that rotary positions turn, where it is a part of its own.
     RotaryHead,
+    /// Groups of heads of a scan, each with its keys and queries.
+    ScanGroups,
+    /// Heads of each group of a scan.
+    ScanHeads,
     /// Elements between the matrices of a feed-forward net.
     FeedForward,
     /// Elements between the matrices of the shared expert.
@@ -42,7 +46,7 @@ pub enum DimRole {
 }
 
 /// Each role with its word in the text, and its conventional name.
-const ROLES: [(DimRole, &str, &str); 15] = [
+const ROLES: [(DimRole, &str, &str); 17] = [
     (DimRole::Batch, "batch", "b"),
     (DimRole::Sequence, "sequence", "s"),
     (DimRole::Tokens, "tokens", "t"),
@@ -51,6 +55,8 @@ const ROLES: [(DimRole, &str, &str); 15] = [
     (DimRole::QueryHeads, "query_heads", "r"),
     (DimRole::KvLatent, "kv_latent", "lk"),
     (DimRole::RotaryHead, "rotary_head", "dr"),
+    (DimRole::ScanGroups, "scan_groups", "gs"),
+    (DimRole::ScanHeads, "scan_heads", "rs"),
     (DimRole::FeedForward, "feed_forward", "f"),
     (DimRole::SharedFeedForward, "shared_feed_forward", "u"),
     (DimRole::ExpertFeedForward, "expert_feed_forward", "m"),

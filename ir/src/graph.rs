@@ -54,6 +54,29 @@ pub enum Init {
     Constant(f64),
     /// Waves of positions: row `p` has `sin(p w)`, then `cos(p w)` of the frequencies `w = e^(-fall i)` (Vaswani et al. 2017).
     Waves(f64),
+    /// The logarithms of 1, 2 and so on up to this number, and then from 1 on again (Gu and Dao 2023, Mamba, section 3.6).
+    LogCount(f64),
+    /// The logarithm of a number drawn between two (Yang et al. 2024, Gated Delta Networks).
+    LogUniform(f64, f64),
+    /// The number whose softplus is drawn between two, its logarithm evenly (Gu and Dao 2023, Mamba, section 3.6).
+    InverseSoftplus(f64, f64),
+}
+
+impl Init {
+    /// The element at a place in row-major order, for initializers other than normal ones; `uniform` is a number drawn from 0 to 1 for it.
+    pub fn element(self, width: u64, place: u64, uniform: impl Fn() -> f32) -> f64 {
+        match self {
+            Init::Normal(_) => 0.0,
+            Init::Constant(value) => value,
+            Init::Waves(fall) => wave(fall, width, place),
+            Init::LogCount(count) => ((place % (count as u64).max(1) + 1) as f64).ln(),
+            Init::LogUniform(low, high) => (low + (high - low) * f64::from(uniform())).ln(),
+            Init::InverseSoftplus(low, high) => {
+                let drawn = (low.ln() + (high / low).ln() * f64::from(uniform())).exp();
+                drawn + (-(-drawn).exp_m1()).ln()
+            }
+        }
+    }
 }
 
 /// An element of a table of waves, by its place in rows of `width` elements.

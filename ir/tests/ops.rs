@@ -86,7 +86,7 @@ fn rules_fit_and_linear_operands_exist() {
 }
 
 /// Ops whose cotangent nobody asks for: gradients, updates, and what exists only after differentiation.
-const WITHOUT_GRADIENT: [&str; 31] = [
+const WITHOUT_GRADIENT: [&str; 34] = [
     "exponents",
     "ages",
     "delayed_scale",
@@ -102,6 +102,9 @@ const WITHOUT_GRADIENT: [&str; 31] = [
     "layer_norm_dgamma",
     "softmax_grad",
     "attention_grad",
+    "scan_grad",
+    "short_conv_dx",
+    "short_conv_dw",
     "embedding_grad",
     "cross_entropy_grad",
     "sum_exp",

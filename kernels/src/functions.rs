@@ -39,6 +39,8 @@ macro_rules! unary_functions {
             Floor "floor": { |x| x.floor() }, "return floorf(x);", Bound::EXACT;
             /// `1 / (1 + e^-x)`
             Sigmoid "sigmoid": { |x| sigmoid::<FMA>(x) }, "return sigmoid(x);", Bound::within(6, Floor::Result);
+            /// `ln(1 + e^x)`
+            Softplus "softplus": { |x| softplus::<FMA>(x) }, "return softplus(x);", Bound::within(12, Floor::Number(5e-32));
             /// `x sigmoid(x)`
             Silu "silu": { |x| x * sigmoid::<FMA>(x) }, "return x * sigmoid(x);", Bound::within(6, Floor::Result);
             /// GELU in its tanh form, GPT-2's `gelu_new`: `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`

@@ -51,6 +51,12 @@ pub(crate) fn attend_by_heads(model: &mut Model, options: &PlanOptions) -> Resul
                 let name = dim.name.map_or_else(String::new, |id| model.dims[id].name.clone());
                 return Err(uneven(outside_degree, cp_degree, name, dim.size, heads));
             }
+            // Layers may have other heads than those that the degrees are chosen for.
+            let dim = &block.ty(stmt.results[0]).dims[QUERIES];
+            if !queries.is_empty() && !model.mesh.is_even(dim.size, &queries) {
+                let name = dim.name.map_or_else(String::new, |id| model.dims[id].name.clone());
+                return Err(uneven(outside_degree, cp_degree, name, dim.size, heads));
+            }
             let places = [(SEQUENCE, Axes::none()), (HEADS, keys.clone()), (QUERIES, queries.clone())];
             pin(block, &model.dims, &stmt, &places[..if queries.is_empty() { 2 } else { 3 }]);
             for reader in readers(block, &stmt) {
@@ -88,6 +94,22 @@ pub fn check_heads(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanE
     let too_few = heads.of_cp(tp, cp).is_none();
     let dim = dims.values().find(|dim| too_few && dim.role == Some(DimRole::KvHeads));
     dim.map_or(Ok(()), |dim| Err(uneven(tp, cp, dim.name.clone(), dim.size, Some(heads))))
+}
+
+/// Checks that no ranks share sequences of a model with an op that carries a state along them.
+///
+/// # Errors
+/// They would.
+pub fn check_states(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanError> {
+    let cp = parallel.cp;
+    let op = first_state(model).filter(|_| cp > 1);
+    op.map_or(Ok(()), |op| Err(PlanError::StateOverRanks { cp, op }))
+}
+
+/// The name of the first op that carries a state along a sequence, if there is one.
+pub fn first_state(model: &Model) -> Option<&'static str> {
+    let stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
+    stmts.map(|stmt| &stmt.op).find(|op| op.facts().carries_state).map(|op| op.name())
 }
 
 /// Returns whether a rule shards the key heads of parameters.

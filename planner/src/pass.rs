@@ -84,6 +84,16 @@ pub enum PlanError {
         /// Number of devices within each level.
         levels: Vec<u64>,
     },
+    /// Ranks would share sequences of a model whose ops carry a state along them.
+    #[error(
+        "`cp` = {cp} shares sequences among ranks, but `{op}` carries a state along them, which ranks do not hand on yet"
+    )]
+    StateOverRanks {
+        /// The degree of context parallelism.
+        cp: u64,
+        /// Name of the first such op.
+        op: &'static str,
+    },
     /// The expert degrees do not fit the other degrees.
     #[error(transparent)]
     Experts(#[from] Unfolded),
@@ -131,6 +141,7 @@ impl Coded for PlanError {
             PlanError::Levels { .. } | PlanError::Experts(_) | PlanError::ZeroGroups(_) => {
                 Some(Code::ImpossibleDegrees)
             }
+            PlanError::StateOverRanks { .. } => Some(Code::NotInThisVersion),
             PlanError::Recompute(error) => error.code(),
             PlanError::NoRoom { .. } => Some(Code::NoRoom),
             PlanError::Fault { .. } => None,
@@ -154,6 +165,7 @@ impl Coded for PlanError {
             }
             PlanError::ChosenKeys { .. } => Some("leave out `cp_kind`, or set cp_kind=allgather".to_string()),
             PlanError::Levels { .. } => Some("choose degrees that fill complete levels".to_string()),
+            PlanError::StateOverRanks { .. } => Some("leave `cp` at 1, and use dp, tp or pp".to_string()),
             PlanError::Experts(_) => Some("let ep x etp divide dp x cp x tp, each part within one of them".to_string()),
             PlanError::ZeroGroups(error) => Some(error.help()),
             PlanError::Recompute(error) => error.help(),

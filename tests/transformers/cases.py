@@ -103,6 +103,52 @@ FALCON = dict(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_
 GROWING = dict(rope_type="default", rope_theta=500.0, llama_4_scaling_beta=0.5, original_max_position_embeddings=4)
 MLA = {key: value for key, value in LATENT.items() if key.endswith(("_size", "_layers", "_heads", "_embeddings", "_dim", "_rank")) and not key.startswith("moe")}
 
+DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=8, linear_conv_kernel_dim=4)
+NEXT = dict(SECOND, **DELTA, head_dim=8, num_hidden_layers=4, layer_types=None)
+
+MAMBA = dict(mamba_n_heads=6, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=10, mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=5)
+MAMBA2 = dict(vocab_size=61, hidden_size=24, num_hidden_layers=2, num_heads=6, head_dim=8, n_groups=2, state_size=10, chunk_size=5)
+GRANITE_HYBRID = dict(
+    GRANITE,
+    **MAMBA,
+    num_hidden_layers=3,
+    layer_types=["linear_attention", "full_attention", "linear_attention"],
+    num_local_experts=6,
+    num_experts_per_tok=2,
+    intermediate_size=16,
+    shared_intermediate_size=20,
+)
+KIMI_LINEAR = dict(
+    {key: value for key, value in LATENT.items() if key not in ("q_lora_rank", "n_routed_experts", "n_shared_experts", "max_position_embeddings")},
+    num_hidden_layers=3,
+    num_local_experts=6,
+    layer_types=["linear_attention", "full_attention", "linear_attention"],
+    linear_head_dim=6,
+    linear_num_heads=4,
+    pad_token_id=2,
+)
+LFM2 = dict(ROTARY, num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], pad_token_id=2, block_multiple_of=4)
+FALCON_H1 = dict(ROTARY, **MAMBA, mamba_d_ssm=48, pad_token_id=2)
+NEMOTRON_H = dict(
+    vocab_size=61,
+    hidden_size=24,
+    intermediate_size=40,
+    layers_block_type=["linear_attention", "moe", "full_attention", "mlp"],
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=8,
+    mamba_num_heads=6,
+    mamba_head_dim=8,
+    ssm_state_size=10,
+    n_groups=2,
+    chunk_size=5,
+    n_routed_experts=6,
+    num_experts_per_tok=2,
+    moe_intermediate_size=16,
+    moe_shared_expert_intermediate_size=20,
+    routed_scaling_factor=1.5,
+)
+
 # No token is padding: the classes of RoBERTa give such a token no position of its own.
 BERT = dict(
     vocab_size=61,
@@ -221,7 +267,7 @@ CASES = [
     (
         "gemma4-unified-values",
         "gemma4_unified_text",
-        dict(GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1, final_logit_softcapping=5.0, attention_bias=True),
+        dict(GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=2, final_logit_softcapping=5.0, attention_bias=True),
     ),
     ("deepseek-v32", "deepseek_v32", INDEXED),
     ("deepseek-v32-whole", "deepseek_v32", dict(INDEXED, index_topk=64, tie_word_embeddings=True)),
@@ -509,6 +555,45 @@ CASES = [
     ("cohere-compass", "cohere_compass_text", dict(COMPASS, rope_parameters=dict(full_attention=None, sliding_attention=TURN))),
     ("cohere-compass-all", "cohere_compass_text", dict(COMPASS, logit_scale=None, rope_parameters=dict(full_attention=dict(TURN, rope_theta=100.0), sliding_attention=TURN))),
     ("cohere-compass-none", "cohere_compass_text", dict(COMPASS, layer_types=["full_attention"] * 3, tie_word_embeddings=False, rope_parameters=dict(full_attention=None))),
+    ("qwen3-next", "qwen3_next", NEXT),
+    ("qwen3-next-dense", "qwen3_next", dict(NEXT, num_hidden_layers=3, full_attention_interval=2, mlp_only_layers=[0, 1, 2], tie_word_embeddings=True)),
+    ("qwen3-5", "qwen3_5_text", dict(ROTARY, **DELTA, head_dim=8, num_hidden_layers=4)),
+    ("qwen3-5-moe", "qwen3_5_moe_text", dict(SECOND, **DELTA, head_dim=8, num_hidden_layers=4)),
+    ("kimi-linear", "kimi_linear", KIMI_LINEAR),
+    ("kimi-linear-low", "kimi_linear", dict(KIMI_LINEAR, q_lora_rank=12, layer_types=["full_attention", "linear_attention", "linear_attention"], mlp_layer_types=["sparse", "dense", "sparse"])),
+    ("lfm2", "lfm2", LFM2),
+    ("lfm2-biases", "lfm2", dict(LFM2, conv_bias=True, block_auto_adjust_ff_dim=False, tie_word_embeddings=False)),
+    ("lfm2-moe", "lfm2_moe", dict(LFM2, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_dense_layers=1, routed_scaling_factor=1.5)),
+    ("falcon-h1", "falcon_h1", FALCON_H1),
+    (
+        "falcon-h1-factors",
+        "falcon_h1",
+        dict(
+            FALCON_H1,
+            mamba_rms_norm=True,
+            mamba_proj_bias=True,
+            mlp_bias=True,
+            projectors_bias=True,
+            embedding_multiplier=2.0,
+            lm_head_multiplier=0.5,
+            attention_in_multiplier=0.9,
+            attention_out_multiplier=0.8,
+            key_multiplier=0.7,
+            mlp_multipliers=[0.6, 1.3],
+            ssm_in_multiplier=1.2,
+            ssm_out_multiplier=1.1,
+            ssm_multipliers=[0.7, 0.8, 0.9, 1.1, 1.2],
+        ),
+    ),
+    ("falcon-h1-gated", "falcon_h1", dict(FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=False, mamba_n_groups=1)),
+    ("mamba2", "mamba2", MAMBA2),
+    ("mamba2-biases", "mamba2", dict(MAMBA2, n_groups=1, use_bias=True, use_conv_bias=False, time_step_limit=[0.2, 0.9], tie_word_embeddings=True)),
+    ("bamba", "bamba", dict(ROTARY, **MAMBA, num_hidden_layers=3, attn_layer_indices=[1], mlp_bias=True)),
+    ("bamba-biases", "bamba", dict(ROTARY, **dict(MAMBA, mamba_n_groups=1), attn_layer_indices=[1], mamba_proj_bias=True, mamba_conv_bias=False, attention_bias=True)),
+    ("granite-hybrid", "granitemoehybrid", GRANITE_HYBRID),
+    ("granite-hybrid-dense", "granitemoehybrid", dict(GRANITE_HYBRID, num_local_experts=0, position_embedding_type="rope")),
+    ("nemotron-h", "nemotron_h", NEMOTRON_H),
+    ("nemotron-h-dense", "nemotron_h", dict(NEMOTRON_H, layers_block_type=["linear_attention", "mlp", "full_attention", "mlp"], use_bias=True, mlp_bias=True)),
     ("gpt2", "gpt2", GPT2),
     ("gpt2-exact", "gpt2", dict(GPT2, activation_function="gelu", n_inner=36, tie_word_embeddings=False)),
 ]
@@ -570,6 +655,9 @@ EXPERTS = [
     "dp=2,pp=2,ep=2,schedule=zb-h1,offload=all",
 ]
 
+# Of models that carry a state along sequences, which ranks do not share.
+STATES = [layout for layout in DENSE if "cp=" not in layout] + ["tp=4,sp=true,zero=1", "dp=2,tp=2,zero=2,recompute=selective"]
+STATES_EXPERTS = [layout for layout in EXPERTS if "cp=" not in layout] + ["dp=4,ep=2,zero=2,recompute=selective"]
 # The same for attention to chosen keys, which no ring and no heads of other ranks have.
 CHOSEN = [
     "",
@@ -599,9 +687,10 @@ ALIKE = {
 
 def layouts(names):
     """The layouts of a model with weights of these names."""
-    if any(".indexer." in name for name in names):
+    has_experts, has_state, chooses = (any(part in name for name in names) for part in (".experts.", "conv", ".indexer."))
+    if chooses:
         return CHOSEN
-    return EXPERTS if any(".experts." in name for name in names) else DENSE
+    return [[DENSE, STATES], [EXPERTS, STATES_EXPERTS]][has_experts][has_state]
 
 
 def chosen(whole):

@@ -51,7 +51,8 @@ impl Weight {
         Weight::new(name, dims, Init::Constant(value))
     }
 
-    fn new(name: impl Into<Cow<'static, str>>, dims: &str, init: Init) -> Weight {
+    /// A parameter with another initializer.
+    pub fn new(name: impl Into<Cow<'static, str>>, dims: &str, init: Init) -> Weight {
         Weight { name: name.into(), dims: dims.to_string(), init, part_of: None, dtype: None, frozen: false }
     }
 
@@ -91,7 +92,7 @@ pub enum DraftError {
     NoValue(String),
     /// An op does not accept its operands; the reason.
     Op(String),
-    /// Latent attention in a layer without positions.
+    /// Attention to chosen keys in a layer without positions.
     NoPositions,
     /// A model without layers.
     NoLayers,
@@ -102,7 +103,7 @@ impl fmt::Display for DraftError {
         match self {
             DraftError::NoValue(name) => write!(f, "there is no `%{name}`"),
             DraftError::Op(why) => f.write_str(why),
-            DraftError::NoPositions => f.write_str("latent attention has positions in each layer"),
+            DraftError::NoPositions => f.write_str("attention to chosen keys has positions in each layer"),
             DraftError::NoLayers => f.write_str("there are no layers"),
         }
     }

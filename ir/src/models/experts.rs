@@ -39,6 +39,9 @@ pub struct Experts {
     pub shared: u64,
     /// A number between 0 and 1 for each token scales what the shared expert gives (Qwen2-MoE).
     pub shared_gate: bool,
+    /// Experts have no gates: `down(f(up(x)))` (Nemotron-H).
+    #[serde(skip_serializing_if = "is_false")]
+    pub ungated: bool,
     /// The layers that have a feed-forward net instead.
     pub dense: LayerSet,
     /// Scores are sigmoids of each expert's own logit, not a softmax over all (DeepSeek-V3).
@@ -57,6 +60,8 @@ pub struct Experts {
     pub limit: Option<GroupLimit>,
     /// The weights of a token's experts are made to add up to 1.
     pub renormalise: bool,
+    /// Added to the sum of sigmoids by which weights are divided.
+    pub least_sum: f64,
     /// The factor that multiplies the weights.
     pub scale: f64,
     /// Half of the sum of routed experts and the shared one is taken (Cohere).
@@ -80,6 +85,10 @@ fn is_zero(number: &f64) -> bool {
     *number == 0.0
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 impl Experts {
     /// Mixtral's kind, without anything else: `experts` of size `feed_forward`; each token takes `chosen` of them by softmax.
     pub const fn softmax(experts: u64, chosen: u64, feed_forward: u64) -> Experts {
@@ -89,6 +98,7 @@ impl Experts {
             feed_forward,
             shared: 0,
             shared_gate: false,
+            ungated: false,
             dense: LayerSet::None,
             sigmoid: false,
             by_logits: false,
@@ -98,6 +108,7 @@ impl Experts {
             bias: false,
             limit: None,
             renormalise: true,
+            least_sum: LEAST_SUM,
             scale: 1.0,
             averaged: false,
             normed: false,
@@ -192,6 +203,7 @@ impl Experts {
             weights.extend(self.shared_gate.then(|| Weight::normal("shared_share", "h", deviation)));
         }
         weights.extend(self.balance.weights());
+        weights.retain(|weight| !(self.ungated && matches!(&*weight.name, "expert_gate" | "shared_gate")));
         weights
     }
 
@@ -219,7 +231,7 @@ impl Experts {
             None => {
                 let (values, matrices, rows) = ("e", "expert_", "b q e c");
                 let net = Gated { values, matrices, rows, shared: "e", outer: "h", inner: "m" };
-                net.build(b, "ex", activation)?;
+                self.net(&net, b, "ex", activation)?;
             }
         }
         b.op(&["et"], Combine, from)?;
@@ -229,7 +241,7 @@ impl Experts {
             return Ok(());
         }
         let net = Gated { values: "s", matrices: "shared_", rows: "b s", shared: "", outer: "h", inner: "u" };
-        net.build(b, x, activation)?;
+        self.net(&net, b, x, activation)?;
         let mut shared = "sd";
         if self.shared_gate {
             b.op(&["sl"], Einsum::new("b s h, h -> b s")?, &[x, "shared_share"])?;
@@ -240,6 +252,11 @@ impl Experts {
         let sum = if self.averaged { "ey_sum" } else { "fd" };
         b.op(&[sum], Binary::of(BinaryKind::Add), &["er", shared])?;
         if self.averaged { b.scale("fd", 0.5, sum) } else { Ok(()) }
+    }
+
+    /// A net of experts, with gates if they have any.
+    fn net(&self, net: &Gated<'_>, b: &mut Body<'_>, x: &str, activation: Activation) -> Result<(), DraftError> {
+        if self.ungated { net.build_ungated(b, x, activation) } else { net.build(b, x, activation) }
     }
 
     /// `ed` of `ex`, by experts whose gates are bounded.
@@ -308,7 +325,7 @@ impl Experts {
             b.op(&["score_sum"], Reduce::new(PartialKind::Sum, "b q t k -> b q t")?, &[last])?;
             let mut sum = "score_sum";
             if self.sigmoid {
-                b.unary("score_floor", UnaryKind::Shift(LEAST_SUM), sum)?;
+                b.unary("score_floor", UnaryKind::Shift(self.least_sum), sum)?;
                 sum = "score_floor";
             }
             let share = if scaled { "score_share" } else { "weight" };

@@ -140,7 +140,23 @@ impl Gated<'_> {
         b.op(&[&up], there, &[x, &w_up])?;
         activation.build(b, &active, &gate, &format!("{rows} {inner}"))?;
         b.op(&[&product], Binary::of(BinaryKind::Mul), &[&active, &up])?;
+        self.back(b, &down, &product, &w_down)
+    }
+
+    /// The same without a gate: `d = down(f(up(x)))`.
+    pub(super) fn build_ungated(&self, b: &mut Body<'_>, x: &str, activation: Activation) -> Result<(), DraftError> {
+        let Gated { rows, shared, outer, inner, .. } = self;
+        let [up, active, down] = ["u", "s", "d"].map(|end| format!("{}{end}", self.values));
+        let [w_up, w_down] = ["up", "down"].map(|end| format!("{}{end}", self.matrices));
+        let there = Einsum::new(&format!("{rows} {outer}, {shared} {outer} {inner} -> {rows} {inner}"))?;
+        b.op(&[&up], there, &[x, &w_up])?;
+        activation.build(b, &active, &up, &format!("{rows} {inner}"))?;
+        self.back(b, &down, &active, &w_down)
+    }
+
+    fn back(&self, b: &mut Body<'_>, down: &str, product: &str, w: &str) -> Result<(), DraftError> {
+        let Gated { rows, shared, outer, inner, .. } = self;
         let back = Einsum::new(&format!("{rows} {inner}, {shared} {inner} {outer} -> {rows} {outer}"))?;
-        b.op(&[&down], back, &[&product, &w_down])
+        b.op(&[down], back, &[product, w])
     }
 }

@@ -23,6 +23,7 @@ mod imported;
 mod keys;
 mod layer_set;
 mod llama;
+mod mixers;
 mod read;
 mod rotation;
 mod small;
@@ -48,6 +49,7 @@ pub use llama::{
     Alibi, Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Indexer, Latent, Learned, LlamaConfig,
     Mtp, Norm, Norms, QkNorm, Sinks, Temperature, Waves,
 };
+pub use mixers::{Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, ScanHeads, Scanned, Ssd, SsdNorm, SsdScales};
 pub use rotation::Rotation;
 pub use small::small;
-pub use weights::{HubTensor, Join, MatrixOrder, Pairs, Weights, When};
+pub use weights::{Form, HubTensor, Join, MatrixOrder, Pairs, Weights, When};

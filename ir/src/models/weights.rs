@@ -58,6 +58,19 @@ pub struct HubTensor {
     pub when: When,
     /// The number that is added to its elements.
     pub shift: f32,
+    /// The dims that it has in files.
+    pub form: Form,
+}
+
+/// The dims of a tensor in files, where they are others than those of a vector or a matrix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// They are not.
+    Usual,
+    /// A convolution of single channels: the last dim of a parameter, behind one of one element; all others are rows.
+    Taps,
+    /// A number for each head, among two dims of one element in front and one behind (Kimi Linear).
+    OfHeads,
 }
 
 /// The order of a matrix in files.
@@ -110,6 +123,7 @@ impl HubTensor {
             join: Join::Outputs,
             when: When::Always,
             shift: 0.0,
+            form: Form::Usual,
         }
     }
 
@@ -146,6 +160,11 @@ impl HubTensor {
     /// The same under a condition.
     pub(super) const fn when(self, when: When) -> HubTensor {
         HubTensor { when, ..self }
+    }
+
+    /// The same with other dims.
+    pub(super) const fn shaped(self, form: Form) -> HubTensor {
+        HubTensor { form, ..self }
     }
 
     /// Gains that files have relative to 1.

@@ -27,11 +27,30 @@ pub enum CpHeads {
     Queries,
 }
 
+/// The roles of two dims that tp shards together: those of key heads, and those of the query heads of each.
+pub type HeadRoles = [DimRole; 2];
+
+/// The roles of the heads of attention.
+pub const ATTENTION: HeadRoles = [DimRole::KvHeads, DimRole::QueryHeads];
+
+/// The roles of the groups and heads of scans, which share keys as query heads do.
+pub const SCAN: HeadRoles = [DimRole::ScanGroups, DimRole::ScanHeads];
+
 impl Heads {
-    /// Heads of a model with these dims; `None` for a model without heads.
+    /// Heads of attention in a model with these dims; `None` for a model without any.
     pub fn of<'a>(dims: impl Iterator<Item = &'a DimName> + Clone) -> Option<Heads> {
-        let DimName { size, indivisible, .. } = *dims.clone().find(|dim| dim.role == Some(DimRole::KvHeads))?;
-        let queries = dims.clone().find(|dim| dim.role == Some(DimRole::QueryHeads));
+        Heads::of_roles(dims, ATTENTION)
+    }
+
+    /// Heads of attention and heads of scans, of which a hybrid model has both.
+    pub fn all<'a>(dims: impl Iterator<Item = &'a DimName> + Clone) -> Vec<Heads> {
+        [ATTENTION, SCAN].into_iter().filter_map(|roles| Heads::of_roles(dims.clone(), roles)).collect()
+    }
+
+    /// Heads of dims of these roles.
+    pub fn of_roles<'a>(dims: impl Iterator<Item = &'a DimName> + Clone, [keys, queries]: HeadRoles) -> Option<Heads> {
+        let DimName { size, indivisible, .. } = *dims.clone().find(|dim| dim.role == Some(keys))?;
+        let queries = dims.clone().find(|dim| dim.role == Some(queries));
         Some(Heads { keys: size, queries: queries.map_or(1, |dim| dim.size), whole: indivisible })
     }
 

@@ -373,8 +373,8 @@ impl ParallelConfig {
     pub const AXES: [&str; 4] = ["pp", "dp", "cp", "tp"];
 
     /// The roles of the dims that tensor parallelism shards in parameters.
-    pub const TENSOR_ROLES: [DimRole; 4] =
-        [DimRole::KvHeads, DimRole::FeedForward, DimRole::SharedFeedForward, DimRole::Vocabulary];
+    pub const TENSOR_ROLES: [DimRole; 5] =
+        [DimRole::KvHeads, DimRole::ScanGroups, DimRole::FeedForward, DimRole::SharedFeedForward, DimRole::Vocabulary];
 
     /// The number of devices.
     pub fn devices(&self) -> u64 {

@@ -77,16 +77,29 @@ impl<'s> Parser<'s> {
 
     fn init(&mut self) -> Parsed<Init> {
         let span = self.span();
-        let name = self.take(Kind::Ident, "`normal(..)`, `constant(..)` or `waves(..)`")?;
+        let name = self.take(Kind::Ident, "`normal(..)`, `constant(..)` or another initializer")?;
         self.expect("(")?;
         let number = self.float("a number")?;
+        let of_two: Option<fn(f64, f64) -> Init> = match name {
+            "log_uniform" => Some(Init::LogUniform),
+            "inverse_softplus" => Some(Init::InverseSoftplus),
+            _ => None,
+        };
+        if let Some(of_two) = of_two {
+            self.expect(",")?;
+            let high = self.float("a number")?;
+            self.expect(")")?;
+            return Ok(of_two(number, high));
+        }
         self.expect(")")?;
         match name {
             "normal" => Ok(Init::Normal(number)),
             "constant" => Ok(Init::Constant(number)),
             "waves" => Ok(Init::Waves(number)),
+            "log_count" => Ok(Init::LogCount(number)),
             _ => {
-                let known = ["normal", "constant", "waves"].map(str::to_string);
+                let known = ["normal", "constant", "waves", "log_count", "log_uniform", "inverse_softplus"];
+                let known = known.map(str::to_string);
                 Err(self.unknown(Code::UnknownAttribute, span, format!("there is no init `{name}`"), name, &known))
             }
         }

@@ -67,6 +67,9 @@ fn print_param(printer: &Printer<'_>, param: &Param) -> String {
         Init::Normal(deviation) => format!("normal({})", print_float(deviation)),
         Init::Constant(value) => format!("constant({})", print_float(value)),
         Init::Waves(fall) => format!("waves({})", print_float(fall)),
+        Init::LogCount(count) => format!("log_count({})", print_float(count)),
+        Init::LogUniform(low, high) => format!("log_uniform({}, {})", print_float(low), print_float(high)),
+        Init::InverseSoftplus(low, high) => format!("inverse_softplus({}, {})", print_float(low), print_float(high)),
     };
     let ty = printer.ty(&param.ty, &Default::default());
     let (comments, decay) = (print_comments(&param.comments, ""), param.decay);

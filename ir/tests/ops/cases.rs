@@ -184,6 +184,43 @@ pub(super) fn heads() -> Vec<OpCase> {
     ]
 }
 
+/// Scans of each kind, and short convolutions.
+fn scans() -> Vec<OpCase> {
+    let (b, s, g, r, k, c) = (2, 6, 3, 2, 4, 5);
+    let (q, v, pos) = (f(&[b, s, g, k]), f(&[b, s, g, r, c]), i(&[b, s]));
+    let (heads, by_key, rates) = (f(&[b, s, g, r]), f(&[b, s, g, r, k]), f(&[g, r, k]));
+    let settings = |kind| ScanSettings { kind, scale: 0.5, chunk: 64 };
+    let [linear, delta, selective] = ScanKind::ALL.map(settings);
+    let (x, w) = (bf16(&[b, s, g, k]), bf16(&[g, k, 3]));
+    vec![
+        case(Scan(linear), &[&q, &q, &v, &heads, &pos], &[&v], (3, f(&[b, s, g]), "`decay`")),
+        case(Scan(linear), &[&q, &q, &v, &by_key, &pos], &[&v], (4, f(&[b, s]), "`pos`")),
+        case(Scan(delta), &[&q, &q, &v, &heads, &heads, &pos], &[&v], (4, f(&[b, s, g]), "`beta`")),
+        case(Scan(selective), &[&q, &q, &v, &heads, &rates, &pos], &[&v], (4, f(&[g, r]), "`rates`")),
+        case(
+            ScanGrad(linear),
+            &[&q, &q, &v, &by_key, &pos, &v],
+            &[&q, &q, &v, &by_key],
+            (5, f(&[b, s, g, r]), "`dout`"),
+        ),
+        case(
+            ScanGrad(delta),
+            &[&q, &q, &v, &heads, &heads, &pos, &v],
+            &[&q, &q, &v, &heads, &heads],
+            (0, f(&[b, s, g, c]), "`q`"),
+        ),
+        case(
+            ScanGrad(selective),
+            &[&q, &q, &v, &heads, &rates, &pos, &v],
+            &[&q, &q, &v, &heads, &rates],
+            (2, f(&[b, s, g, c]), "`v`"),
+        ),
+        case(ShortConv, &[&x, &w, &pos], &[&x], (1, bf16(&[g, 3]), "`w`")),
+        case(ShortConvDx, &[&x, &w, &pos], &[&x], (2, i(&[s, b]), "`pos`")),
+        case(ShortConvDw { taps: Dim::sized(3) }, &[&x, &x, &pos], &[&w], (1, bf16(&[b, s, g]), "`dy`")),
+    ]
+}
+
 pub(super) fn vocabulary() -> Vec<OpCase> {
     let (logits, labels, row) = (bf16(&[2, 3, 9]), i(&[2, 3]), f(&[2, 3]));
     let rows = Dim::sized(9);
@@ -281,8 +318,20 @@ fn updates() -> Vec<OpCase> {
 }
 
 pub(super) fn cases() -> Vec<OpCase> {
-    [elementwise(), shapes(), quantised(), selections(), norms(), heads(), vocabulary(), experts(), sparse(), updates()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        elementwise(),
+        shapes(),
+        quantised(),
+        selections(),
+        norms(),
+        heads(),
+        scans(),
+        vocabulary(),
+        experts(),
+        sparse(),
+        updates(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! An operand may be [`Source::Own`]: then the result overwrites the operand, with the same bits as out of place.
 
-use super::math::{ANGLES, cos, erf, exp, ln, normal_cdf, sigmoid, sin, tanh};
+use super::math::{ANGLES, cos, erf, exp, ln, normal_cdf, sigmoid, sin, softplus, tanh};
 use super::nd::{merge, row_major, span, walk};
 use super::par::{Par, Rows};
 use super::simd::simd;

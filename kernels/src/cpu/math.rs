@@ -74,6 +74,16 @@ pub(crate) fn ln<const FMA: bool>(x: f32) -> f32 {
     if x >= 0.0 { y } else { f32::NAN }
 }
 
+/// `ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|)`. The logarithm is exact to the last bits also where `1 + e^-|x|` is near 1 (Goldberg 1991,
+/// theorem 4).
+#[inline(always)]
+pub(crate) fn softplus<const FMA: bool>(x: f32) -> f32 {
+    let power = exp::<FMA>(-x.abs());
+    let next = 1.0 + power;
+    let log = if next == 1.0 { power } else { ln::<FMA>(next) * (power / (next - 1.0)) };
+    (if x < 0.0 { 0.0 } else { x }) + log
+}
+
 /// `1 / (1 + e^-x)`.
 #[inline(always)]
 pub(crate) fn sigmoid<const FMA: bool>(x: f32) -> f32 {

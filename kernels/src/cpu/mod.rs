@@ -30,6 +30,7 @@ pub mod quantise;
 pub mod reduce;
 pub mod rope;
 mod rounded;
+pub mod scan;
 pub mod select;
 pub mod shape;
 mod simd;

@@ -75,6 +75,14 @@ FUNCTION float round_f8e5m2(float x) { return load_f8e5m2(store_f8e5m2(x)); }
 
 FUNCTION float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
+// ln(1 + e^x), exact also where 1 + e^-|x| is near 1 (Goldberg 1991, theorem 4).
+FUNCTION float softplus(float x) {
+    float power = expf(-fabsf(x));
+    float next = 1.0f + power;
+    float log = next == 1.0f ? power : logf(next) * (power / (next - 1.0f));
+    return (x < 0.0f ? 0.0f : x) + log;
+}
+
 // Twice the argument of GELU's tanh: (1 + tanh u) / 2 is sigmoid(2u). The factor is 2 sqrt(2 / pi).
 FUNCTION float gelu_argument(float x) { return 1.5957692f * (x + 0.044715f * x * x * x); }
 

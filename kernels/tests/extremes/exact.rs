@@ -18,6 +18,7 @@ pub(super) fn unary(op: Unary, x: f64) -> f64 {
         Unary::Cos => x.cos(),
         Unary::Floor => x.floor(),
         Unary::Sigmoid => sigmoid(x),
+        Unary::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
         Unary::Silu => x * sigmoid(x),
         Unary::Gelu => x * sigmoid(gelu_argument(x)),
         Unary::GeluErf => x * normal_cdf(x),

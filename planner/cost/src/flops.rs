@@ -1,5 +1,6 @@
 //! FLOPs of a model, independent of hardware and sharding.
 
+use crate::profile::scan_flops;
 use crate::routing::Routing;
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Block, Call, Model, SectionKind, Stmt};
@@ -29,14 +30,17 @@ fn flops(model: &Model, block: &Block, passes: impl Fn(&Stmt) -> f64) -> f64 {
     let filled = Routing::of(block).map_or(1.0, |routing| routing.filled());
     let flops = block[SectionKind::F].stmts.iter().map(|stmt| {
         let Op::Kernel(op) = &stmt.op else { return 0.0 };
+        let [operands, results] = [&stmt.operands, &stmt.results]
+            .map(|values| values.iter().map(|&value| block.ty(value).logical()).collect::<Vec<Type>>());
+        if let Some(flops) = scan_flops(op, &operands) {
+            return passes(stmt) * flops;
+        }
         let passes = match op {
             KernelOp::Einsum(_) | KernelOp::Attention(_) | KernelOp::SparseAttention(_) => passes(stmt),
             // A choice has no gradient.
             KernelOp::SelectKeys(_) => 1.0,
             _ => return 0.0,
         };
-        let [operands, results] = [&stmt.operands, &stmt.results]
-            .map(|values| values.iter().map(|&value| block.ty(value).logical()).collect::<Vec<Type>>());
         let work = op.def().work(&operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>());
         let has_places = stmt.operands.iter().any(|&value| takes_places(model, block.ty(value)));
         passes * work.flops as f64 * if has_places { filled } else { 1.0 }

@@ -406,5 +406,5 @@ fn average_rank(database: &CostDatabase, config: &AverageRankConfig) -> Result<S
     let candidate = Candidate { parallel: config.parallel(), platform, microbatches, cores_each, budget: 0.0 };
     let blocks = database.block_costs(&candidate.block_config()?)?;
     let open = Relaxation::of(&candidate, &blocks);
-    Ok(open.average_rank(open.average_elements(), config.slices, config.budget()))
+    Ok(open.average_rank(open.average_elements(), config.orders, config.budget()))
 }

@@ -49,7 +49,7 @@ impl Sizes {
     /// # Errors
     /// The degrees do not fit together.
     pub(super) fn of(parallel: &ParallelConfig, dims: Arc<DimSizes>) -> Result<Sizes, Error> {
-        let mesh = planner::mesh(parallel, Heads::of(dims.values()))?;
+        let mesh = planner::mesh(parallel, &Heads::all(dims.values()))?;
         Ok(Sizes { mesh, dims })
     }
 

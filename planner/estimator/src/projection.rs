@@ -3,6 +3,7 @@
 //! each projection takes it or drops it.
 
 use super::error::Error;
+use super::rank_waits::OpenOrders;
 use super::recipe;
 use super::request::EstimateRequest;
 use cost::{BlockOptions, Reach, Recipe, Spread, Stack, Supports};
@@ -250,8 +251,7 @@ pub(super) struct AverageRankConfig {
     rank_order: Arc<[String]>,
     pub(super) microbatches: u32,
     pub(super) cores_each: u64,
-    /// The largest number of sequence slices of any order.
-    pub(super) slices: u32,
+    pub(super) orders: OpenOrders,
     /// Bits of the memory budget in bytes, if there is one.
     budget: Option<u64>,
 }
@@ -270,7 +270,7 @@ impl AverageRankConfig {
     pub(super) fn of(
         parallel: &ParallelConfig,
         context: StepContext,
-        slices: u32,
+        orders: OpenOrders,
         budget: Option<f64>,
     ) -> AverageRankConfig {
         let ParallelConfig {
@@ -320,7 +320,7 @@ impl AverageRankConfig {
             rank_order: Arc::clone(rank_order),
             microbatches,
             cores_each,
-            slices,
+            orders,
             budget: budget.map(f64::to_bits),
         }
     }

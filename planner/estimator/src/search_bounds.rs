@@ -7,6 +7,7 @@ use super::evaluator::Evaluator;
 use super::memory_fit::MemoryChoices;
 use super::pipeline::ScheduledPipeline;
 use super::projection::{AverageRankConfig, BlockConfig, StepContext};
+use super::rank_waits::OpenOrders;
 use super::relaxation::{FitQuery, Relaxation, StepCost, work_of};
 use super::stages::StageCost;
 use ir::options::{Offload, ParallelConfig, Recompute};
@@ -47,18 +48,23 @@ impl Evaluator {
         Ok((config, blocks))
     }
 
-    /// Lower bound over all pipelines of configurations at least as fast as `fast`, with memory options left open. `slices`
-    /// is the largest number of sequence slices of any order. If `budget` is `None`, only the memory bound is computed.
+    /// Lower bound over all pipelines of configurations at least as fast as `fast`, with memory options and some orders left open. If
+    /// `budget` is `None`, only the memory bound is computed.
     ///
     /// # Errors
     /// As [`Evaluator::cost`].
-    pub fn average_rank(&self, fast: &ParallelConfig, slices: u32, budget: Option<f64>) -> Result<StepCost, Error> {
+    pub fn average_rank(
+        &self,
+        fast: &ParallelConfig,
+        orders: OpenOrders,
+        budget: Option<f64>,
+    ) -> Result<StepCost, Error> {
         let context = StepContext {
             zero: self.zero(fast),
             microbatches: self.microbatches(fast),
             cores_each: self.cores_each(fast),
         };
-        self.database.average_rank(&AverageRankConfig::of(fast, context, slices, budget))
+        self.database.average_rank(&AverageRankConfig::of(fast, context, orders, budget))
     }
 
     /// Lower bound on bytes over all pipelines and all numbers of micro-batches. The configurations shard their states as one
@@ -106,7 +112,7 @@ impl Evaluator {
         &self,
         large: LargeShare<'_>,
         fast: &[ParallelConfig],
-        slices: u32,
+        orders: OpenOrders,
         budget: Option<f64>,
     ) -> Result<Vec<StepCost>, Error> {
         let blocks = self.block_costs(large.config)?.part(large.share);
@@ -116,7 +122,7 @@ impl Evaluator {
             let open = Relaxation::of(&candidate, &blocks);
             // They do not depend on how states are sharded.
             let elements = *elements.get_or_insert_with(|| open.average_elements());
-            open.average_rank(elements, slices, budget)
+            open.average_rank(elements, orders, budget)
         };
         Ok(fast.iter().map(bound).collect())
     }

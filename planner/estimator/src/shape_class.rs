@@ -3,7 +3,7 @@
 use super::plan_template::DimSizes;
 use ir::dim_role::DimRole;
 use ir::entity::EntityRef;
-use ir::heads::{self, Heads};
+use ir::heads::{self, ATTENTION, HeadRoles, Heads, SCAN};
 use ir::mesh::{Axes, Group, Mesh};
 use ir::options::ParallelConfig;
 use ir::types::DimName;
@@ -19,7 +19,7 @@ pub(super) struct ShapeClass {
     /// Answers to the questions of the passes on the sizes of named dims.
     answers: Vec<(String, Vec<bool>)>,
     /// The axes of tp whose ranks share a key head.
-    sharing: Axes,
+    sharing: [Axes; 2],
 }
 
 impl ShapeClass {
@@ -31,14 +31,15 @@ impl ShapeClass {
             groups: mesh.groups.iter().map(|group| (group.name.clone(), places(group))).collect(),
             sp: parallel.sp,
             answers: if is_built { of_marks(parallel, mesh, dims) } else { of_all(mesh, dims) },
-            sharing: heads(parallel, mesh, dims).map_or_else(Axes::none, |[_, sharing]| sharing),
+            sharing: [ATTENTION, SCAN]
+                .map(|roles| heads(parallel, mesh, dims, roles).map_or_else(Axes::none, |[_, sharing]| sharing)),
         }
     }
 }
 
 /// The axes of tp that shard key heads, and those that shard the query heads of each; `None` without heads.
-fn heads(parallel: &ParallelConfig, mesh: &Mesh, dims: &DimSizes) -> Option<[Axes; 2]> {
-    let sharing = Heads::of(dims.values())?.sharing(parallel.tp)?;
+fn heads(parallel: &ParallelConfig, mesh: &Mesh, dims: &DimSizes, roles: HeadRoles) -> Option<[Axes; 2]> {
+    let sharing = Heads::of_roles(dims.values(), roles)?.sharing(parallel.tp)?;
     heads::split(mesh, &mesh.lookup("tp").unwrap_or_default(), sharing)
 }
 
@@ -67,8 +68,9 @@ fn of_marks(parallel: &ParallelConfig, mesh: &Mesh, dims: &DimSizes) -> Vec<(Str
             *all = all.union(&axes);
         }
     }
-    if let Some([keys, queries]) = heads(parallel, mesh, dims) {
-        cut.extend([(DimRole::KvHeads, keys), (DimRole::QueryHeads, queries)]);
+    for roles in [ATTENTION, SCAN] {
+        let sharded = heads(parallel, mesh, dims, roles);
+        cut.extend(roles.into_iter().zip(sharded.into_iter().flatten()));
     }
     let sequence = cut.get(&DimRole::Sequence).cloned().unwrap_or_default();
     cut.extend([DimRole::RoutingGroups, DimRole::Tokens].map(|role| (role, sequence.clone())));

@@ -8,11 +8,11 @@
 //! unchanged.
 
 use crate::PlanError;
-use crate::heads::{attend_by_heads, divisors, head_axes};
+use crate::heads::{attend_by_heads, check_states, divisors, head_axes};
 use cost::Platform;
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Block, Model};
-use ir::heads::Heads;
+use ir::heads::{ATTENTION, HeadRoles, Heads, SCAN};
 use ir::ids::{BlockId, Value};
 use ir::mesh::{Axes, Mesh};
 use ir::options::{AnnotationRule, AnnotationTarget, PlanOptions, Sharding};
@@ -20,6 +20,7 @@ use ir::types::{Dims, Type};
 use transforms::recompute::calls_of;
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
+    check_states(model, &options.parallel)?;
     if model.is_fully_specified() {
         return Ok(());
     }
@@ -140,8 +141,8 @@ impl Annotations<'_> {
 struct RuleAxes<'a> {
     rule: &'a AnnotationRule,
     all: Axes,
-    /// Axes that shard key heads, and those whose ranks share a key head.
-    heads: [Axes; 2],
+    /// Axes that shard key heads, and those whose ranks share a key head: of attention, and of scans.
+    heads: [(HeadRoles, [Axes; 2]); 2],
 }
 
 impl<'a> RuleAxes<'a> {
@@ -151,7 +152,8 @@ impl<'a> RuleAxes<'a> {
             return Err(PlanError::UnknownAxis { name: rule.axis.clone(), known });
         };
         if rule.roles.iter().any(|&role| model.dim_of(role).is_some()) {
-            let heads = head_axes(&model.mesh, &all, Heads::of(model.dims.values()));
+            let heads = [ATTENTION, SCAN]
+                .map(|roles| (roles, head_axes(&model.mesh, &all, Heads::of_roles(model.dims.values(), roles))));
             return Ok(RuleAxes { rule, all, heads });
         }
         let known = model.dims.values().map(|dim| dim.name.clone()).collect::<Vec<_>>().join(", ");
@@ -161,12 +163,15 @@ impl<'a> RuleAxes<'a> {
     /// Axes that shard dims of a role.
     fn of_role(&self, role: DimRole) -> Option<&Axes> {
         let roles = &self.rule.roles;
-        let [keys, queries] = &self.heads;
-        match role {
-            DimRole::KvHeads if roles.contains(&role) => Some(keys),
-            DimRole::QueryHeads if roles.contains(&DimRole::KvHeads) && !queries.is_empty() => Some(queries),
-            _ => roles.contains(&role).then_some(&self.all),
+        for ([of_keys, of_queries], [keys, queries]) in self.heads.iter().filter(|(pair, _)| roles.contains(&pair[0])) {
+            if role == *of_keys {
+                return Some(keys);
+            }
+            if role == *of_queries && !queries.is_empty() {
+                return Some(queries);
+            }
         }
+        roles.contains(&role).then_some(&self.all)
     }
 }
 
@@ -182,7 +187,8 @@ fn shard(ty: &mut Type, open: &[bool], rule: &RuleAxes<'_>, mesh: &Mesh, dims: &
         let all = dim.axes.union(axes);
         let (axis, degree, dim_name, size) = (rule.rule.axis.clone(), mesh.size(&all), name.name.clone(), dim.size);
         if name.indivisible && !mesh.is_even(size, &all) {
-            let heads = Heads::of(dims.values()).filter(|_| name.role == Some(DimRole::KvHeads) && dim.axes.is_empty());
+            let roles = [ATTENTION, SCAN].into_iter().find(|[keys, _]| name.role == Some(*keys) && dim.axes.is_empty());
+            let heads = roles.and_then(|roles| Heads::of_roles(dims.values(), roles));
             let degrees = heads.map_or_else(|| divisors(size), |heads| heads.degrees());
             return Err(PlanError::NotDivisible { axis, degree, dim: dim_name, size, degrees });
         }

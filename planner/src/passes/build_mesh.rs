@@ -7,7 +7,6 @@
 
 use crate::PlanError;
 use cost::Platform;
-use ir::dim_role::DimRole;
 use ir::entity::EntityRef;
 use ir::experts::Role;
 use ir::graph::Model;
@@ -18,9 +17,10 @@ use ir::options::{ParallelConfig, PlanOptions};
 use ir::zero_groups::{UnevenGroups, group_ranks};
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
-    let shards_heads = options.rules.iter().any(|rule| rule.axis == "tp" && rule.roles.contains(&DimRole::KvHeads));
-    let heads = if shards_heads && !model.has_mesh { Heads::of(model.dims.values()) } else { None };
-    let wanted = on_levels(&options.parallel, heads, &options.levels)?;
+    let of_tp = |role| options.rules.iter().any(|rule| rule.axis == "tp" && rule.roles.contains(&role));
+    let sharded = [heads::ATTENTION, heads::SCAN].into_iter().filter(|[keys, _]| !model.has_mesh && of_tp(*keys));
+    let heads: Vec<Heads> = sharded.filter_map(|roles| Heads::of_roles(model.dims.values(), roles)).collect();
+    let wanted = on_levels(&options.parallel, &heads, &options.levels)?;
     if !model.has_mesh {
         model.mesh = wanted;
         model.has_mesh = true;
@@ -64,12 +64,12 @@ impl Part {
 ///
 /// # Errors
 /// The expert degrees or the groups of ZeRO do not fit, or the rank order names an unknown axis.
-pub fn mesh(parallel: &ParallelConfig, heads: Option<Heads>) -> Result<Mesh, PlanError> {
+pub fn mesh(parallel: &ParallelConfig, heads: &[Heads]) -> Result<Mesh, PlanError> {
     on_levels(parallel, heads, &[])
 }
 
 /// Builds the mesh on links whose levels have `levels` devices, innermost first.
-fn on_levels(parallel: &ParallelConfig, heads: Option<Heads>, levels: &[u64]) -> Result<Mesh, PlanError> {
+fn on_levels(parallel: &ParallelConfig, heads: &[Heads], levels: &[u64]) -> Result<Mesh, PlanError> {
     let (folded, mut inner) = (parallel.fold()?, 1);
     let mut parts: Vec<Part> = Vec::new();
     for name in parallel.rank_order.iter().rev() {
@@ -88,8 +88,12 @@ fn on_levels(parallel: &ParallelConfig, heads: Option<Heads>, levels: &[u64]) ->
     if parallel.zero > 0 {
         parts = with_groups(parts, parallel.shard)?;
     }
-    let sharing = heads.and_then(|heads| heads.sharing(parallel.tp));
-    parts = with_shared_heads(parts, sharing.unwrap_or(1));
+    let mut sharings: Vec<u64> = heads.iter().filter_map(|heads| heads.sharing(parallel.tp)).collect();
+    // The smaller number first: the larger one then goes through its parts, if it is a multiple.
+    sharings.sort_unstable();
+    for sharing in sharings {
+        parts = with_shared_heads(parts, sharing);
+    }
     parts.reverse();
     Ok(named(&parts))
 }
@@ -204,7 +208,7 @@ mod tests {
 
     /// The same for a model with these heads.
     fn with_heads(parallel: &ParallelConfig, heads: Option<Heads>, levels: &[u64]) -> String {
-        let mesh = on_levels(parallel, heads, levels).unwrap();
+        let mesh = on_levels(parallel, heads.as_slice(), levels).unwrap();
         let axes: Vec<String> = mesh.axes.values().map(|axis| format!("{}={}", axis.name, axis.size)).collect();
         let names = |axes: &Axes| axes.iter().map(|axis| mesh.axes[axis].name.clone()).collect::<Vec<_>>().join(",");
         let groups = mesh.groups.iter().map(|group| format!(" {}=[{}]", group.name, names(&group.axes)));
@@ -239,6 +243,20 @@ mod tests {
         assert_eq!(with_heads(&parallel(8, 1), heads(2, 2), &[]), "dp=2 tp=8", "these heads fit no mesh");
     }
 
+    /// Heads of attention and of scans.
+    #[test]
+    fn two_kinds_of_heads_split_tp_twice() {
+        let parallel = ParallelConfig { tp: 8, ..ParallelConfig::default() };
+        let heads = |keys, queries| Heads { keys, queries, whole: true };
+        let line = |all: &[Heads]| {
+            let mesh = on_levels(&parallel, all, &[]).unwrap();
+            mesh.axes.values().map(|axis| axis.size).collect::<Vec<_>>()
+        };
+        assert_eq!(line(&[heads(2, 8), heads(16, 2)]), [2, 4]);
+        assert_eq!(line(&[heads(2, 8), heads(4, 2)]), [2, 2, 2]);
+        assert_eq!(line(&[heads(8, 4), heads(1, 128)]), [8]);
+    }
+
     #[test]
     fn a_group_of_zero_takes_cp_first_and_goes_through_parts_of_experts() {
         let parallel = |[dp, cp, ep]: [u64; 3], shard| ParallelConfig {
@@ -256,7 +274,7 @@ mod tests {
         assert_eq!(line(&parallel([8, 1, 4], 4), &[]), "edp=2 ep=4 dp=[edp,ep]");
         assert_eq!(line(&parallel([8, 1, 2], 4), &[]), "dp2=2 dp1=2 dp0=2 dp=[dp2,dp1,dp0] ep=[dp0]");
         assert_eq!(line(&parallel([2, 2, 4], 2), &[]), "dp=2 cp=2 ep=[dp,cp]");
-        let levels = on_levels(&parallel([12, 1, 1], 6), None, &[4]).unwrap_err();
+        let levels = on_levels(&parallel([12, 1, 1], 6), &[], &[4]).unwrap_err();
         let why = "`shard=6` cuts through 4 neighbours of dp: neither number divides the other";
         assert_eq!(levels.to_string(), why);
     }
@@ -282,8 +300,8 @@ mod tests {
     #[test]
     fn an_axis_that_straddles_a_level_is_refused() {
         let parallel = |dp, tp| ParallelConfig { dp, tp, ..ParallelConfig::default() };
-        assert!(on_levels(&parallel(2, 6), None, &[4]).is_err());
-        assert!(on_levels(&parallel(3, 4), None, &[8]).is_err());
-        assert_eq!(on_levels(&parallel(4, 4), None, &[8]).unwrap().axes.len(), 3);
+        assert!(on_levels(&parallel(2, 6), &[], &[4]).is_err());
+        assert!(on_levels(&parallel(3, 4), &[], &[8]).is_err());
+        assert_eq!(on_levels(&parallel(4, 4), &[], &[8]).unwrap().axes.len(), 3);
     }
 }

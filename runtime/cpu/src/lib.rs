@@ -13,6 +13,7 @@ mod product;
 mod quantise;
 mod rearrange;
 mod rows;
+mod scan;
 mod select;
 mod sparse;
 mod tally;
@@ -483,6 +484,11 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::Rope(op) => attend::rope(op, site),
         KernelOp::Attention(op) => attend::attention(op, site).map(|(run, _)| run),
         KernelOp::AttentionGrad(op) => attend::attention_grad(op, site).map(|(run, _)| run),
+        KernelOp::Scan(op) => scan::scan(&op.0, site),
+        KernelOp::ScanGrad(op) => scan::scan_grad(&op.0, site),
+        KernelOp::ShortConv(_) => scan::short_conv(site),
+        KernelOp::ShortConvDx(_) => scan::short_conv_dx(site),
+        KernelOp::ShortConvDw(_) => scan::short_conv_dw(site),
         KernelOp::Embedding(_) => tokens::embedding(site),
         KernelOp::EmbeddingGrad(op) => tokens::embedding_grad(site, op),
         KernelOp::CrossEntropy(_) => tokens::cross_entropy(site),

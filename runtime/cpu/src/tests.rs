@@ -155,6 +155,38 @@ fn sparse() -> Vec<Case> {
     ]
 }
 
+/// Scans of each kind, with decays of heads and of keys, in chunks of which the last is short; and short convolutions.
+fn scans() -> Vec<Case> {
+    let (keys, values): (&[u64], &[u64]) = (&[3, 7, 3, 4], &[3, 7, 3, 3, 6]);
+    let (heads, by_key): (&[u64], &[u64]) = (&[3, 7, 3, 3], &[3, 7, 3, 3, 4]);
+    let (rates, pos): (&[u64], &[u64]) = (&[3, 3, 4], &[3, 7]);
+    let scanned: [(ScanKind, &[&[u64]]); 5] = [
+        (ScanKind::Linear, &[heads]),
+        (ScanKind::Linear, &[by_key]),
+        (ScanKind::Delta, &[heads, heads]),
+        (ScanKind::Delta, &[by_key, heads]),
+        (ScanKind::Selective, &[heads, rates]),
+    ];
+    let mut cases = Vec::new();
+    for (kind, further) in scanned {
+        for chunk in [3, 64] {
+            let settings = ScanSettings { kind, scale: 0.4, chunk };
+            let forward = [&[keys, keys, values], further, &[pos]].concat();
+            let backward = [&forward[..], &[values]].concat();
+            let place: &[usize] = if forward.len() == 5 { &[4] } else { &[5] };
+            cases.push(case(Scan(settings), &forward, place));
+            cases.push(case(ScanGrad(settings), &backward, place));
+        }
+    }
+    let (x, w): (&[u64], &[u64]) = (&[3, 5, 3, 2], &[3, 2, 4]);
+    cases.extend([
+        case(ShortConv, &[x, w, &[3, 5]], &[2]),
+        case(ShortConvDx, &[x, w, &[3, 5]], &[2]),
+        case(ShortConvDw { taps: Dim::sized(4) }, &[x, x, &[3, 5]], &[2]),
+    ]);
+    cases
+}
+
 fn quantised() -> Vec<Case> {
     let blocks = |words: &[u64]| AbsMax { block: words.iter().map(|&size| (size > 0).then_some(size)).collect() };
     let scaled = |text| Einsum::new(text).unwrap().scaled(DType::BF16).unwrap();
@@ -221,10 +253,21 @@ fn operand(op: &Op, place: usize, ty: &Type) -> Array<f64> {
     let update = matches!(op, Op::Kernel(KernelOp::AdamW(_) | KernelOp::Sgd(_)));
     let is_mass = place == 1 && matches!(op, Op::Kernel(KernelOp::IndexLoss(_) | KernelOp::IndexLossGrad(_)));
     let positive = update || is_mass || matches!(op, Op::Kernel(KernelOp::Unary(_) | KernelOp::Binary(_)));
-    let number = |i: usize| if positive { 0.1 + uniform(key, i as u64) } else { normal(key, i as u64) };
+    // A state that does not grow: decays are below 0, and keys below 1.
+    let factor = match (op, place) {
+        (Op::Kernel(KernelOp::Scan(_) | KernelOp::ScanGrad(_)), 3) => return Array::Real(decays(&dims, key)),
+        (Op::Kernel(KernelOp::Scan(_) | KernelOp::ScanGrad(_)), 0 | 1) => 0.4,
+        _ => 1.0,
+    };
+    let number = |i: usize| factor * if positive { 0.1 + uniform(key, i as u64) } else { normal(key, i as u64) };
     // The last scalar of adamw is the step.
     let step = matches!(op, Op::Kernel(KernelOp::AdamW(_))) && place == 6;
     Array::Real(Dense::from_fn(&dims, |i| if step { 2.0 } else { f64::from(number(i)) }))
+}
+
+/// Logarithms of factors of decay.
+fn decays(dims: &[usize], key: [u32; 2]) -> Dense<f64> {
+    Dense::from_fn(dims, |i| -f64::from(uniform(key, i as u64)))
 }
 
 /// The rank's part of an operand, as it is stored.
@@ -442,7 +485,7 @@ fn every_op_equals_the_reference_whole_and_sharded() {
     let mut seen: Vec<&str> = Vec::new();
     // Contractions with scales have operands of 8 bits.
     let unscaled = quantised().into_iter().filter(|(op, ..)| op.name() != "einsum");
-    for (op, sizes, ints) in cases().into_iter().chain(unscaled).chain(selections()) {
+    for (op, sizes, ints) in cases().into_iter().chain(unscaled).chain(selections()).chain(scans()) {
         seen.push(op.name());
         let dtype = |place| if ints.contains(&place) { DType::I32 } else { DType::F32 };
         let types: Vec<Type> = sizes.iter().enumerate().map(|(place, sizes)| Type::of(dtype(place), sizes)).collect();
@@ -456,7 +499,7 @@ fn every_op_equals_the_reference_whole_and_sharded() {
 #[test]
 fn every_op_takes_narrow_operands_as_its_law_allows() {
     let mut taken = Vec::new();
-    for (op, sizes, ints) in cases().into_iter().chain(quantised()).chain(selections()) {
+    for (op, sizes, ints) in cases().into_iter().chain(quantised()).chain(selections()).chain(scans()) {
         for dtype in [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2] {
             let signatures = signatures(&op, &sizes, ints, dtype);
             taken.extend((!signatures.is_empty()).then_some((dtype, op.name())));

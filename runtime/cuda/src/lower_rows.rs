@@ -73,7 +73,12 @@ pub(super) fn lower(low: &mut Lowering<'_>, op: &KernelOp) -> Result<Vec<Made>, 
         | Op::CombineDw(_)
         | Op::Attention(_)
         | Op::AttentionGrad(_) => Err(format!("the kernels of `{}` are written by hand", op.def().name())),
-        Op::SelectKeys(_)
+        Op::Scan(_)
+        | Op::ScanGrad(_)
+        | Op::ShortConv(_)
+        | Op::ShortConvDx(_)
+        | Op::ShortConvDw(_)
+        | Op::SelectKeys(_)
         | Op::IndexScores(_)
         | Op::IndexScoresGrad(_)
         | Op::SparseAttention(_)

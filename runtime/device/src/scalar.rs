@@ -20,6 +20,7 @@ pub fn unary(kind: UnaryKind) -> Option<Unary> {
         UnaryKind::Stop => Unary::Scale(1.0),
         UnaryKind::Floor => Unary::Floor,
         UnaryKind::Sigmoid => Unary::Sigmoid,
+        UnaryKind::Softplus => Unary::Softplus,
         UnaryKind::Silu => Unary::Silu,
         UnaryKind::Gelu => Unary::Gelu,
         UnaryKind::GeluErf => Unary::GeluErf,

@@ -8,11 +8,11 @@ use crate::load_error::LoadError;
 use comm::{Region, RegionPiece, extract, pieces};
 use device::backend::{Memory, Span};
 use device::host::{numbers, stored};
-use ir::graph::{GRADIENT, Init, Model, ParamInstance, wave};
+use ir::graph::{GRADIENT, Init, Model, ParamInstance};
 use ir::mesh::Mesh;
 use ir::types::{PartialKind, Type};
 use kernels::cpu::Par;
-use kernels::cpu::dropout::normals;
+use kernels::cpu::dropout::{normals, uniform};
 use std::collections::BTreeMap;
 
 pub use device::random::key;
@@ -168,12 +168,17 @@ impl State {
                     part.resize(slot.region.len(), value as f32);
                     last = None;
                 }
-                Init::Waves(fall) => {
-                    let width = slot.ty.sizes().last().copied().unwrap_or(1);
+                init => {
+                    let (width, key) = (
+                        slot.ty.sizes().last().copied().unwrap_or(1),
+                        key(&[&seed.to_le_bytes(), slot.param.as_bytes()]),
+                    );
                     part.clear();
                     part.resize(slot.region.len(), 0.0);
                     fill(&slot.ty, &slot.region, &mut part, par, |first, row| {
-                        (first..).zip(row).for_each(|(place, value)| *value = wave(fall, width, place) as f32);
+                        (first..).zip(row).for_each(|(place, value)| {
+                            *value = init.element(width, place, || uniform(key, place)) as f32;
+                        });
                     });
                     last = None;
                 }

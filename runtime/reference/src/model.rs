@@ -15,7 +15,7 @@ use super::random;
 use super::real::Real;
 use super::round::{Rounding, Within};
 use super::tensor::{Array, Tensor};
-use ir::graph::{ArgKind, Block, Call, Init, Model, Param, STEP_SCALARS, SectionKind, wave};
+use ir::graph::{ArgKind, Block, Call, Init, Model, Param, STEP_SCALARS, SectionKind};
 use ir::ids::Value;
 use std::collections::BTreeMap;
 
@@ -273,10 +273,10 @@ fn initial<R: Real>(param: &Param, instance: u32, seed: u64) -> Tensor<R> {
     let key = random::parameter_key(seed, &param.instance_name(instance));
     match param.init {
         Init::Normal(std) => Tensor::from_fn(&dims, |i| R::of(f64::from(std as f32 * random::normal(key, i as u64)))),
-        Init::Constant(value) => Tensor::filled(&dims, R::of(value)),
-        Init::Waves(fall) => {
+        init => {
             let width = dims.last().map_or(1, |&width| width as u64);
-            Tensor::from_fn(&dims, |i| R::of(wave(fall, width, i as u64)))
+            let element = |i: u64| init.element(width, i, || random::uniform(key, i));
+            Tensor::from_fn(&dims, |i| R::of(element(i as u64)))
         }
     }
 }

@@ -64,6 +64,8 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     head: 128,
     value: None,
     value_scale: 1.0,
+    key_scale: 1.0,
+    net_scales: [1.0; 2],
     norm_eps: 1e-5,
     norm: Norm::Rms,
     norms: Norms::Before,
@@ -110,6 +112,9 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     latent: None,
     indexer: None,
     cross: None,
+    scanned: None,
+    still: LayerSet::None,
+    netless: LayerSet::None,
     experts: None,
     mtp: None,
 };

@@ -57,10 +57,13 @@ mod hyperclovax;
 mod internlm3;
 mod iquestcoder;
 mod jais2;
+mod kimi_linear;
 mod kolibri1;
 mod laguna;
+mod lfm;
 mod llama;
 mod llama4_text;
+mod mamba;
 mod mellum;
 mod mimo_v2_flash;
 mod minicpm3;
@@ -108,7 +111,9 @@ use decoders::{
 };
 use deepseek::{deepseek_v2, deepseek_v3, deepseek_v32};
 use gemma::{gemma2, gemma3_text, gemma4_unified_text};
-use qwen::{qwen2, qwen2_moe, qwen3, qwen3_moe};
+use lfm::{lfm2, lfm2_moe};
+use mamba::{bamba, falcon_h1, granitemoehybrid, mamba2, nemotron_h};
+use qwen::{qwen2, qwen2_moe, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next};
 
 pub use prelude::{Composite, Family, Preset, Tied};
 pub use presets::{preset, presets};
@@ -125,6 +130,9 @@ pub const FAMILIES: &[Family] = &[
     mixtral::FAMILY,
     qwen2_moe::FAMILY,
     qwen3_moe::FAMILY,
+    qwen3_next::FAMILY,
+    qwen3_5::FAMILY,
+    qwen3_5_moe::FAMILY,
     deepseek_v2::FAMILY,
     deepseek_v3::FAMILY,
     deepseek_v32::FAMILY,
@@ -241,6 +249,14 @@ pub const FAMILIES: &[Family] = &[
     mimo_v2_flash::FAMILY,
     xlm::FAMILY,
     cohere_compass_text::FAMILY,
+    bamba::FAMILY,
+    granitemoehybrid::FAMILY,
+    mamba2::FAMILY,
+    nemotron_h::FAMILY,
+    kimi_linear::FAMILY,
+    falcon_h1::FAMILY,
+    lfm2::FAMILY,
+    lfm2_moe::FAMILY,
     gpt2::FAMILY,
 ];
 

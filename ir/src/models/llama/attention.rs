@@ -44,16 +44,22 @@ pub(super) fn weights(config: &LlamaConfig, kind: &LayerKind<'_>, residual: f64)
     weights
 }
 
-/// `p = attention(x)`
-pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+/// `y = attention(x)`
+pub(super) fn build(
+    config: &LlamaConfig,
+    kind: &LayerKind<'_>,
+    b: &mut Body<'_>,
+    y: &str,
+    x: &str,
+) -> Result<(), DraftError> {
     let given = match &config.latent {
         Some(latent) => {
-            let rotation = kind.rotation.ok_or(DraftError::NoPositions)?;
             if let Some(indexer) = &config.indexer {
+                let rotation = kind.rotation.ok_or(DraftError::NoPositions)?;
                 sparse(&Sparse { config, latent, indexer, rotation, is_own: kind.choice == KeyChoice::Own }, b, x)?;
-                return b.linear(&Linear { y: "p", x: "o", w: "wo", bias: None, from: "g r dv", to: "h" });
+                return b.linear(&Linear { y, x: "o", w: "wo", bias: None, from: "g r dv", to: "h" });
             }
-            latent.heads(rotation, b, x).map(|()| "g r dv")?
+            latent.heads(kind.rotation, b, x).map(|()| "g r dv")?
         }
         None => heads(config, kind, b, x).map(|()| kind.dims.given)?,
     };
@@ -78,7 +84,7 @@ pub(super) fn build(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>
         x = "on";
     }
     let bias = kind.out_bias.then_some("bo");
-    b.linear(&Linear { y: "p", x, w: "wo", bias, from: given, to: "h" })
+    b.linear(&Linear { y, x, w: "wo", bias, from: given, to: "h" })
 }
 
 /// Attention to the keys that an indexer chooses.
@@ -126,19 +132,12 @@ fn gate(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str, d
     b.op(&["ow"], product, &["o", "ov"])
 }
 
-/// `y = ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|)`, computed in f32.
+/// `y = ln(1 + e^x)`, computed in f32.
 fn softplus(b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
     let dtype = b.dtype(x)?;
-    let [wide, above, twice, less, power, next, log, sum] =
-        ["wide", "above", "twice", "less", "power", "next", "log", "sum"].map(|end| format!("{y}_{end}"));
+    let [wide, sum] = ["wide", "sum"].map(|end| format!("{y}_{end}"));
     b.unary(&wide, UnaryKind::Cast(DType::F32), x)?;
-    b.unary(&above, UnaryKind::AtLeast(0.0), &wide)?;
-    b.scale(&twice, 2.0, &above)?;
-    b.op(&[&less], Binary::of(BinaryKind::Sub), &[&wide, &twice])?;
-    b.unary(&power, UnaryKind::Exp, &less)?;
-    b.unary(&next, UnaryKind::Shift(1.0), &power)?;
-    b.unary(&log, UnaryKind::Log, &next)?;
-    b.op(&[&sum], Binary::of(BinaryKind::Add), &[&above, &log])?;
+    b.unary(&sum, UnaryKind::Softplus, &wide)?;
     b.unary(y, UnaryKind::Cast(dtype), &sum)
 }
 
@@ -169,7 +168,8 @@ fn steps<'a>(config: &LlamaConfig, kind: &LayerKind<'a>, of_queries: bool) -> Ve
     let temper = temper.map(Step::Temper);
     let alibi = Alibi { heads: config.heads, kv_heads: config.kv_heads, scale: config.score_scale() };
     let lean = config.alibi.then_some(Step::Lean(alibi));
-    [before, clip, turns, after, temper, lean].into_iter().flatten().collect()
+    let scale = (config.key_scale != 1.0 && !of_queries).then_some(Step::Scale(config.key_scale));
+    [before, clip, turns, after, temper, scale, lean].into_iter().flatten().collect()
 }
 
 /// Queries, keys or values.

@@ -7,6 +7,7 @@ use crate::models::error::{ConfigError, depth, invalid, not_negative, positive};
 use crate::models::experts::Experts;
 use crate::models::feed_forward::Activation;
 use crate::models::layer_set::{LayerSet, Window};
+use crate::models::mixers::Scanned;
 use crate::models::rotation::Rotation;
 use serde::Serialize;
 
@@ -209,6 +210,10 @@ pub struct LlamaConfig {
     pub value: Option<u64>,
     /// The factor of values.
     pub value_scale: f64,
+    /// The factor of keys (Falcon-H1).
+    pub key_scale: f64,
+    /// The factors of the net's gate, and of what the net gives (Falcon-H1).
+    pub net_scales: [f64; 2],
     /// Added to the mean square in norms, or to the variance.
     pub norm_eps: f64,
     /// The kind of norms.
@@ -302,6 +307,12 @@ pub struct LlamaConfig {
     pub indexer: Option<Indexer>,
     /// Attention to another sequence.
     pub cross: Option<Cross>,
+    /// Layers that carry a state in place of attention.
+    pub scanned: Option<Scanned>,
+    /// The layers that have a feed-forward net or experts alone (Nemotron-H).
+    pub still: LayerSet,
+    /// The layers that have none of these (Mamba-2, Nemotron-H).
+    pub netless: LayerSet,
     /// Experts instead of the feed-forward net.
     pub experts: Option<Experts>,
     /// Layers behind the others that predict further tokens.
@@ -312,6 +323,11 @@ impl LlamaConfig {
     /// The window of a layer, if it has one.
     pub(super) fn window_of(&self, layer: u32) -> Option<Window> {
         self.window.filter(|window| !window.full.contains(layer))
+    }
+
+    /// What a layer has in place of attention or beside it, if it carries a state.
+    pub(super) fn scanned_of(&self, layer: u32) -> Option<&Scanned> {
+        self.scanned.as_ref().filter(|scanned| scanned.layers.contains(layer))
     }
 
     /// The factor of a loss of balance that spans layers, and the number of layers with experts.
@@ -397,6 +413,7 @@ impl LlamaConfig {
             return Err(invalid("pad_token_id", format!("{pad} is none of {read} tokens")));
         }
         self.window.map_or(Ok(()), |window| window.check())?;
+        self.scanned.map_or(Ok(()), |scanned| scanned.mixer.check())?;
         if self.window.is_some() && !self.causal {
             return Err(invalid("is_decoder", "a window needs queries that see no later keys".to_string()));
         }

@@ -2,7 +2,7 @@
 //! DeepSeek-V3.2, section 2.1). Heads share one key, the latent vector itself, as the products with `wkn` and `wv` are moved to queries
 //! and results: a query then gathers one row for each key that it chose, and not one for each head.
 
-use super::latent::Latent;
+use super::latent::{Latent, Turned};
 use crate::models::draft::{Body, Draft, DraftError, Weight};
 use crate::models::error::{ConfigError, invalid, not_negative, positive};
 use crate::models::layer_set::LayerSet;
@@ -131,11 +131,11 @@ impl Indexer {
 impl Latent {
     /// `q`, `k` and `v` of `x`, with one key for all heads: the latent vector, and the part that turns.
     pub(super) fn absorbed(&self, rotation: &Rotation, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
-        self.parts(rotation, b, x)?;
+        let Turned { query, key } = self.parts(Some(rotation), b, x)?;
         b.op(&["ql"], Einsum::new("b s g r dn, lk g r dn -> b s g r lk")?, &["qn", "wkn"])?;
-        b.op(&["q"], Concat { dim: 4 }, &["ql", "qr"])?;
+        b.op(&["q"], Concat { dim: 4 }, &["ql", query])?;
         b.op(&["v"], Reshape { dims: b.dims("b s g lk") }, &["ckv"])?;
-        b.op(&["kr"], Reshape { dims: b.dims("b s g dr") }, &["kr1"])?;
+        b.op(&["kr"], Reshape { dims: b.dims("b s g dr") }, &[key])?;
         b.op(&["k"], Concat { dim: 3 }, &["v", "kr"])
     }
 

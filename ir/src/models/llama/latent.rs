@@ -29,6 +29,12 @@ pub struct Latent {
     pub score_factor: f64,
 }
 
+/// Names of the parts of queries and keys that turn, if there is a rotation.
+pub(super) struct Turned {
+    pub(super) query: &'static str,
+    pub(super) key: &'static str,
+}
+
 impl Latent {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let sizes = [
@@ -79,20 +85,20 @@ impl Latent {
         weights
     }
 
-    /// `q`, `k` and `v` of `x`.
-    pub(super) fn heads(&self, rotation: &Rotation, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
-        self.parts(rotation, b, x)?;
+    /// `q`, `k` and `v` of `x`; without a rotation no part turns (Kimi Linear).
+    pub(super) fn heads(&self, rotation: Option<&Rotation>, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+        let Turned { query, key } = self.parts(rotation, b, x)?;
         for (y, w, d) in [("kn", "wkn", "dn"), ("v", "wv", "dv")] {
             b.op(&[y], Einsum::new(&format!("b s lk, lk g {d} -> b s g {d}"))?, &["ckv", w])?;
         }
         let to_heads = Broadcast { equation: Equation::parse("b s dr -> b s g dr")?, free: b.dims("g") };
-        b.op(&["kr"], to_heads, &["kr1"])?;
-        b.op(&["q"], Concat { dim: 4 }, &["qn", "qr"])?;
+        b.op(&["kr"], to_heads, &[key])?;
+        b.op(&["q"], Concat { dim: 4 }, &["qn", query])?;
         b.op(&["k"], Concat { dim: 3 }, &["kn", "kr"])
     }
 
-    /// The parts of queries, `qn` and `qr`, the latent vector `ckv` and the part of keys that turns, `kr1`.
-    pub(super) fn parts(&self, rotation: &Rotation, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+    /// The parts of queries, `qn` and the one that turns, the latent vector `ckv`, and the part of keys that turns.
+    pub(super) fn parts(&self, rotation: Option<&Rotation>, b: &mut Body<'_>, x: &str) -> Result<Turned, DraftError> {
         let (query, from) = if self.query_rank.is_some() { ("cq", "lq") } else { (x, "h") };
         if self.query_rank.is_some() {
             b.op(&["cq0"], Einsum::new("b s h, h lq -> b s lq")?, &[x, "wdq"])?;
@@ -104,9 +110,9 @@ impl Latent {
         b.op(&["ckv0"], Einsum::new("b s h, h lk -> b s lk")?, &[x, "wdkv"])?;
         b.op(&["ckv", "ckv_rstd"], LATENT_NORM, &["ckv0", "kv_norm"])?;
         b.op(&["kr0"], Einsum::new("b s h, h dr -> b s dr")?, &[x, "wkr"])?;
-        for (turned, plain) in [("qr", "qr0"), ("kr1", "kr0")] {
-            rotation.turn(b, turned, plain)?;
-        }
-        Ok(())
+        let Some(rotation) = rotation else { return Ok(Turned { query: "qr0", key: "kr0" }) };
+        rotation.turn(b, "qr", "qr0")?;
+        rotation.turn(b, "kr1", "kr0")?;
+        Ok(Turned { query: "qr", key: "kr1" })
     }
 }

@@ -4,6 +4,7 @@ use super::config::{LlamaConfig, Sinks};
 use crate::ids::BlockId;
 use crate::models::experts::Experts;
 use crate::models::layer_set::Window;
+use crate::models::mixers::Scanned;
 use crate::models::rotation::{LENGTHS, Rotation};
 use crate::ops::Scaling;
 use std::ops::Range;
@@ -63,6 +64,12 @@ pub(super) struct LayerKind<'a> {
     pub(super) name: String,
     /// The experts in place of a feed-forward net, if any.
     pub(super) experts: Option<&'a Experts>,
+    /// It has attention, or what is in its place.
+    pub(super) mixes: bool,
+    /// It has a feed-forward net, or experts in its place.
+    pub(super) has_net: bool,
+    /// What it has in place of attention or beside it, if it carries a state.
+    pub(super) scanned: Option<&'a Scanned>,
     /// The window of attention, if any.
     pub(super) window: Option<Window>,
     /// How positions turn queries and keys; none: they have no positions.
@@ -86,8 +93,18 @@ pub(super) struct LayerKind<'a> {
 }
 
 impl LayerKind<'_> {
+    /// True if it has attention.
+    pub(super) fn attends(&self) -> bool {
+        self.mixes && self.scanned.is_none_or(|scanned| scanned.beside.is_some())
+    }
+
     /// The inputs of its block.
     pub(super) fn inputs(&self) -> &'static [&'static str] {
+        match (self.mixes, self.attends()) {
+            (false, _) => return &[],
+            (true, false) => return &["pos"],
+            (true, true) => {}
+        }
         let scaling = self.rotation.and_then(|rotation| rotation.scaling.as_ref());
         if scaling.is_some_and(Scaling::reads_lengths) { &["pos", "seg", LENGTHS] } else { &["pos", "seg"] }
     }
@@ -98,20 +115,31 @@ impl LayerKind<'_> {
 /// Layers with experts are called `layer`, and those without them `dense`; without any experts all are called `layer`. Where
 /// only some layers have a window, these are called `local` and `local_dense`. Where only some layers of the same window have no
 /// positions, the names of these have `nope` in them. A first layer without a norm of what attention reads has `first`, a last one
-/// with a bias of its own `last`. Those that take the choice of keys of another layer have `shared`.
+/// with a bias of its own `last`. Where only some layers carry a state in place of attention, the names of these have `scan` in them. Layers
+/// without attention and a state have `still`, those without a net `netless`, and those that take the choice of keys of another layer
+/// `shared`.
 pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>> {
     let mixed = config.window.is_some_and(|window| (1..config.layers).contains(&window.full.count(config.layers)));
     // The numbers of layers with and without positions, by whether they have a window.
     let mut turns = [[0_u32; 2]; 2];
-    for layer in 0..config.layers {
+    let attends = |layer: &u32| {
+        config.scanned_of(*layer).is_none_or(|scanned| scanned.beside.is_some()) && !config.still.contains(*layer)
+    };
+    for layer in (0..config.layers).filter(attends) {
         turns[usize::from(config.window_of(layer).is_some())][usize::from(config.nope.contains(layer))] += 1;
     }
+    let some_have_nets = config.netless.count(config.layers) < config.layers;
+    let scans = (0..config.layers).filter(|&layer| config.scanned_of(layer).is_some()).count() as u32;
     (0..config.layers).map(move |layer| {
-        let experts = config.experts.as_ref().filter(|experts| !experts.dense.contains(layer));
-        let (window, nope) = (config.window_of(layer), config.nope.contains(layer));
+        let scanned = config.scanned_of(layer);
+        let in_place = scanned.is_some_and(|scanned| scanned.beside.is_none());
+        let (mixes, has_net) = (!config.still.contains(layer), !config.netless.contains(layer));
+        let experts = config.experts.as_ref().filter(|experts| has_net && !experts.dense.contains(layer));
+        let nope = mixes && !in_place && config.nope.contains(layer);
+        let window = config.window_of(layer).filter(|_| mixes && !in_place);
         let local = config.local_rotation.as_ref().filter(|_| window.is_some());
         let rotation = (!nope).then_some(local.unwrap_or(&config.rotation));
-        let is_dense = config.experts.is_some() && experts.is_none();
+        let is_dense = config.experts.is_some() && has_net && experts.is_none();
         let differs = nope && turns[usize::from(window.is_some())].iter().all(|&count| count > 0);
         let choice = match config.indexer {
             None => KeyChoice::All,
@@ -122,8 +150,11 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let parts = [
             (bare, "first"),
             (last, "last"),
+            (scanned.is_some() && scans < config.layers, "scan"),
             (mixed && window.is_some(), "local"),
             (differs, "nope"),
+            (!mixes, "still"),
+            (!has_net && some_have_nets, "netless"),
             (choice == KeyChoice::Shared, "shared"),
             (is_dense, "dense"),
         ];
@@ -139,7 +170,10 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let kv_heads = kv_heads.unwrap_or(config.kv_heads);
         LayerKind {
             name,
+            mixes,
+            has_net,
             experts,
+            scanned,
             window,
             rotation,
             bare,

@@ -32,6 +32,7 @@ use self::layers::{KeyChoice, LayerKind, Layers, kinds, runs};
 use super::balance::{self, ADDED, PASSED};
 use super::draft::{Batch, Body, Draft, DraftError, Weight};
 use super::error::ConfigError;
+use super::mixers::Beside;
 use super::rotation::LENGTHS;
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
@@ -46,24 +47,25 @@ impl LlamaConfig {
         let mut dims = vec![DimName::new("h", self.hidden, None)];
         let heads = [("g", "r", Some(self.kv_heads)), ("gl", "rl", self.local_kv_heads)];
         for (keys, queries, count) in heads {
-            let Some(count) = count.filter(|_| kinds(self).any(|kind| kind.dims.keys.starts_with(&format!("{keys} "))))
-            else {
+            let attends = |kind: LayerKind<'_>| kind.attends() && kind.dims.keys.starts_with(&format!("{keys} "));
+            let Some(count) = count.filter(|_| kinds(self).any(attends)) else {
                 continue;
             };
             dims.push(DimName::new(keys, count, Some(DimRole::KvHeads)).undivided());
             dims.push(DimName::new(queries, self.heads / count, Some(DimRole::QueryHeads)).undivided());
         }
-        match &self.latent {
-            Some(latent) => dims.extend(latent.dims()),
-            None => dims.push(DimName::new("d", self.head, None)),
+        if kinds(self).any(|kind| kind.attends()) {
+            match &self.latent {
+                Some(latent) => dims.extend(latent.dims()),
+                None => dims.push(DimName::new("d", self.head, None)),
+            }
+            dims.extend(self.value.map(|value| DimName::new("dv", value, None)));
         }
         let local = self.local_head.filter(|_| kinds(self).any(|kind| kind.dims.size == "dl"));
         dims.extend(local.map(|size| DimName::new("dl", size, None)));
+        dims.extend(self.scanned.iter().flat_map(|scanned| scanned.mixer.dims()));
         dims.extend(self.indexer.iter().flat_map(Indexer::dims));
-        if let Some(value) = self.value {
-            dims.push(DimName::new("dv", value, None));
-        }
-        if kinds(self).any(|kind| kind.experts.is_none()) {
+        if kinds(self).any(|kind| kind.has_net && kind.experts.is_none()) {
             dims.push(DimName::new("f", self.feed_forward, Some(DimRole::FeedForward)));
         }
         dims.push(DimName::new("v", self.vocabulary, Some(DimRole::Vocabulary)));
@@ -206,27 +208,56 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
     results.extend(further.iter().map(|_| ResultKind::Regulariser));
     given.extend(further);
     draft.block(&kind.name, &args, &weights, &results, |b| {
-        let normed = if kind.bare { "x" } else { "a" };
-        let attention = Branch { number: 1, read: "x", stream: "x", sum: "x1", normed, result: "p" };
-        attention.build(config, b, |b, x| attention::build(config, kind, b, x))?;
-        let read = if config.branches == Branches::InTurn { "x1" } else { "x" };
-        let normed = if config.branches == Branches::Shared { "a" } else { "n" };
-        let result = if kind.experts.is_some_and(|experts| experts.normed) { "fn" } else { "fd" };
-        let sum = if config.layer_scale { "unscaled" } else { "y" };
-        let net = Branch { number: 2, read, stream: "x1", sum, normed, result };
-        net.build(config, b, |b, x| match kind.experts {
-            Some(experts) => {
-                experts.build(config.activation, b, x)?;
-                if experts.normed { config.norm(b, "fn", "fd", "experts_norm") } else { Ok(()) }
+        if kind.mixes {
+            mixing(kind).build(config, b, |b, x| mix(config, kind, b, x))?;
+        }
+        if kind.has_net {
+            net_branch(config, kind).build(config, b, |b, x| match kind.experts {
+                Some(experts) => {
+                    experts.build(config.activation, b, x)?;
+                    if experts.normed { config.norm(b, "fn", "fd", "experts_norm") } else { Ok(()) }
+                }
+                None => net::build(config, b, x),
+            })?;
+            if config.layer_scale {
+                let product = Binary::spread(BinaryKind::Mul, "b s h, () -> b s h")?;
+                b.op(&["y"], product, &["unscaled", "layer_scale"])?;
             }
-            None => net::build(config, b, x),
-        })?;
-        if config.layer_scale {
-            let product = Binary::spread(BinaryKind::Mul, "b s h, () -> b s h")?;
-            b.op(&["y"], product, &[sum, "layer_scale"])?;
         }
         given.iter().map(|name| b.value(name)).collect()
     })
+}
+
+/// `p`: attention of `x`, or what a state gives, or the sum of both.
+fn mix(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+    let Some(scanned) = kind.scanned else { return attention::build(config, kind, b, "p", x) };
+    let Some(Beside { read, attention, state }) = scanned.beside else {
+        return scanned.mixer.build(b, config.norm_eps, "p", x);
+    };
+    scanned.mixer.build(b, config.norm_eps, "scan_given", x)?;
+    b.scale("scan_scaled", state, "scan_given")?;
+    b.scale("attention_read", read, x)?;
+    attention::build(config, kind, b, "attention_given", "attention_read")?;
+    b.scale("attention_scaled", attention, "attention_given")?;
+    b.op(&["p"], Binary::of(BinaryKind::Add), &["scan_scaled", "attention_scaled"])
+}
+
+/// The branch of attention, or of what is in its place.
+fn mixing<'a>(kind: &LayerKind<'_>) -> Branch<'a> {
+    let normed = if kind.bare { "x" } else { "a" };
+    // Layers of one branch have nothing else to add.
+    let sum = if kind.has_net { "x1" } else { "y" };
+    Branch { number: 1, read: "x", stream: "x", sum, normed, result: "p" }
+}
+
+/// The branch of the feed-forward net, or of the experts in its place.
+fn net_branch<'a>(config: &LlamaConfig, kind: &LayerKind<'_>) -> Branch<'a> {
+    let stream = if kind.mixes { "x1" } else { "x" };
+    let read = if config.branches == Branches::InTurn { stream } else { "x" };
+    let normed = if config.branches == Branches::Shared { "a" } else { "n" };
+    let result = if kind.experts.is_some_and(|experts| experts.normed) { "fn" } else { "fd" };
+    let sum = if config.layer_scale { "unscaled" } else { "y" };
+    Branch { number: 2, read, stream, sum, normed, result }
 }
 
 /// A branch of a layer, `sum = stream + norm(f(norm(read)))` or `sum = norm(stream + f(read))`, with the norms of the configuration.
@@ -284,14 +315,17 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
     let after = config.norms_after();
     let first = config.norms_before() || config.norms == Norms::Sums;
     let mut weights = Vec::new();
-    if first && !kind.bare {
-        weights.extend(config.norm.weights("norm1", "h"));
-    }
-    weights.extend(attention::weights(config, kind, residual));
-    if after {
-        weights.extend(config.norm.weights("post_norm1", "h"));
+    if kind.mixes {
+        weights.extend((first && !kind.bare).then(|| config.norm.weights("norm1", "h")).into_iter().flatten());
+        let state = kind.scanned.map(|scanned| scanned.mixer.weights(config.deviation, residual));
+        weights.extend(state.into_iter().flatten());
+        weights.extend(kind.attends().then(|| attention::weights(config, kind, residual)).into_iter().flatten());
+        weights.extend(after.then(|| config.norm.weights("post_norm1", "h")).into_iter().flatten());
     }
     weights.extend(config.cross.into_iter().flat_map(|cross| cross::weights(config, cross)));
+    if !kind.has_net {
+        return weights;
+    }
     if first && config.branches != Branches::Shared {
         weights.extend(config.norm.weights("norm2", "h"));
     }
@@ -304,9 +338,7 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
         }
         None => net::weights(config, residual),
     });
-    if after {
-        weights.extend(config.norm.weights("post_norm2", "h"));
-    }
+    weights.extend(after.then(|| config.norm.weights("post_norm2", "h")).into_iter().flatten());
     weights.extend(config.layer_scale.then(|| Weight::constant("layer_scale", "", 1.0).frozen()));
     weights
 }

@@ -24,7 +24,8 @@ pub(super) fn weights(config: &LlamaConfig, residual: f64) -> Vec<Weight> {
 
 /// `fd = down(f(gate(x)) up(x))`, or without a gate `down(f(up(x)))`.
 pub(super) fn build(config: &LlamaConfig, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
-    if config.gated && !config.net_bias && !config.inner_norms {
+    let [of_gate, of_result] = config.net_scales;
+    if config.gated && !config.net_bias && !config.inner_norms && config.net_scales == [1.0; 2] {
         let net = Gated { values: "f", matrices: "", rows: "b s", shared: "", outer: "h", inner: "f" };
         return net.build(b, x, config.activation);
     }
@@ -34,7 +35,12 @@ pub(super) fn build(config: &LlamaConfig, b: &mut Body<'_>, x: &str) -> Result<(
     }
     let bias = config.net_bias.then_some("up_bias");
     b.linear(&Linear { y: "fu", x, w: "up", bias, from: "h", to: "f" })?;
-    config.activation.build(b, "fs", if config.gated { "fg" } else { "fu" }, "b s f")?;
+    let mut read = if config.gated { "fg" } else { "fu" };
+    if of_gate != 1.0 {
+        b.scale("fg_scaled", of_gate, read)?;
+        read = "fg_scaled";
+    }
+    config.activation.build(b, "fs", read, "b s f")?;
     if config.gated {
         b.op(&["fp"], Binary::of(BinaryKind::Mul), &["fs", "fu"])?;
     }
@@ -44,5 +50,9 @@ pub(super) fn build(config: &LlamaConfig, b: &mut Body<'_>, x: &str) -> Result<(
         product = "fn";
     }
     let bias = config.net_bias.then_some("down_bias");
-    b.linear(&Linear { y: "fd", x: product, w: "down", bias, from: "f", to: "h" })
+    if of_result == 1.0 {
+        return b.linear(&Linear { y: "fd", x: product, w: "down", bias, from: "f", to: "h" });
+    }
+    b.linear(&Linear { y: "fd_whole", x: product, w: "down", bias, from: "f", to: "h" })?;
+    b.scale("fd", of_result, "fd_whole")
 }

@@ -1,6 +1,7 @@
 //! Parts of a `config.json` that families of Llama's kind share. The file of each family puts them together.
 
 pub(super) mod experts;
+pub(super) mod mixers;
 pub(super) mod positions;
 mod rope;
 pub(super) mod windows;
@@ -88,6 +89,8 @@ impl Base {
             head: heads.size,
             value: None,
             value_scale: 1.0,
+            key_scale: 1.0,
+            net_scales: [1.0; 2],
             norm_eps: fields.get(self.norm_eps)?,
             norm: Norm::Rms,
             norms: Norms::Before,
@@ -135,6 +138,9 @@ impl Base {
             latent: None,
             indexer: None,
             cross: None,
+            scanned: None,
+            still: LayerSet::None,
+            netless: LayerSet::None,
             experts: None,
             mtp: None,
         })

@@ -131,6 +131,11 @@ unary_functions! {
     };
     /// `max(x, c)`; what is not a number stays so.
     AtLeast(min: f64 = 0.3) = "at_least": if min <= 0.0 { UnaryClass::KeepsZeros } else { UnaryClass::Other }, |s| s.where_kept();
+    /// `ln(1 + e^x)`. Its gradient is that of the sigmoid's integral.
+    Softplus = "softplus": UnaryClass::Other, |s| {
+        let slope = s.unary(UnaryKind::Sigmoid, s.x)?;
+        s.binary(BinaryKind::Mul, s.dy, slope)
+    };
     /// The largest integer that is not above x.
     Floor = "floor": UnaryClass::KeepsZeros, |s| s.unary(UnaryKind::Scale(0.0), s.dy);
     /// `x`, as a constant: nothing flows back.

@@ -188,6 +188,11 @@ impl Encoded {
             | KernelOp::Rope(_)
             | KernelOp::Attention(_)
             | KernelOp::AttentionGrad(_)
+            | KernelOp::Scan(_)
+            | KernelOp::ScanGrad(_)
+            | KernelOp::ShortConv(_)
+            | KernelOp::ShortConvDx(_)
+            | KernelOp::ShortConvDw(_)
             | KernelOp::Dropout(_)
             | KernelOp::Jitter(_)
             | KernelOp::Embedding(_)
@@ -245,7 +250,7 @@ impl Encoded {
             UnaryKind::AtMost(max) => return Some(self.with_number(PlainOp::Min, x, max)),
             UnaryKind::Cast(_) if self.graph[x].data.shape.dtype == to.dtype => return Some(x),
             UnaryKind::Cast(_) => return Some(self.add(NodeKind::Cast(to.dtype), &[x])),
-            UnaryKind::Floor | UnaryKind::Stop => return None,
+            UnaryKind::Softplus | UnaryKind::Floor | UnaryKind::Stop => return None,
         };
         Some(self.add(NodeKind::Plain(op), &[x]))
     }

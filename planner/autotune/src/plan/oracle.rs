@@ -1,6 +1,7 @@
 //! Cost oracle of the search.
 
 use super::large_microbatch::LargeMicrobatches;
+use super::space::open_orders;
 use crate::search::{Bound, CostEstimate, Level, Limits, Oracle, Recomputable, SearchNode, Space, within};
 use compiler::parallel;
 use estimator::{
@@ -314,7 +315,7 @@ impl<'a> Costs<'a> {
             let fast = self.fastest(node);
             let fast: Vec<ParallelConfig> = self.shardings(node).iter().map(|it| it.on(fast.clone())).collect();
             let bound = |large: LargeShare<'_>| {
-                let bounds = self.evaluator.average_ranks_by(large, &fast, self.space.slices, limits.bytes);
+                let bounds = self.evaluator.average_ranks_by(large, &fast, self.space.open_orders, limits.bytes);
                 least(bounds.ok()?, limits)
             };
             // A large micro-batch that cannot be planned gives no bound.
@@ -342,14 +343,14 @@ impl<'a> Costs<'a> {
         let ParallelConfig { pp, dp, mbs, .. } = node.parallel;
         let orders = (self.space.orders)(pp, self.space.global_batch / (dp * mbs));
         let names = orders.iter().flat_map(|order| order.schedules.iter());
-        let splits = names.filter_map(|name| schedules::find(name).ok()).any(|kind| kind.splits_backward);
-        let pipelines = OpenPipelines { enough, budget, splits };
+        let orders = open_orders(names.filter_map(|name| schedules::find(name).ok()));
+        let pipelines = OpenPipelines { enough, budget, orders };
         self.evaluator.any_pipeline(&self.fastest(node), &self.shardings(node), &pipelines).ok()
     }
 
     /// Returns `true` if activations may be in host memory, or sequences may be cut into slices.
     fn has_host_or_slices(&self) -> bool {
-        self.space.slices > 1 || self.may_offload()
+        self.space.open_orders.slices > 1 || self.may_offload()
     }
 
     /// Returns `true` if activations may be in host memory.
@@ -414,7 +415,7 @@ impl<'a> Costs<'a> {
 
     /// Lower bound from the average rank; saved activations do not count.
     fn average_rank(&self, node: &SearchNode, limits: Limits) -> Option<StepCost> {
-        self.evaluator.average_rank(&self.fastest(node), self.space.slices, limits.bytes).ok()
+        self.evaluator.average_rank(&self.fastest(node), self.space.open_orders, limits.bytes).ok()
     }
 
     /// The node's configuration that saves least: undecided options recompute everything, or offload it.

@@ -7,15 +7,15 @@ use crate::search::{Hides, Order, Orders, Overlap, Pin, Recomputable, Schedules,
 use compiler::deadline::Deadline;
 use compiler::parallel::Pins;
 use cost::{Hidden, RuleName, RuleNumbers, Stack, Supports};
-use estimator::Evaluator;
-use estimator::check_pins;
+use estimator::{Evaluator, OpenOrders, check_pins};
 use ir::config_key::ConfigKey;
 use ir::dim_role::DimRole;
 use ir::graph::Model;
-use ir::heads::Heads;
+use ir::heads::{self, Heads};
 use ir::models::Batch;
 use ir::options::ParallelConfig;
 use ir::types::DType;
+use planner::first_state;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::{self, Chunks, SCHEDULES, ScheduleKind};
 use std::collections::HashMap;
@@ -57,7 +57,8 @@ pub(super) fn space(
     let job = evaluator.job_numbers();
     check_pins(&request.pin, evaluator.stack(), &job)?;
     let size = |role| model.dim_of(role).map(|dim| dim.size);
-    let is_cut = |role: DimRole| ParallelConfig::TENSOR_ROLES.contains(&role) && role != DimRole::KvHeads;
+    let of_heads = [heads::ATTENTION, heads::SCAN].map(|[keys, _]| keys);
+    let is_cut = |role: DimRole| ParallelConfig::TENSOR_ROLES.contains(&role) && !of_heads.contains(&role);
     let cut = model.dims.values().filter(|dim| dim.role.is_some_and(is_cut));
     let runs: u64 = model.calls.iter().map(|call| u64::from(call.instances())).sum();
     let ends = u64::from(runs > 2);
@@ -71,9 +72,10 @@ pub(super) fn space(
     let supports = evaluator.stack().supports.clone();
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
-        heads: Heads::of(model.dims.values()),
+        heads: Heads::all(model.dims.values()),
         gathers_keys: planner::gathers_keys(&model),
-        tokens: size(DimRole::Sequence).unwrap_or(request.seq),
+        // Ranks do not hand on a state along a sequence.
+        tokens: if first_state(&model).is_some() { 1 } else { size(DimRole::Sequence).unwrap_or(request.seq) },
         experts: size(DimRole::Experts).map(|number| [number, size(DimRole::ExpertFeedForward).unwrap_or(1)]),
         layers: [runs - 2 * ends, ends],
         node: platform.cluster.links[0].joins.min(LARGEST_NODE),
@@ -81,7 +83,10 @@ pub(super) fn space(
         offload_optimizer,
         hides: hides(evaluator.stack()),
         batch: evaluator.source().is_text().then(|| batch_of(&model)),
-        slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.parallel.slices.unwrap_or(1)),
+        open_orders: {
+            let open = all_orders(schedule.as_deref(), slices, &supports);
+            OpenOrders { slices: open.slices.max(pin.parallel.slices.unwrap_or(1)), ..open }
+        },
         orders: {
             let supports = supports.clone();
             let states_chunks = pin.has(ConfigKey::Vp) || pin.limits.is_limited(ConfigKey::Vp);
@@ -211,13 +216,25 @@ fn allows_group(pipeline: &Pipeline, group: u32, supports: &Supports) -> bool {
     supports.forbidden_by(&numbers).next().is_none()
 }
 
-/// Largest number of slices that a schedule uses by default, if the model supports slices.
-fn most_slices(given: Option<&[String]>, slices: bool, supports: &Supports) -> u32 {
-    let is_open = |kind: &ScheduleKind| {
+/// The orders of the given schedules, or of those that the stack supports. Sequences are cut into slices only if the model supports it.
+fn all_orders(given: Option<&[String]>, slices: bool, supports: &Supports) -> OpenOrders {
+    let is_open = |kind: &&ScheduleKind| {
         given.map_or(supports.schedule(kind.name), |names| names.iter().any(|name| kind.name == name))
     };
-    let known = SCHEDULES.iter().filter(|kind| slices && is_open(kind));
-    known.filter_map(|kind| kind.pipeline(1, None, 1).ok()).map(|pipeline| pipeline.slices).max().unwrap_or(1)
+    let open = open_orders(SCHEDULES.iter().filter(is_open));
+    OpenOrders { slices: if slices { open.slices } else { 1 }, ..open }
+}
+
+/// The orders of some schedules.
+pub(super) fn open_orders(kinds: impl IntoIterator<Item = &'static ScheduleKind>) -> OpenOrders {
+    let mut open = OpenOrders { slices: 1, has_two_chains: false, splits: false };
+    for kind in kinds {
+        let slices = kind.pipeline(1, None, 1).map_or(1, |pipeline| pipeline.slices);
+        open.slices = open.slices.max(slices);
+        open.has_two_chains |= kind.placement == Placement::Bidirectional;
+        open.splits |= kind.splits_backward;
+    }
+    open
 }
 
 /// Adds a schedule to those of its order, sorted by saved activations. A schedule that saves less does so on every rank.

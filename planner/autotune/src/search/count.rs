@@ -114,6 +114,9 @@ fn recomputed(space: &Space, pp: u64, microbatches: u64) -> [u64; 2] {
         let set = space.pin.limits.set(ConfigKey::Recompute).map(|values| values.len() as u64);
         let ways = set.unwrap_or_else(|| match (space.pin.has(ConfigKey::Recompute), &space.pin.parallel.recompute) {
             // No recomputation, parts of layers, and each number of layers (or all layers).
+            (false, _) | (true, Recompute::Auto) if space.supports.policies.is_some() => {
+                space.supports.policies.iter().flatten().count() as u64
+            }
             (false, _) | (true, Recompute::Auto) => {
                 let Recomputable { parts, whole, some } = space.recomputable;
                 1 + u64::from(parts) + if some { longest } else { u64::from(whole) }

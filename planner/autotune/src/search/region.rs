@@ -60,6 +60,7 @@ mod tests {
     use super::*;
     use crate::search::{Hides, Level, Order, Overlap, Pin, Recomputable};
     use cost::Supports;
+    use estimator::OpenOrders;
     use ir::heads::Heads;
 
     fn space() -> Space {
@@ -74,7 +75,7 @@ mod tests {
             devices: [4; 2],
             global_batch: 8,
             tensor: vec![(4, true)],
-            heads: Some(Heads { keys: 4, queries: 1, whole: true }),
+            heads: vec![Heads { keys: 4, queries: 1, whole: true }],
             gathers_keys: false,
             tokens: 16,
             experts: Some([2, 8]),
@@ -84,7 +85,7 @@ mod tests {
             offload_optimizer: false,
             hides: Hides { tp: Overlap::IfAsked, dp: Overlap::ByDefault },
             batch: None,
-            slices: 1,
+            open_orders: OpenOrders { slices: 1, has_two_chains: false, splits: true },
             orders: Box::new(move |pp, _| match pp {
                 1 => [order(&["1f1b"], None, 1)].into(),
                 _ => [order(&["zb-h1", "1f1b"], None, pp), order(&["interleaved-1f1b"], Some(2), 2 * pp)].into(),

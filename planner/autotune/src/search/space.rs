@@ -5,7 +5,7 @@ use super::{Level, Schedules, SearchNode};
 use crate::search::keys::{decided_by, decided_up_to, row};
 use compiler::parallel::Pins;
 use cost::{Degree, EnumSet, Named, Supports};
-use estimator::lacks;
+use estimator::{OpenOrders, lacks};
 use ir::config_key::ConfigKey;
 use ir::heads::Heads;
 use ir::options::{Offload, ParallelConfig, Recompute};
@@ -116,11 +116,11 @@ pub struct Space {
     pub global_batch: u64,
     /// Sizes of dims that tp shards, heads excepted, and whether each is indivisible.
     pub tensor: Vec<(u64, bool)>,
-    /// Heads of attention, which tp shards, and Ulysses also over cp.
-    pub heads: Option<Heads>,
+    /// Heads of attention, which tp shards, and Ulysses also over cp; and heads of scans.
+    pub heads: Vec<Heads>,
     /// Ranks that share a sequence must gather keys, since queries choose them.
     pub gathers_keys: bool,
-    /// Tokens per sequence.
+    /// Tokens per sequence, or of it the most parts that ranks can have.
     pub tokens: u64,
     /// Number of experts per layer, and the hidden size of one expert; `None` for a dense model.
     pub experts: Option<[u64; 2]>,
@@ -136,8 +136,8 @@ pub struct Space {
     pub hides: Hides,
     /// Micro-batch size stated by the model.
     pub batch: Option<u64>,
-    /// Largest number of sequence slices of any order.
-    pub slices: u32,
+    /// Bounds on all orders.
+    pub open_orders: OpenOrders,
     /// Pipeline orders.
     pub orders: Orders,
     /// Schedules that most runs use.
@@ -210,7 +210,7 @@ impl Space {
         let given = &self.pin.parallel;
         let of = |key: ConfigKey, pinned: u64, most: u64| if self.pin.has(key) { pinned } else { most };
         let dp = of(ConfigKey::Dp, given.dp, self.global_batch);
-        let heads = self.heads.map(|heads| heads.keys.saturating_mul(heads.queries));
+        let heads = self.heads.iter().map(|heads| heads.keys.saturating_mul(heads.queries));
         let sizes = self.tensor.iter().map(|(size, _)| *size).chain(heads);
         let tp = of(ConfigKey::Tp, given.tp, sizes.min().unwrap_or(u64::MAX));
         let pp = of(ConfigKey::Pp, given.pp, self.layers[0].max(1));
@@ -261,8 +261,8 @@ impl Space {
         let mut shares = Vec::new();
         let divides =
             |&(size, indivisible): &(u64, bool)| if indivisible { size.is_multiple_of(tp) } else { tp <= size };
-        let divides_heads = |heads: Heads| heads.sharing(tp).is_some();
-        if tp == 0 || !self.tensor.iter().all(divides) || !self.heads.is_none_or(divides_heads) {
+        let divides_heads = |heads: &Heads| heads.sharing(tp).is_some();
+        if tp == 0 || !self.tensor.iter().all(divides) || !self.heads.iter().all(divides_heads) {
             return shares;
         }
         let cps = self.degrees(ConfigKey::Cp, self.pin.parallel.cp, devices).into_iter();
@@ -525,6 +525,10 @@ impl Space {
         match (self.pin.has(ConfigKey::Recompute), &self.pin.parallel.recompute) {
             // `recompute=auto` follows from the memory budget: the oracle costs the fastest set of values that fits, or
             // none. The set includes all values that module recomputation would select.
+            (false, _) | (true, Recompute::Auto) if self.supports.policies.is_some() => {
+                let policies = self.supports.policies.iter().flatten();
+                policies.map(|policy| with(policy.clone(), Level::Complete)).collect()
+            }
             (false, _) | (true, Recompute::Auto) => {
                 let Recomputable { parts, whole, some } = self.recomputable;
                 let mut nodes = vec![with(Recompute::None, Level::Complete)];

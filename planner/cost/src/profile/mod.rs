@@ -16,6 +16,7 @@ mod modules;
 mod pointwise;
 mod products;
 mod row_groups;
+mod scan;
 mod section;
 mod site;
 mod sparse;
@@ -26,6 +27,7 @@ pub(crate) use attention::attention_shape;
 pub use frontier::{Frontier, Kind, RecomputeChoice, frontier};
 pub(crate) use pointwise::behind_product;
 pub(crate) use products::ProductShape;
+pub(crate) use scan::model_flops as scan_flops;
 pub use tensors::Recomputed;
 
 use crate::block_options::BlockOptions;
@@ -277,6 +279,11 @@ fn flops(site: &Site<'_>, stmts: &[&Stmt]) -> Flops {
             flops.whole += product;
             flops.products += product;
             flops.frozen += if has_frozen(site.block(), stmt) { product } else { 0.0 };
+        } else if let Some(scan) = scan::logical(&site.local, stmt) {
+            let counted = scan.counted();
+            flops.causal += counted;
+            flops.whole += counted;
+            flops.attention = flops.attention + Passes { forward: counted, backward: 2.0 * counted };
         } else if let Some(attention) = attention::logical(&site.local, stmt) {
             let shape = attention.shape;
             let whole = 2.0 * shape.batch * shape.heads * shape.queries * shape.keys * (shape.d + shape.c);

@@ -155,6 +155,8 @@ fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
         KernelOp::Einsum(_) if products.of[stmt.results[0]].is_some() => Piece::Wall,
         KernelOp::Attention(_)
         | KernelOp::AttentionGrad(_)
+        | KernelOp::Scan(_)
+        | KernelOp::ScanGrad(_)
         | KernelOp::SelectKeys(_)
         | KernelOp::IndexScores(_)
         | KernelOp::IndexScoresGrad(_)

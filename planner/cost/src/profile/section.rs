@@ -4,7 +4,7 @@ use super::collectives::waits;
 use super::pointwise::moves;
 use super::products::Products;
 use super::site::Site;
-use super::{Seconds, attention};
+use super::{Seconds, attention, scan};
 use ir::graph::{SectionKind, Stmt};
 
 /// Cost of statements on a device and on the CPU that launches their kernels.
@@ -37,6 +37,10 @@ pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) ->
         core.attention += cost.attention;
         core.cp += cost.cp;
         core.kernels += cost.kernels;
+    }
+    for scan in stmts.iter().filter_map(|stmt| scan::local(&site.local, stmt)) {
+        core.attention += scan.seconds(site);
+        core.kernels += scan.kernels();
     }
     let waits = waits(site, section, stmts, &products, core.attention);
     let gemm: f64 = products.list.iter().map(|product| product.seconds).sum();

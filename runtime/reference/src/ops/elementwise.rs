@@ -24,6 +24,7 @@ pub(super) fn unary<R: Real>(kind: UnaryKind, x: &Tensor<R>) -> Tensor<R> {
         UnaryKind::Stop => x,
         UnaryKind::Floor => R::of(x.to_f64().floor()),
         UnaryKind::Sigmoid => sigmoid(x),
+        UnaryKind::Softplus => x.max(R::zero()) + ln_of_next((-x.max(-x)).exp()),
         UnaryKind::Silu => x * sigmoid(x),
         UnaryKind::Gelu => R::of(0.5) * x * (one + gelu_tanh(x)),
         UnaryKind::GeluErf => x * normal_cdf(x),
@@ -80,6 +81,12 @@ fn pair<R: Real>(kind: BinaryKind, a: R, b: R) -> R {
 /// `1 / (1 + e^-x)`
 fn sigmoid<R: Real>(x: R) -> R {
     R::one() / (R::one() + (-x).exp())
+}
+
+/// `ln(1 + x)`, also where `1 + x` is 1 (Goldberg 1991, theorem 4).
+fn ln_of_next<R: Real>(x: R) -> R {
+    let next = R::one() + x;
+    if next == R::one() { x } else { next.ln() * x / (next - R::one()) }
 }
 
 fn silu_slope<R: Real>(x: R) -> R {

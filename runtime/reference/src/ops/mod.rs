@@ -6,6 +6,7 @@ mod elementwise;
 mod experts;
 mod norm;
 mod quantise;
+mod scan;
 mod select;
 mod sparse;
 mod token;
@@ -15,8 +16,9 @@ use super::real::Real;
 use super::round::Within;
 use super::tensor::{Array, Tensor};
 use attention::{AttentionInputs, Dropped};
-use ir::ops::{AttentionSettings, Collective, CompositeOp, Einsum, KernelOp, Op, Scaling};
+use ir::ops::{AttentionSettings, Collective, CompositeOp, Einsum, KernelOp, Op, Scaling, ScanKind, ScanSettings};
 use ir::types::DType;
+use scan::ScanInputs;
 use sparse::{Indexer, Places, SparseAttention};
 
 /// Position of a statement in a run, on which random numbers depend, and its rounding.
@@ -91,6 +93,14 @@ impl<'a, R: Real> Operands<'a, R> {
         let (sink, dropout) = (self.optional(ints + 4)?, Dropped::of(settings, context));
         let within = context.within;
         Ok(AttentionInputs { q, k, v, qpos, kpos, qseg, kseg, sink, settings, dropout, within })
+    }
+
+    /// The operands of a scan, and the place behind them.
+    fn scan(self, settings: &'a ScanSettings) -> Result<(ScanInputs<'a, R>, usize), String> {
+        let [q, k, v, decay] = [self.real(0)?, self.real(1)?, self.real(2)?, self.real(3)?];
+        let further = if settings.kind == ScanKind::Linear { None } else { Some(self.real(4)?) };
+        let at = 4 + usize::from(further.is_some());
+        Ok((ScanInputs { settings, q, k, v, decay, further, pos: self.int(at)? }, at + 1))
     }
 }
 
@@ -197,6 +207,14 @@ fn kernel<'a, R: Real>(
         }
         KernelOp::Attention(op) => o.attention(&op.0, context)?.forward().into(),
         KernelOp::AttentionGrad(op) => o.attention(&op.0, context)?.backward(o.real(3)?, o.real(4)?, o.real(5)?).into(),
+        KernelOp::Scan(op) => vec![o.scan(&op.0)?.0.forward()],
+        KernelOp::ScanGrad(op) => {
+            let (inputs, dout) = o.scan(&op.0)?;
+            inputs.backward(o.real(dout)?).into_list()
+        }
+        KernelOp::ShortConv(_) => vec![scan::short_conv(o.real(0)?, o.real(1)?, o.int(2)?)],
+        KernelOp::ShortConvDx(_) => vec![scan::short_conv_dx(o.real(0)?, o.real(1)?, o.int(2)?)],
+        KernelOp::ShortConvDw(_) => vec![scan::short_conv_dw(o.real(0)?, o.real(1)?, o.int(2)?, &dims[0])],
         KernelOp::Embedding(_) => vec![token::embedding(o.int(0)?, o.real(1)?, &dims[0])],
         KernelOp::EmbeddingGrad(op) => vec![token::embedding_grad(o.int(0)?, o.real(1)?, &dims[0], op.pad)],
         KernelOp::CrossEntropy(_) => token::cross_entropy(o.real(0)?, o.int(1)?).into(),

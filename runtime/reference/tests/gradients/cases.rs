@@ -145,6 +145,7 @@ pub(crate) fn differentiable() -> Vec<Case> {
         case("combine", &[], &[y, index], &[]),
         case("combine", &[], &[y, index, Real(&[2, 5, 2])], &[]),
     ]);
+    cases.extend(scans());
     cases.extend(sparse());
     cases.extend(elementwise());
     for inverse in [false, true] {
@@ -176,6 +177,27 @@ pub(crate) fn differentiable() -> Vec<Case> {
     let with_sink = [&attention_operands()[..], &[Real(&[2, 2])]].concat();
     cases.push(case("attention", &near[..2], &with_sink, &[]));
     cases
+}
+
+/// Positions of three documents at random among zeros: see [`Int`].
+const SCANNED: Operand = Int(&[2, 7], 0, 4);
+
+/// Scans of each kind, with a decay for a head and for each row of a state, and a short convolution.
+fn scans() -> Vec<Case> {
+    let (q, v, heads) = (Real(&[2, 7, 2, 3]), Real(&[2, 7, 2, 2, 4]), Real(&[2, 7, 2, 2]));
+    let by_key = Real(&[2, 7, 2, 2, 3]);
+    let scan = |kind: &str, operands: &[Operand]| {
+        let attrs = [("kind", Attr::Word(kind.to_string())), float("scale", 0.6), int("chunk", 3)];
+        case("scan", &attrs, operands, &[])
+    };
+    vec![
+        scan("linear", &[q, q, v, heads, SCANNED]),
+        scan("linear", &[q, q, v, by_key, SCANNED]),
+        scan("delta", &[q, q, v, heads, heads, SCANNED]),
+        scan("delta", &[q, q, v, by_key, heads, SCANNED]),
+        scan("selective", &[q, q, v, heads, Real(&[2, 2, 3]), SCANNED]),
+        case("short_conv", &[], &[Real(&[2, 7, 3, 2]), Real(&[3, 2, 4]), SCANNED], &[]),
+    ]
 }
 
 /// Positions and segments at random: some queries see all keys, some few, some none.
@@ -238,6 +260,8 @@ pub(crate) fn without_gradient() -> Vec<Case> {
     let adam = [float("beta1", 0.9), float("beta2", 0.9), float("eps", 1e-8), float("weight_decay", 0.1)];
     let to = ("to", Attr::Word("f8e4m3".to_string()));
     let flags = [float("scale", 1.0), ("causal", Attr::flag(true))];
+    let scan = [("kind", Attr::Word("linear".to_string())), float("scale", 0.6), int("chunk", 3)];
+    let (keys, values, heads) = (Real(&[2, 7, 2, 3]), Real(&[2, 7, 2, 2, 4]), Real(&[2, 7, 2, 2]));
     let slopes = BinaryKind::ALL.iter().filter(|kind| is_slope(**kind));
     let mut cases: Vec<Case> = slopes.map(|&kind| Case { op: Binary::of(kind).into(), operands: vec![x, x] }).collect();
     cases.extend([
@@ -248,6 +272,9 @@ pub(crate) fn without_gradient() -> Vec<Case> {
         case("softmax_grad", &[], &[x, x], &[]),
         case("attention_grad", &flags, &attention, &[]),
         case("attention_grad", &[&flags[..], &[int("block", 3)]].concat(), &attention_in_blocks(), &[]),
+        case("scan_grad", &scan, &[keys, keys, values, heads, SCANNED, values], &[]),
+        case("short_conv_dx", &[], &[Real(&[2, 7, 3]), Real(&[3, 4]), SCANNED], &[]),
+        case("short_conv_dw", &[], &[Real(&[2, 7, 3]), Real(&[2, 7, 3]), SCANNED], &[3, 4]),
         case("embedding_grad", &[], &[labels, x], &[4, 3]),
         case("cross_entropy_grad", &[], &[x, labels, row, one], &[]),
         case("sum_exp", &[], &[x, row], &[]),

@@ -1,7 +1,7 @@
 //! The place of a parameter's elements in a tensor of files, by the row of its family.
 
 use crate::layout::{Piece, Stride};
-use ir::models::{HubTensor, Join, MatrixOrder};
+use ir::models::{Form, HubTensor, Join, MatrixOrder};
 
 /// One side of a matrix: its length, and where a parameter is on it.
 struct Side {
@@ -109,11 +109,21 @@ pub(super) fn piece(row: &HubTensor, name: String, sizes: &[&[u64]], at: usize) 
         .chain(output.strides(output_step));
     let dims = sizes[at].iter().copied().zip(steps).collect();
     let first = input.first * input_step + output.first * output_step;
-    Piece { tensor: name, shape: shape(row, leading, input.length, output.length), first: first as usize, dims }
+    Piece {
+        tensor: name,
+        shape: shape(row, leading, input.length, output.length, sizes[at]),
+        first: first as usize,
+        dims,
+    }
 }
 
 /// The sizes of a tensor.
-fn shape(row: &HubTensor, leading: &[u64], inputs: u64, outputs: u64) -> Vec<u64> {
+fn shape(row: &HubTensor, leading: &[u64], inputs: u64, outputs: u64, sizes: &[u64]) -> Vec<u64> {
+    match (row.form, sizes.last()) {
+        (Form::Taps, Some(&taps)) => return vec![outputs / taps.max(1), 1, taps],
+        (Form::OfHeads, _) => return vec![1, 1, outputs, 1],
+        (Form::Taps | Form::Usual, _) => {}
+    }
     let mut shape = leading.to_vec();
     match (row.inputs, row.order) {
         (0, _) => shape.push(outputs),

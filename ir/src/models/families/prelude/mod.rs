@@ -21,11 +21,15 @@ pub(super) use crate::models::llama::{
     Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Indexer, Latent, Learned, LlamaConfig, Norm,
     Norms, QkNorm, Sinks, Temperature, Waves,
 };
+pub(super) use crate::models::mixers::{
+    Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, Scanned, Ssd, SsdNorm, SsdScales,
+};
 pub(super) use crate::models::read::experts::{dense, dense_types, jittered, sigmoid, softmax};
+pub(super) use crate::models::read::mixers::{self, LayerTypes, SsdKeys, steps};
 pub(super) use crate::models::read::windows::{Limit, Limited};
 pub(super) use crate::models::read::{
     Base, Head, Heads, Kinds, ModelSizes, Rope, activation, biased, further, positions, windows,
 };
 pub(super) use crate::models::rotation::Rotation;
-pub(super) use crate::models::weights::{HubTensor, Join, Pairs, Weights, When};
+pub(super) use crate::models::weights::{Form, HubTensor, Join, Pairs, Weights, When};
 pub(super) use crate::ops::{GroupLimit, Scaling};

@@ -3,6 +3,9 @@
 pub(super) mod qwen2;
 pub(super) mod qwen2_moe;
 pub(super) mod qwen3;
+pub(super) mod qwen3_5;
+pub(super) mod qwen3_5_moe;
 pub(super) mod qwen3_moe;
+pub(super) mod qwen3_next;
 
 use super::{llama, prelude};

@@ -45,7 +45,7 @@ pub(in crate::models::families) const QWEN_MOE: &[Key] = &[
 ];
 
 /// The expert that all tokens take, and its gate.
-const SHARED_WEIGHTS: &[HubTensor] = &[
+pub(in crate::models::families) const SHARED_WEIGHTS: &[HubTensor] = &[
     HubTensor::linear("mlp.shared_expert.gate_proj.weight", &["shared_gate"]),
     HubTensor::linear("mlp.shared_expert.up_proj.weight", &["shared_up"]),
     HubTensor::linear("mlp.shared_expert.down_proj.weight", &["shared_down"]),

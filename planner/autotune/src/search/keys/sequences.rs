@@ -41,7 +41,7 @@ pub(super) const CP_KIND: Row = Row {
         if parallel.cp == 1 {
             return vec![ParallelConfig { cp_kind: CpKind::default(), ..parallel.clone() }];
         }
-        let by_heads = space.heads.is_some_and(|heads| heads.of_cp(parallel.tp, parallel.cp).is_some());
+        let by_heads = space.heads.first().is_some_and(|heads| heads.of_cp(parallel.tp, parallel.cp).is_some());
         let kinds = CP_KINDS.into_iter().filter(|kind| match kind {
             CpKind::AllGather => true,
             CpKind::Ring => !space.gathers_keys,

@@ -1,0 +1,6 @@
+//! LFM2: short convolutions in place of attention in most layers.
+
+pub(super) mod lfm2;
+pub(super) mod lfm2_moe;
+
+use super::prelude;

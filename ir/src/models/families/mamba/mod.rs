@@ -1,0 +1,53 @@
+//! Models with state spaces of Mamba's kind, alone or between layers of attention.
+
+pub(super) mod bamba;
+pub(super) mod falcon_h1;
+pub(super) mod granitemoehybrid;
+pub(super) mod mamba2;
+pub(super) mod nemotron_h;
+
+use super::{granite, granitemoe, granitemoeshared, prelude};
+use prelude::{HubTensor, Join, Key};
+
+/// The keys of a state space that Bamba and its like have.
+pub(super) const MAMBA: &[Key] = &[
+    Key::read(&["mamba_n_heads"], "128", "heads of a state space"),
+    Key::read(&["mamba_d_head"], "\"auto\"", "size of its values; auto: what the other keys leave"),
+    Key::read(&["mamba_n_groups"], "1", "groups of its heads, each with its keys and queries"),
+    Key::read(&["mamba_d_state"], "256", "size of its keys"),
+    Key::read(&["mamba_d_conv"], "4", "taps of its convolutions"),
+    Key::read(&["mamba_expand"], "2", "its values, over the size of the stream"),
+    Key::read(&["mamba_chunk_size"], "256", "rows that are computed together"),
+    Key::read(&["mamba_conv_bias"], "true", "its convolutions have biases"),
+    Key::read(&["mamba_proj_bias"], "false", "its products have biases"),
+    Key::read(&["time_step_limit"], "[0.0, null]", "bounds of its steps"),
+];
+
+/// The tensors of a state space, in a module of a name.
+macro_rules! state_space {
+    ($module:literal) => {
+        &[
+            HubTensor::linear(concat!($module, ".in_proj.weight"), &["wgate", "wsv", "wsk", "wsq", "wdecay"])
+                .joined(Join::Outputs),
+            HubTensor::vector(
+                concat!($module, ".in_proj.bias"),
+                &["gate_bias", "sv_bias", "sk_bias", "sq_bias", "decay_bias"],
+            ),
+            HubTensor::vector(concat!($module, ".conv1d.weight"), &["conv_sv", "conv_sk", "conv_sq"])
+                .shaped(crate::models::weights::Form::Taps),
+            HubTensor::vector(concat!($module, ".conv1d.bias"), &["conv_sv_bias", "conv_sk_bias", "conv_sq_bias"]),
+            HubTensor::vector(concat!($module, ".A_log"), &["a_log"]),
+            HubTensor::vector(concat!($module, ".D"), &["skip"]),
+            HubTensor::vector(concat!($module, ".dt_bias"), &["dt_bias"]),
+            HubTensor::vector(concat!($module, ".norm.weight"), &["scan_norm"]),
+            HubTensor::linear(concat!($module, ".out_proj.weight"), &["wso"]).of_inputs(3),
+            HubTensor::vector(concat!($module, ".out_proj.bias"), &["out_bias"]),
+        ]
+    };
+}
+
+/// The tensors of a state space in the module `mamba`.
+pub(super) const IN_MAMBA: &[HubTensor] = state_space!("mamba");
+
+/// The same in the module `mixer`.
+pub(super) const IN_MIXER: &[HubTensor] = state_space!("mixer");

@@ -1,0 +1,140 @@
+//! Gated delta rules (Yang et al. 2024, Gated Delta Networks; Kimi Team 2025, Kimi Linear).
+
+use super::{Convolved, ScanHeads, at_least_heads, convolved, log_decay_of, step_sizes, unit, wide};
+use crate::graph::Init;
+use crate::models::draft::{Body, DraftError, Linear, Weight};
+use crate::models::error::ConfigError;
+use crate::ops::{Binary, BinaryKind, RmsNorm, Scan, ScanKind, ScanSettings, UnaryKind};
+use crate::types::DimName;
+use serde::Serialize;
+
+/// Rows of a chunk, as flash-linear-attention has them.
+const CHUNK: u64 = 64;
+
+/// What decays a state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum DeltaDecay {
+    /// One factor for each head (Qwen3-Next).
+    Head,
+    /// One for each element of a key, from a product through a vector of the size of a value (Kimi Linear).
+    Key,
+}
+
+/// A gated delta rule.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct DeltaNet {
+    /// Its heads.
+    pub heads: ScanHeads,
+    /// What decays a state.
+    pub decay: DeltaDecay,
+    /// The factor of beta: with 2 a state may lose more than it has for a key (OLMo hybrid).
+    pub beta_scale: f64,
+}
+
+impl DeltaNet {
+    /// A delta rule with this many heads of keys and of values.
+    pub(in crate::models) fn of_heads(
+        [key_heads, value_heads]: [u64; 2],
+        [key, value]: [u64; 2],
+        taps: u64,
+    ) -> Result<DeltaNet, ConfigError> {
+        let heads = at_least_heads("linear_num_value_heads", value_heads, key_heads)?;
+        let heads = ScanHeads { groups: key_heads, heads, key, value, taps };
+        Ok(DeltaNet { heads, decay: DeltaDecay::Head, beta_scale: 1.0 })
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.heads.check()
+    }
+
+    /// The dims that it adds; a decay by key comes through a vector of the size of a value.
+    pub(super) fn dims(&self) -> Vec<DimName> {
+        let rank = (self.decay == DeltaDecay::Key).then(|| DimName::new("ls", self.heads.value, None));
+        self.heads.dims().into_iter().chain(rank).collect()
+    }
+
+    pub(super) fn weights(&self, deviation: f64, residual: f64) -> Vec<Weight> {
+        let taps = self.heads.taps;
+        let sides = [("q", "gs ks"), ("k", "gs ks"), ("v", "gs rs cs")];
+        let mut weights = Vec::new();
+        for (name, dims) in sides {
+            weights.push(Weight::normal(format!("ws{name}"), &format!("h {dims}"), deviation));
+            weights.push(Weight::normal(format!("conv_s{name}"), &format!("{dims} {taps}"), deviation));
+        }
+        weights.push(Weight::normal("wbeta", "h gs rs", deviation));
+        let least = if self.decay == DeltaDecay::Key { 1.0 } else { 0.01 };
+        weights.push(Weight::new("a_log", "gs rs", Init::LogUniform(least, 16.0)));
+        match self.decay {
+            DeltaDecay::Head => {
+                weights.push(Weight::normal("wdecay", "h gs rs", deviation));
+                weights.push(Weight::constant("dt_bias", "gs rs", 1.0));
+                weights.push(Weight::normal("wgate", "h gs rs cs", deviation));
+            }
+            DeltaDecay::Key => {
+                weights.push(Weight::normal("wdecay_a", "h ls", deviation));
+                weights.push(Weight::normal("wdecay_b", "ls gs rs ks", deviation));
+                weights.push(Weight::new("dt_bias", "gs rs ks", Init::InverseSoftplus(1e-3, 1e-1)));
+                weights.push(Weight::normal("wgate_a", "h ls", deviation));
+                weights.push(Weight::normal("wgate_b", "ls gs rs cs", deviation));
+            }
+        }
+        weights.push(Weight::constant("scan_norm", "cs", 1.0));
+        weights.push(Weight::normal("wso", "gs rs cs h", residual));
+        weights
+    }
+
+    pub(super) fn build(&self, b: &mut Body<'_>, eps: f64, y: &str, x: &str) -> Result<(), DraftError> {
+        for (name, dims) in [("sq", "gs ks"), ("sk", "gs ks"), ("sv", "gs rs cs")] {
+            convolved(b, name, x, dims, Convolved::PLAIN)?;
+        }
+        unit(b, "sq_unit", "sq", "ks", self.heads.key)?;
+        unit(b, "sk_unit", "sk", "ks", self.heads.key)?;
+        self.beta(b, x)?;
+        self.decay(b, x)?;
+        let settings = ScanSettings { kind: ScanKind::Delta, scale: (self.heads.key as f64).powf(-0.5), chunk: CHUNK };
+        b.op(&["so"], Scan(settings), &["sq_unit", "sk_unit", "sv", "decay", "beta", "pos"])?;
+        b.op(&["so_normed", "so_rstd"], RmsNorm { eps }, &["so", "scan_norm"])?;
+        self.gate(b, x)?;
+        b.op(&["so_gated"], Binary::of(BinaryKind::Mul), &["so_normed", "sg_active"])?;
+        b.linear(&Linear { y, x: "so_gated", w: "wso", bias: None, from: "gs rs cs", to: "h" })
+    }
+
+    /// `decay`, the logarithms of the factors of decay, in f32.
+    fn decay(&self, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+        let dims = match self.decay {
+            DeltaDecay::Head => {
+                b.linear(&Linear { y: "dt", x, w: "wdecay", bias: None, from: "h", to: "gs rs" })?;
+                "gs rs"
+            }
+            DeltaDecay::Key => {
+                b.linear(&Linear { y: "dt_low", x, w: "wdecay_a", bias: None, from: "h", to: "ls" })?;
+                b.linear(&Linear { y: "dt", x: "dt_low", w: "wdecay_b", bias: None, from: "ls", to: "gs rs ks" })?;
+                "gs rs ks"
+            }
+        };
+        step_sizes(b, "step", "dt", [dims, dims], [None; 2])?;
+        log_decay_of(b, "decay", "step", [dims, "gs rs"])
+    }
+
+    /// `sg_active`, the gates of the results.
+    fn gate(&self, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+        if self.decay == DeltaDecay::Head {
+            b.linear(&Linear { y: "sg", x, w: "wgate", bias: None, from: "h", to: "gs rs cs" })?;
+            return b.unary("sg_active", UnaryKind::Silu, "sg");
+        }
+        b.linear(&Linear { y: "sg_low", x, w: "wgate_a", bias: None, from: "h", to: "ls" })?;
+        b.linear(&Linear { y: "sg", x: "sg_low", w: "wgate_b", bias: None, from: "ls", to: "gs rs cs" })?;
+        b.sigmoid("sg_active", "sg")
+    }
+
+    /// `beta`, how much of what a state has for a key is replaced, in f32.
+    fn beta(&self, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+        b.linear(&Linear { y: "beta_product", x, w: "wbeta", bias: None, from: "h", to: "gs rs" })?;
+        wide(b, "beta_wide", "beta_product")?;
+        if self.beta_scale == 1.0 {
+            return b.sigmoid("beta", "beta_wide");
+        }
+        b.sigmoid("beta_share", "beta_wide")?;
+        b.scale("beta", self.beta_scale, "beta_share")
+    }
+}

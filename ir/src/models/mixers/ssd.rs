@@ -1,0 +1,163 @@
+//! State spaces with one decay for each head (Dao and Gu 2024, Mamba-2).
+
+use super::{Convolved, ScanHeads, convolved, log_decay_of, scaled, step_sizes, wide};
+use crate::graph::Init;
+use crate::models::draft::{Body, DraftError, Linear, Weight};
+use crate::models::error::{ConfigError, invalid};
+use crate::ops::{Binary, BinaryKind, Reshape, RmsNorm, Scan, ScanKind, ScanSettings, UnaryKind};
+use serde::Serialize;
+
+/// A state space with one decay for each head.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Ssd {
+    /// Its heads.
+    pub heads: ScanHeads,
+    /// Rows of a chunk.
+    pub chunk: u64,
+    /// The products of the stream have biases.
+    pub bias: bool,
+    /// The last product has one.
+    pub out_bias: bool,
+    /// The convolutions have biases.
+    pub conv_bias: bool,
+    /// The least and the largest step; none: no bound.
+    pub steps: [Option<f64>; 2],
+    /// Drawn numbers of which the first biases of steps are the inverse of softplus; none: these are 1.
+    pub first_steps: Option<[f64; 2]>,
+    /// Added to the mean square in the norm.
+    pub eps: f64,
+    /// The norm of the results.
+    pub norm: SsdNorm,
+    /// Factors.
+    pub scales: SsdScales,
+}
+
+/// Factors within a state space (Falcon-H1).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct SsdScales {
+    /// Of what it reads.
+    pub read: f64,
+    /// Of the products that are its gates, values, keys, queries and steps.
+    pub products: [f64; 5],
+}
+
+impl SsdScales {
+    /// No factors.
+    pub const NONE: SsdScales = SsdScales { read: 1.0, products: [1.0; 5] };
+}
+
+/// The norm of the results of a state space, in groups of heads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum SsdNorm {
+    /// Of the results times their gates.
+    Gated,
+    /// Of the results, which then meet their gates (Falcon-H1).
+    BeforeGate,
+    /// None: results times gates (Falcon-H1).
+    None,
+}
+
+/// Values, keys and queries: the end of the name and the dims of each.
+const SIDES: [(&str, &str); 3] = [("sv", "gs rs cs"), ("sk", "gs ks"), ("sq", "gs ks")];
+
+impl Ssd {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.heads.check()?;
+        match self.steps {
+            [Some(least), Some(most)] if least > most => {
+                Err(invalid("time_step_limit", format!("{least} is above {most}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn weights(&self, deviation: f64, residual: f64) -> Vec<Weight> {
+        let taps = self.heads.taps;
+        let mut weights = vec![Weight::normal("wgate", "h gs rs cs", deviation)];
+        weights.extend(SIDES.map(|(name, dims)| Weight::normal(format!("w{name}"), &format!("h {dims}"), deviation)));
+        weights.push(Weight::normal("wdecay", "h gs rs", deviation));
+        if self.bias {
+            weights.push(Weight::constant("gate_bias", "gs rs cs", 0.0));
+            weights.extend(SIDES.map(|(name, dims)| Weight::constant(format!("{name}_bias"), dims, 0.0)));
+            weights.push(Weight::constant("decay_bias", "gs rs", 0.0));
+        }
+        for (name, dims) in SIDES {
+            weights.push(Weight::normal(format!("conv_{name}"), &format!("{dims} {taps}"), deviation));
+            weights.extend(self.conv_bias.then(|| Weight::constant(format!("conv_{name}_bias"), dims, 0.0)));
+        }
+        let heads = (self.heads.groups * self.heads.heads) as f64;
+        weights.push(Weight::new("a_log", "gs rs", Init::LogCount(heads)));
+        let first = self.first_steps.map_or(Init::Constant(1.0), |[low, high]| Init::InverseSoftplus(low, high));
+        weights.push(Weight::new("dt_bias", "gs rs", first));
+        weights.push(Weight::constant("skip", "gs rs", 1.0));
+        weights.extend((self.norm != SsdNorm::None).then(|| Weight::constant("scan_norm", "gs rs cs", 1.0)));
+        weights.push(Weight::normal("wso", "gs rs cs h", residual));
+        weights.extend(self.out_bias.then(|| Weight::constant("out_bias", "h", 0.0)));
+        weights
+    }
+
+    pub(super) fn build(&self, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
+        let bias = |name: &'static str| self.bias.then_some(name);
+        let SsdScales { read, products: [gate, value, key, query, step] } = self.scales;
+        let mut x = x;
+        if read != 1.0 {
+            b.scale("scan_read", read, x)?;
+            x = "scan_read";
+        }
+        for ((name, dims), scale) in SIDES.into_iter().zip([value, key, query]) {
+            convolved(b, name, x, dims, Convolved { bias: self.bias, conv_bias: self.conv_bias, scale })?;
+        }
+        scaled(b, step, &Linear { y: "dt", x, w: "wdecay", bias: bias("decay_bias"), from: "h", to: "gs rs" })?;
+        step_sizes(b, "step", "dt", ["gs rs", "gs rs"], self.steps)?;
+        log_decay_of(b, "decay", "step", ["gs rs", "gs rs"])?;
+        self.scan(b)?;
+        scaled(b, gate, &Linear { y: "sg", x, w: "wgate", bias: bias("gate_bias"), from: "h", to: "gs rs cs" })?;
+        b.unary("sg_silu", UnaryKind::Silu, "sg")?;
+        let product = Binary::of(BinaryKind::Mul);
+        match self.norm {
+            SsdNorm::Gated => {
+                b.op(&["so_gated"], product, &["so_sum", "sg_silu"])?;
+                self.normed(b, "so_last", "so_gated")?;
+            }
+            SsdNorm::BeforeGate => {
+                self.normed(b, "so_normed", "so_sum")?;
+                b.op(&["so_last"], product, &["so_normed", "sg_silu"])?;
+            }
+            SsdNorm::None => b.op(&["so_last"], product, &["so_sum", "sg_silu"])?,
+        }
+        b.linear(&Linear {
+            y,
+            x: "so_last",
+            w: "wso",
+            bias: self.out_bias.then_some("out_bias"),
+            from: "gs rs cs",
+            to: "h",
+        })
+    }
+
+    /// `so_sum`, the results of the scan of values times their steps, and values times a number of each head.
+    fn scan(&self, b: &mut Body<'_>) -> Result<(), DraftError> {
+        let dtype = b.dtype("sv")?;
+        let spread = |dims: &str| Binary::spread(BinaryKind::Mul, &format!("b s gs rs cs, {dims} -> b s gs rs cs"));
+        wide(b, "sv_wide", "sv")?;
+        b.op(&["sv_step"], spread("b s gs rs")?, &["sv_wide", "step"])?;
+        b.unary("sv_scaled", UnaryKind::Cast(dtype), "sv_step")?;
+        let settings = ScanSettings { kind: ScanKind::Linear, scale: 1.0, chunk: self.chunk };
+        b.op(&["so"], Scan(settings), &["sq", "sk", "sv_scaled", "decay", "pos"])?;
+        b.op(&["so_skip"], spread("gs rs")?, &["sv", "skip"])?;
+        b.op(&["so_sum"], Binary::of(BinaryKind::Add), &["so", "so_skip"])
+    }
+
+    /// A norm of all values of a group, with gains of each.
+    fn normed(&self, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
+        let size = self.heads.heads * self.heads.value;
+        let [flat, ones, normed, rstd, alike] =
+            ["flat", "ones", "normed", "rstd", "alike"].map(|end| format!("{y}_{end}"));
+        b.op(&[&flat], Reshape { dims: b.dims(&format!("b s gs {size}")) }, &[x])?;
+        b.ones(&ones, x, &size.to_string())?;
+        b.op(&[&normed, &rstd], RmsNorm { eps: self.eps }, &[&flat, &ones])?;
+        b.op(&[&alike], Reshape { dims: b.dims("b s gs rs cs") }, &[&normed])?;
+        let product = Binary::spread(BinaryKind::Mul, "b s gs rs cs, gs rs cs -> b s gs rs cs")?;
+        b.op(&[y], product, &[&alike, "scan_norm"])
+    }
+}

@@ -1,0 +1,228 @@
+//! Scans, whose heads carry a matrix along the sequence, and short convolutions.
+//!
+//! A sequence is computed in chunks of rows: within a chunk by products of matrices, between chunks by the state (Dao and Gu 2024, section
+//! 6; Yang et al. 2024, Gated Delta Networks, section 3). The gradient computes the states again, in order, and then goes through the chunks
+//! from the last to the first. The state is in f32, and so are all sums.
+//!
+//! Factors of decay between two rows are products of those of the rows between, each at most 1 in a decaying scan. No factor is a quotient,
+//! and none is the exponential of a difference of sums, which cancels where decays are mixed. A row at position 0 has the factor 0, so
+//! that nothing passes it.
+//!
+//! | tensor | shape | |
+//! |---|---|---|
+//! | q, k | `[b, s, g, k]` | `r` heads of values share one of `g` heads of queries and keys |
+//! | v, out | `[b, s, g, r, c]` | |
+//! | decay | `[b, s, g, r]` or `[b, s, g, r, k]` | logarithms |
+//! | beta, rates | `[b, s, g, r]`, `[g, r, k]` | |
+//! | pos | `[b, s]` | |
+
+mod backward;
+mod chunk;
+pub mod conv;
+mod forward;
+mod lanes;
+mod pairs;
+
+use super::matrix::Target;
+use super::par::{FLOPS, Par, Rows};
+
+/// What a row adds to the state along its key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Its value.
+    Linear,
+    /// Beta times the difference of its value and what the state has for its key.
+    Delta,
+    /// Its value; the decay of a row of the state is that of the head times a rate.
+    Selective,
+}
+
+/// The sizes and settings of a scan.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan {
+    /// What a row adds.
+    pub kind: Kind,
+    /// Each row of the state has a decay of its own.
+    pub by_key: bool,
+    /// Sequences.
+    pub b: usize,
+    /// Rows of a sequence.
+    pub s: usize,
+    /// Heads of queries and keys.
+    pub g: usize,
+    /// Heads of values for each of them.
+    pub r: usize,
+    /// Size of a query and of a key.
+    pub k: usize,
+    /// Size of a value.
+    pub c: usize,
+    /// Factor of the results.
+    pub scale: f32,
+    /// Rows of a chunk.
+    pub chunk: usize,
+}
+
+/// Operands of a scan.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// Queries.
+    pub q: &'a [f32],
+    /// Keys.
+    pub k: &'a [f32],
+    /// Values.
+    pub v: &'a [f32],
+    /// Logarithms of decay factors.
+    pub decay: &'a [f32],
+    /// Beta, or rates; empty if the kind has neither.
+    pub further: &'a [f32],
+    /// Positions; a row with 0 begins with a zero state.
+    pub pos: &'a [i32],
+}
+
+/// The gradients of a scan.
+#[derive(Debug)]
+pub struct Gradients<'a> {
+    /// By the queries.
+    pub q: &'a mut [f32],
+    /// By the keys.
+    pub k: &'a mut [f32],
+    /// By the values.
+    pub v: &'a mut [f32],
+    /// By the decays.
+    pub decay: &'a mut [f32],
+    /// By beta or the rates.
+    pub further: &'a mut [f32],
+}
+
+/// The gradients, of which several threads write parts.
+#[derive(Clone, Copy)]
+struct Targets {
+    q: Target,
+    k: Target,
+    v: Target,
+    decay: Target,
+    further: Target,
+}
+
+/// The place of a head: sequence, head of queries, head of values of that.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    b: usize,
+    g: usize,
+    r: usize,
+}
+
+impl Scan {
+    /// The results, of the sizes of the values. `scratch` grows as needed and may be reused for the next call.
+    ///
+    /// # Panics
+    /// If a slice has not its size.
+    pub fn forward(&self, x: &Inputs<'_>, out: &mut [f32], par: Par, scratch: &mut Vec<f32>) {
+        self.check(x);
+        assert_eq!(out.len(), x.v.len(), "results are as values");
+        let out = Target(out.as_mut_ptr());
+        if self.kind == Kind::Selective {
+            let units = self.b * self.g;
+            return self.share(units, lanes::scratch(self), par, scratch, &|unit, scratch| {
+                // SAFETY: the results have been found long enough, and no other unit has these heads.
+                unsafe { lanes::forward(self, x, [unit / self.g, unit % self.g], out, scratch) };
+            });
+        }
+        self.share(self.b * self.g * self.r, forward::scratch(self), par, scratch, &|unit, scratch| {
+            // SAFETY: as above.
+            unsafe { forward::head(self, x, self.head(unit), out, scratch) };
+        });
+    }
+
+    /// The gradients, given that by the results. Threads share the heads of queries of all sequences, since a query and a key have a
+    /// gradient of each of their heads of values.
+    ///
+    /// # Panics
+    /// If a slice has not its size.
+    pub fn backward(&self, x: &Inputs<'_>, dout: &[f32], gradients: Gradients<'_>, par: Par, scratch: &mut Vec<f32>) {
+        self.check(x);
+        let sizes = [dout, &*gradients.q, &*gradients.k, &*gradients.v, &*gradients.decay, &*gradients.further];
+        let wanted = [x.v, x.q, x.k, x.v, x.decay, x.further];
+        assert_eq!(sizes.map(<[f32]>::len), wanted.map(<[f32]>::len), "gradients are as operands");
+        let Gradients { q, k, v, decay, further } = gradients;
+        [&mut *q, &mut *k, &mut *further].into_iter().for_each(|sums| sums.fill(0.0));
+        let [q, k, v, decay, further] = [q, k, v, decay, further].map(|x| Target(x.as_mut_ptr()));
+        let targets = Targets { q, k, v, decay, further };
+        if self.kind == Kind::Selective {
+            // A rate has a gradient of each sequence.
+            return self.share(self.g, lanes::scratch(self), par, scratch, &|g, scratch| {
+                for b in 0..self.b {
+                    // SAFETY: the gradients have been found long enough, and no other unit has these heads.
+                    unsafe { lanes::backward(self, x, [b, g], dout, targets, scratch) };
+                }
+            });
+        }
+        self.share(self.b * self.g, backward::scratch(self), par, scratch, &|unit, scratch| {
+            for r in 0..self.r {
+                // SAFETY: as above.
+                unsafe { backward::head(self, x, self.head(unit * self.r + r), dout, targets, scratch) };
+            }
+        });
+    }
+
+    /// Calls `work` for each unit, with scratch memory of a size for each thread.
+    fn share(
+        &self,
+        units: usize,
+        size: usize,
+        par: Par,
+        scratch: &mut Vec<f32>,
+        work: &(impl Fn(usize, &mut [f32]) + Sync),
+    ) {
+        let flops = self.b * self.s * self.g * self.r * self.k * self.c * 6;
+        let threads = par.threads(flops / FLOPS).min(units).max(1);
+        let size = size.max(1);
+        if scratch.len() < threads * size {
+            scratch.resize(threads * size, 0.0);
+        }
+        let parts = Rows(&mut scratch[..threads * size], size);
+        Par(threads).rows(threads, usize::MAX, parts, &|range, parts| {
+            for (thread, scratch) in range.zip(parts.0.chunks_exact_mut(size)) {
+                (thread..units).step_by(threads).for_each(|unit| work(unit, scratch));
+            }
+        });
+    }
+
+    fn check(&self, x: &Inputs<'_>) {
+        let Scan { b, s, g, r, k, c, .. } = *self;
+        let (keys, heads) = (b * s * g * k, b * s * g * r);
+        let further = match self.kind {
+            Kind::Linear => 0,
+            Kind::Delta => heads,
+            Kind::Selective => g * r * k,
+        };
+        let sizes = [keys, keys, heads * c, heads * self.decays(), further];
+        assert_eq!([x.q, x.k, x.v, x.decay, x.further].map(<[f32]>::len), sizes, "q, k, v, decay, beta or rates");
+        assert_eq!(x.pos.len(), b * s, "a position for each row");
+        assert!(self.chunk > 0, "a chunk has rows");
+    }
+
+    /// The decays of a row of a head.
+    fn decays(&self) -> usize {
+        if self.by_key { self.k } else { 1 }
+    }
+
+    /// The rows of the longest chunk.
+    fn rows(&self) -> usize {
+        self.chunk.min(self.s)
+    }
+
+    fn head(&self, unit: usize) -> Head {
+        Head { b: unit / (self.g * self.r), g: unit / self.r % self.g, r: unit % self.r }
+    }
+
+    /// The first element of a row of queries or keys.
+    fn of_keys(&self, Head { b, g, .. }: Head, t: usize) -> usize {
+        ((b * self.s + t) * self.g + g) * self.k
+    }
+
+    /// The number of a row of values among all rows of all heads.
+    fn of_values(&self, Head { b, g, r }: Head, t: usize) -> usize {
+        ((b * self.s + t) * self.g + g) * self.r + r
+    }
+}
