@@ -51,6 +51,12 @@ pub(crate) fn attend_by_heads(model: &mut Model, options: &PlanOptions) -> Resul
                 let name = dim.name.map_or_else(String::new, |id| model.dims[id].name.clone());
                 return Err(uneven(outside_degree, cp_degree, name, dim.size, heads));
             }
+            // Layers may have other heads than those that the degrees are chosen for.
+            let dim = &block.ty(stmt.results[0]).dims[QUERIES];
+            if !queries.is_empty() && !model.mesh.is_even(dim.size, &queries) {
+                let name = dim.name.map_or_else(String::new, |id| model.dims[id].name.clone());
+                return Err(uneven(outside_degree, cp_degree, name, dim.size, heads));
+            }
             let places = [(SEQUENCE, Axes::none()), (HEADS, keys.clone()), (QUERIES, queries.clone())];
             pin(block, &model.dims, &stmt, &places[..if queries.is_empty() { 2 } else { 3 }]);
             for reader in readers(block, &stmt) {

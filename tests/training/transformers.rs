@@ -148,8 +148,9 @@ fn kind(stored: &Stored, kind: &str, config: &str, seq: u64) -> Tensors {
     let own = description.config.build(&models::Batch { batch: 1, seq, dtype: DType::F32 }).expect("a model");
     for param in own.params.values() {
         for name in (0..param.instances()).map(|instance| param.instance_name(instance)) {
-            // The class keeps this one as a buffer, which has no gradient.
-            assert!(found.contains_key(&name) || is_gradient && name.ends_with("router_bias"), "{kind} of {name}");
+            // The class keeps these as buffers, which have no gradient.
+            let is_buffer = ["router_bias", "layer_scale"].iter().any(|end| name.ends_with(end));
+            assert!(found.contains_key(&name) || is_gradient && is_buffer, "{kind} of {name}");
         }
     }
     found

@@ -34,6 +34,7 @@ SECOND = dict(ROTARY, **SOFTMAX, shared_expert_intermediate_size=20)
 TYPES = ["sliding_attention", "full_attention", "sliding_attention"]
 WINDOWS = dict(ROTARY, num_hidden_layers=3, sliding_window=5)
 GEMMA = dict(WINDOWS, head_dim=8, query_pre_attn_scalar=12)
+GEMMA4 = dict(WINDOWS, head_dim=8, global_head_dim=12, layer_types=["sliding_attention", "full_attention", "full_attention"])
 OSS = dict(WINDOWS, head_dim=8, num_local_experts=6, num_experts_per_tok=2, intermediate_size=16)
 GLM = dict(
     ROTARY,
@@ -262,6 +263,12 @@ CASES = [
     ("deepseek-v3-yarn-turned", "deepseek_v3", dict(THIRD, rope_parameters=yarn(mscale=1.0, mscale_all_dim=0, truncate=False))),
     ("deepseek-v3-far-router", "deepseek_v3", THIRD),
     ("deepseek-v3-longrope", "deepseek_v3", dict(THIRD, rope_parameters=longrope(2, original_max_position_embeddings=8))),
+    ("gemma4-unified", "gemma4_unified_text", GEMMA4),
+    (
+        "gemma4-unified-values",
+        "gemma4_unified_text",
+        dict(GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=2, final_logit_softcapping=5.0, attention_bias=True),
+    ),
     ("deepseek-v32", "deepseek_v32", INDEXED),
     ("deepseek-v32-whole", "deepseek_v32", dict(INDEXED, index_topk=64, tie_word_embeddings=True)),
     ("deepseek-v32-yarn", "deepseek_v32", dict(INDEXED, index_head_dim=4, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0))),

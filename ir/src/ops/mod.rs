@@ -27,7 +27,7 @@ pub use attention::{Attention, AttentionGrad, AttentionSettings};
 pub use clip_factor::ClipFactor;
 pub use collective::Collective;
 pub use definition::attr::{Attr, Attrs};
-pub use definition::def::{Builder, Cotangents, OpDef, Rows, Shapes};
+pub use definition::def::{Builder, Cotangents, OpDef, OpResult, Rows, Shapes};
 pub use definition::equation::Equation;
 pub use definition::extras::{Contraction, Extras, InRounds, Positioned, Random, RoundResult, Rounds};
 pub use definition::facts::{Linear, MovedBias, Noted, OpClass, OpFacts, Routed, RoutedRows};

@@ -501,14 +501,16 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::Dispatch(_) => experts::dispatch(site, shared),
         KernelOp::Combine(_) => experts::combine(site),
         KernelOp::CombineDw(_) => experts::combine_dw(site),
-        KernelOp::SelectKeys(op) => sparse::select_keys(op, site),
-        KernelOp::IndexScores(_) => sparse::index_scores(site),
-        KernelOp::IndexScoresGrad(_) => sparse::index_scores_grad(site),
-        KernelOp::SparseAttention(op) => sparse::attention(op.scale, site),
-        KernelOp::SparseAttentionGrad(op) => sparse::attention_grad(op.scale, site),
-        KernelOp::KeyMass(op) => sparse::key_mass(op.scale, site),
-        KernelOp::IndexLoss(_) => sparse::index_loss(site),
-        KernelOp::IndexLossGrad(_) => sparse::index_loss_grad(site),
+        KernelOp::SelectKeys(_)
+        | KernelOp::IndexScores(_)
+        | KernelOp::IndexScoresGrad(_)
+        | KernelOp::SparseAttention(_)
+        | KernelOp::SparseAttentionGrad(_)
+        | KernelOp::KeyMass(_)
+        | KernelOp::IndexLoss(_)
+        | KernelOp::IndexLossGrad(_) => {
+            sparse::kernel(op, site).ok_or_else(|| format!("operands of `{}` have other dims", op.def().name()))
+        }
         KernelOp::AbsMax(_) => quantise::absmax(site),
         KernelOp::ScaleFor(op) => quantise::scale_for(op),
         KernelOp::Quantise(_) => quantise::quantise(site),

@@ -1,106 +1,112 @@
 //! Attention to chosen keys, the indexer that chooses them, and its loss.
 
 use super::KernelFn;
-use super::rows::last;
 use device::backend::KernelSite;
-use ir::ops::SelectKeys;
-use kernels::cpu::sparse::{self, Attention, Cotangents, Gradients, Indexer, Inputs, Places, Saved};
+use ir::ops::KernelOp;
+use kernels::cpu::sparse::{
+    self, ChosenAttention, Cotangents, Gradients, Indexer, IndexerInputs, Inputs, Places, Saved,
+};
 
-/// Sizes by operands q, k and the number of choices.
-fn indexer(site: &KernelSite<'_>, j: usize) -> Result<Indexer, String> {
-    let (q, k) = (site.operand(0)?, site.operand(1)?);
-    let (&[b, s, n, d], &[_, t, _]) = (q.as_slice(), k.as_slice()) else {
-        return Err("wants q [b, s, n, d] and k [b, t, d]".to_string());
-    };
-    Ok(Indexer { b, s, t, n, d, j })
+/// Sizes of the operands of an op.
+struct Sizes<'a>(&'a [Vec<usize>]);
+
+/// The kernel of one of these ops; `None` if an operand is no box, or has other dims.
+pub(super) fn kernel(op: &KernelOp, site: &KernelSite<'_>) -> Option<KernelFn> {
+    let operands: Vec<_> = (0..site.operands.len()).map(|at| site.operand(at).ok()).collect::<Option<_>>()?;
+    let sizes = Sizes(&operands);
+    match op {
+        KernelOp::SelectKeys(op) => sizes.indexer(op.keys as usize).map(select_keys),
+        KernelOp::IndexScores(_) => sizes.indexer(sizes.last(3)).map(index_scores),
+        KernelOp::IndexScoresGrad(_) => sizes.indexer(sizes.last(3)).map(index_scores_grad),
+        KernelOp::SparseAttention(op) => sizes.attention(op.scale, 3, sizes.last(2)).map(attention),
+        KernelOp::SparseAttentionGrad(op) => sizes.attention(op.scale, 6, sizes.last(2)).map(attention_grad),
+        KernelOp::KeyMass(op) => sizes.attention(op.scale, 3, 0).map(key_mass),
+        KernelOp::IndexLoss(_) => Some(index_loss(sizes.last(0))),
+        KernelOp::IndexLossGrad(_) => Some(index_loss_grad(sizes.last(0))),
+        _ => None,
+    }
 }
 
-pub(super) fn select_keys(op: &SelectKeys, site: &KernelSite<'_>) -> Result<KernelFn, String> {
-    let keys = usize::try_from(op.keys).map_err(|_| format!("{} keys are too many", op.keys))?;
-    let indexer = indexer(site, keys)?;
-    Ok(Box::new(move |call, par| {
-        let [qpos, kpos, qseg, kseg] = [3, 4, 5, 6].map(|operand| call.int(operand));
+impl Sizes<'_> {
+    /// The last size of an operand.
+    fn last(&self, operand: usize) -> usize {
+        self.0.get(operand).and_then(|sizes| sizes.last()).copied().unwrap_or(1)
+    }
+
+    /// An indexer with this number of choices.
+    fn indexer(&self, j: usize) -> Option<Indexer> {
+        let (&[b, s, n, d], &[_, t, _]) = (self.0.first()?.as_slice(), self.0.get(1)?.as_slice()) else { return None };
+        Some(Indexer { b, s, t, n, d, j })
+    }
+
+    /// An attention with the choices at a place, whose values have `c` elements.
+    fn attention(&self, scale: f64, index: usize, c: usize) -> Option<ChosenAttention> {
+        let (&[b, s, g, r, d], &[_, t, _, _]) = (self.0.first()?.as_slice(), self.0.get(1)?.as_slice()) else {
+            return None;
+        };
+        Some(ChosenAttention { b, s, t, g, r, d, c, j: self.last(index), scale: scale as f32 })
+    }
+}
+
+fn select_keys(indexer: Indexer) -> KernelFn {
+    Box::new(move |call, par| {
+        let (q, k, w) = (call.float(0), call.float(1), call.float(2));
+        let (qpos, kpos, qseg, kseg) = (call.int(3), call.int(4), call.int(5), call.int(6));
         let places = Places { qpos, kpos, qseg, kseg };
-        let x = [0, 1, 2].map(|operand| call.float(operand));
-        sparse::select(&indexer, x, places, call.stored(0), par, call.scratch);
-    }))
+        sparse::select(&indexer, IndexerInputs { q, k, w }, places, call.stored(0), par, call.scratch);
+    })
 }
 
-pub(super) fn index_scores(site: &KernelSite<'_>) -> Result<KernelFn, String> {
-    let indexer = indexer(site, choices(site, 3)?)?;
-    Ok(Box::new(move |call, par| {
-        let x = [0, 1, 2].map(|operand| call.float(operand));
+fn index_scores(indexer: Indexer) -> KernelFn {
+    Box::new(move |call, par| {
+        let x = IndexerInputs { q: call.float(0), k: call.float(1), w: call.float(2) };
         let [scores] = call.outs();
         indexer.scores(x, call.int(3), scores, par, call.scratch);
-    }))
+    })
 }
 
-pub(super) fn index_scores_grad(site: &KernelSite<'_>) -> Result<KernelFn, String> {
-    let indexer = indexer(site, choices(site, 3)?)?;
-    Ok(Box::new(move |call, par| {
-        let x = [0, 1, 2].map(|operand| call.float(operand));
-        let of_scores = (call.int(3), call.float(4));
+fn index_scores_grad(indexer: Indexer) -> KernelFn {
+    Box::new(move |call, par| {
+        let x = IndexerInputs { q: call.float(0), k: call.float(1), w: call.float(2) };
         let [dq, dk, dw] = call.outs();
-        indexer.gradient(x, of_scores, Cotangents { dq, dk, dw }, par, call.scratch);
-    }))
+        indexer.gradient(x, call.int(3), call.float(4), Cotangents { dq, dk, dw }, par, call.scratch);
+    })
 }
 
-/// The number of choices of a query.
-fn choices(site: &KernelSite<'_>, operand: usize) -> Result<usize, String> {
-    site.operand(operand)?.last().copied().ok_or_else(|| "choices have no dims".to_string())
+fn attention(attention: ChosenAttention) -> KernelFn {
+    Box::new(move |call, par| {
+        let x = Inputs { q: call.float(0), k: call.float(1), v: call.float(2), index: call.int(3) };
+        let [out, lse] = call.outs();
+        attention.forward(&x, out, lse, par, call.scratch);
+    })
 }
 
-/// Sizes by operands q, k, and the choices at a place; `c` are the elements of a value.
-fn sizes(scale: f64, site: &KernelSite<'_>, index: usize, c: usize) -> Result<Attention, String> {
-    let (q, k) = (site.operand(0)?, site.operand(1)?);
-    let (&[b, s, g, r, d], &[_, t, _, _]) = (q.as_slice(), k.as_slice()) else {
-        return Err("wants q [b, s, g, r, d] and k [b, t, g, d]".to_string());
-    };
-    Ok(Attention { b, s, t, g, r, d, c, j: choices(site, index)?, scale: scale as f32 })
-}
-
-/// The elements of a value, operand 2.
-fn value(site: &KernelSite<'_>) -> Result<usize, String> {
-    site.operand(2)?.last().copied().ok_or_else(|| "values have no dims".to_string())
-}
-
-pub(super) fn attention(scale: f64, site: &KernelSite<'_>) -> Result<KernelFn, String> {
-    let attention = sizes(scale, site, 3, value(site)?)?;
-    Ok(Box::new(move |call, par| {
-        let [q, k, v] = [0, 1, 2].map(|operand| call.float(operand));
-        let x = Inputs { q, k, v, index: call.int(3) };
-        attention.forward(&x, call.outs(), par, call.scratch);
-    }))
-}
-
-pub(super) fn attention_grad(scale: f64, site: &KernelSite<'_>) -> Result<KernelFn, String> {
-    let attention = sizes(scale, site, 6, value(site)?)?;
-    Ok(Box::new(move |call, par| {
-        let [q, k, v, out, lse, dout] = [0, 1, 2, 3, 4, 5].map(|operand| call.float(operand));
-        let (x, saved) = (Inputs { q, k, v, index: call.int(6) }, Saved { out, lse, dout });
+fn attention_grad(attention: ChosenAttention) -> KernelFn {
+    Box::new(move |call, par| {
+        let x = Inputs { q: call.float(0), k: call.float(1), v: call.float(2), index: call.int(6) };
+        let saved = Saved { out: call.float(3), lse: call.float(4), dout: call.float(5) };
         let [dq, dk, dv] = call.outs();
         attention.backward(&x, &saved, Gradients { dq, dk, dv }, par, call.scratch);
-    }))
+    })
 }
 
-pub(super) fn key_mass(scale: f64, site: &KernelSite<'_>) -> Result<KernelFn, String> {
-    let attention = sizes(scale, site, 3, 0)?;
-    Ok(Box::new(move |call, par| {
+fn key_mass(attention: ChosenAttention) -> KernelFn {
+    Box::new(move |call, par| {
         let x = Inputs { q: call.float(0), k: call.float(1), v: &[], index: call.int(3) };
         let [mass] = call.outs();
         attention.mass(&x, call.float(2), mass, par, call.scratch);
-    }))
+    })
 }
 
-pub(super) fn index_loss(site: &KernelSite<'_>) -> Result<KernelFn, String> {
-    let j = last(site)?;
-    Ok(Box::new(move |call, _| call.out()[0] = sparse::index_loss([call.float(0), call.float(1)], call.int(2), j)))
+fn index_loss(j: usize) -> KernelFn {
+    Box::new(move |call, _| {
+        call.out()[0] = sparse::index_loss(call.float(0), call.float(1), call.int(2), j);
+    })
 }
 
-pub(super) fn index_loss_grad(site: &KernelSite<'_>) -> Result<KernelFn, String> {
-    let j = last(site)?;
-    Ok(Box::new(move |call, par| {
-        let (x, dloss) = ([call.float(0), call.float(1)], call.scalar(3));
-        sparse::index_loss_grad(x, call.int(2), j, dloss, call.out(), par);
-    }))
+fn index_loss_grad(j: usize) -> KernelFn {
+    Box::new(move |call, par| {
+        let (scores, mass, index, dloss) = (call.float(0), call.float(1), call.int(2), call.scalar(3));
+        sparse::index_loss_grad(scores, mass, index, j, dloss, call.out(), par);
+    })
 }

@@ -57,10 +57,9 @@ fn cases() -> Vec<Case> {
     let each = Scaling::Pairs { divisors: vec![1.0, 2.5, 7.0].into() };
     let dispatch = Dispatch { experts: Dim::sized(6), capacity: Dim::sized(2) };
     let by_pair = |fractional| Scaling::Yarn { factor: 8.0, low: 1.0, high: 4.0, context: 100, fractional };
-    let sparse: [&[u64]; 4] = [&[3, 6, 3, 3, 4], &[3, 9, 3, 4], &[3, 9, 3, 2], &[3, 6, 3, 3, 2]];
     let adamw = AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
     let ragged = |text| Einsum { ragged: Some(Ragged { rows: 2, mean: 2 }), ..Einsum::new(text).unwrap() };
-    let mut cases = elementwise();
+    let mut cases = [elementwise(), sparse()].concat();
     cases.extend([
         case(Einsum::new("b s h, h g d -> b s g d").unwrap(), &[&[3, 4, 5], &[5, 2, 3]], &[]),
         case(Einsum::new("a b -> b").unwrap(), &[&[4, 5]], &[]),
@@ -124,6 +123,19 @@ fn cases() -> Vec<Case> {
         case(Combine, &[&[3, 4, 6, 2, 5], &[3, 4, 6, 2]], &[1]),
         case(Combine, &[&[3, 4, 6, 2, 5], &[3, 4, 6, 2], &[3, 4, 6, 2]], &[1]),
         case(CombineDw, &[&[3, 4, 6, 5], &[3, 4, 6, 2, 5], &[3, 4, 6, 2]], &[2]),
+        case(SumSquares, &[&[4, 5]], &[]),
+        case(adamw, &[&[4, 5], &[4, 5], &[4, 5], &[4, 5], &[], &[], &[]], &[]),
+        case(Sgd { momentum: 0.0, nesterov: false, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[], &[]], &[]),
+        case(Sgd { momentum: 0.9, nesterov: false, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[4, 5], &[], &[]], &[]),
+        case(Sgd { momentum: 0.9, nesterov: true, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[4, 5], &[], &[]], &[]),
+    ]);
+    cases
+}
+
+/// Attention to chosen keys, and its indexer.
+fn sparse() -> Vec<Case> {
+    let sparse: [&[u64]; 4] = [&[3, 6, 3, 3, 4], &[3, 9, 3, 4], &[3, 9, 3, 2], &[3, 6, 3, 3, 2]];
+    vec![
         case(
             SelectKeys { keys: 3 },
             &[&[3, 6, 3, 4], &[3, 9, 4], &[3, 6, 3], &[3, 6], &[3, 9], &[3, 6], &[3, 9]],
@@ -140,13 +152,7 @@ fn cases() -> Vec<Case> {
         case(KeyMass { scale: 0.4 }, &[sparse[0], sparse[1], &[3, 6, 3, 3], &[3, 6, 5]], &[3]),
         case(IndexLoss, &[&[3, 6, 5], &[3, 6, 5], &[3, 6, 5]], &[2]),
         case(IndexLossGrad, &[&[3, 6, 5], &[3, 6, 5], &[3, 6, 5], &[]], &[2]),
-        case(SumSquares, &[&[4, 5]], &[]),
-        case(adamw, &[&[4, 5], &[4, 5], &[4, 5], &[4, 5], &[], &[], &[]], &[]),
-        case(Sgd { momentum: 0.0, nesterov: false, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[], &[]], &[]),
-        case(Sgd { momentum: 0.9, nesterov: false, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[4, 5], &[], &[]], &[]),
-        case(Sgd { momentum: 0.9, nesterov: true, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[4, 5], &[], &[]], &[]),
-    ]);
-    cases
+    ]
 }
 
 /// Scans of each kind, with decays of heads and of keys, in chunks of which the last is short; and short convolutions.

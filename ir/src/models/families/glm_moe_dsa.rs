@@ -61,8 +61,8 @@ fn shared(fields: &Fields, layers: u32) -> Result<LayerSet, ConfigError> {
     };
     let Some((key, types)) = listed else {
         let (every, offset): (u32, u32) = (fields.get("index_topk_freq")?, fields.get("index_skip_topk_offset")?);
-        let is_shared = |layer: u32| !(layer + 1).saturating_sub(offset).is_multiple_of(every.max(1));
-        return set(layers, is_shared, "index_topk_freq");
+        let key = "index_topk_freq";
+        return set(layers, |layer| !(layer + 1).saturating_sub(offset).is_multiple_of(every.max(1)), key);
     };
     if types.len() != layers as usize {
         let why = format!("`{key}` has {} types, but `num_hidden_layers` is {layers}", types.len());

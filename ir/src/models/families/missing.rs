@@ -50,7 +50,6 @@ const MISSING: &[Missing] = &[
     Missing { part: "embeddings of several codebooks", families: &["musicgen", "musicgen_melody"] },
     Missing { part: "embeddings of shapes and sounds", families: &["roc_bert"] },
     Missing { part: "adapters for each language", families: &["xmod"] },
-    Missing { part: "layers with heads of other sizes", families: &["gemma4_unified", "gemma4_unified_text"] },
     Missing { part: "factors of sums that depend on the layer", families: &["beam"] },
     Missing { part: "biases of scores by buckets of distances", families: &["cpmant"] },
     Missing { part: "convolutions of queries and keys", families: &["zaya"] },

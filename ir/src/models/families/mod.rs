@@ -110,7 +110,7 @@ use decoders::{
     bart, bigbird_pegasus, blenderbot, blenderbot_small, marian, mbart, mvp, pegasus, plbart, trocr, whisper,
 };
 use deepseek::{deepseek_v2, deepseek_v3, deepseek_v32};
-use gemma::{gemma2, gemma3_text};
+use gemma::{gemma2, gemma3_text, gemma4_unified_text};
 use lfm::{lfm2, lfm2_moe};
 use mamba::{bamba, falcon_h1, granitemoehybrid, mamba2, nemotron_h};
 use qwen::{qwen2, qwen2_moe, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next};
@@ -138,6 +138,7 @@ pub const FAMILIES: &[Family] = &[
     deepseek_v32::FAMILY,
     gemma2::FAMILY,
     gemma3_text::FAMILY,
+    gemma4_unified_text::FAMILY,
     olmo2::FAMILY,
     olmo3::FAMILY,
     phi3::FAMILY,

@@ -194,6 +194,18 @@ pub struct LlamaConfig {
     pub local_kv_heads: Option<u64>,
     /// Size of a head. Latent attention states its own sizes.
     pub head: u64,
+    /// The same of layers with a window, where these have another one; they state their key heads, too (Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_head: Option<u64>,
+    /// In layers without a window values are the products that keys are made of (Gemma 4).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keys_are_values: bool,
+    /// Values of each head are normed, without a gain (Gemma 4).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub value_norm: bool,
+    /// The result of a layer is multiplied by a number of the layer, which is not trained (Gemma 4).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub layer_scale: bool,
     /// Size of a head's values, where it is another one (MiMo-V2-Flash).
     pub value: Option<u64>,
     /// The factor of values.
@@ -379,6 +391,7 @@ impl LlamaConfig {
             ("num_key_value_heads", self.kv_heads),
             ("v_head_dim", self.value.unwrap_or(1)),
             ("head_dim", self.head),
+            ("head_dim", self.local_head.unwrap_or(1)),
             ("embedding_size", self.embedding_size.unwrap_or(1)),
             ("output_embedding_size", self.head_layer.map_or(1, |layer| layer.size)),
             ("cross_attention_hidden_size", self.cross.map_or(1, |cross| cross.hidden)),

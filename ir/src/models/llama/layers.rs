@@ -22,15 +22,22 @@ pub(super) struct HeadDims {
     pub(super) values: &'static str,
     /// Results of heads.
     pub(super) given: &'static str,
+    /// Elements of a query or key.
+    pub(super) size: &'static str,
 }
 
 impl HeadDims {
-    const ALIKE: HeadDims = HeadDims { heads: "g r", queries: "g r d", keys: "g d", values: "g d", given: "g r d" };
+    const ALIKE: HeadDims =
+        HeadDims { heads: "g r", queries: "g r d", keys: "g d", values: "g d", given: "g r d", size: "d" };
     const LOCAL: HeadDims =
-        HeadDims { heads: "gl rl", queries: "gl rl d", keys: "gl d", values: "gl d", given: "gl rl d" };
+        HeadDims { heads: "gl rl", queries: "gl rl d", keys: "gl d", values: "gl d", given: "gl rl d", size: "d" };
+    /// Local heads of another size.
+    const SMALL: HeadDims =
+        HeadDims { heads: "gl rl", queries: "gl rl dl", keys: "gl dl", values: "gl dl", given: "gl rl dl", size: "dl" };
 
-    fn of(is_local: bool, has_values: bool) -> HeadDims {
+    fn of(is_local: bool, has_values: bool, has_size: bool) -> HeadDims {
         match (is_local, has_values) {
+            _ if is_local && has_size => HeadDims::SMALL,
             (false, false) => HeadDims::ALIKE,
             (false, true) => HeadDims { values: "g dv", given: "g r dv", ..HeadDims::ALIKE },
             (true, false) => HeadDims::LOCAL,
@@ -41,7 +48,7 @@ impl HeadDims {
 
 /// How a layer has the keys to which its queries attend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Choice {
+pub(super) enum KeyChoice {
     /// They attend to all that they see.
     All,
     /// Its own indexer chooses.
@@ -75,10 +82,14 @@ pub(super) struct LayerKind<'a> {
     pub(super) kv_heads: u64,
     /// The dims of heads.
     pub(super) dims: HeadDims,
+    /// Size of a head.
+    pub(super) head: u64,
+    /// Values are what keys are made of.
+    pub(super) keys_are_values: bool,
     /// Heads have a sink.
     pub(super) sinks: bool,
     /// The keys of queries.
-    pub(super) choice: Choice,
+    pub(super) choice: KeyChoice,
 }
 
 impl LayerKind<'_> {
@@ -131,9 +142,9 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let is_dense = config.experts.is_some() && has_net && experts.is_none();
         let differs = nope && turns[usize::from(window.is_some())].iter().all(|&count| count > 0);
         let choice = match config.indexer {
-            None => Choice::All,
-            Some(indexer) if indexer.shared.contains(layer) => Choice::Shared,
-            Some(_) => Choice::Own,
+            None => KeyChoice::All,
+            Some(indexer) if indexer.shared.contains(layer) => KeyChoice::Shared,
+            Some(_) => KeyChoice::Own,
         };
         let (bare, last) = (config.bare_first && layer == 0, config.last_bias && layer + 1 == config.layers);
         let parts = [
@@ -144,7 +155,7 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
             (differs, "nope"),
             (!mixes, "still"),
             (!has_net && some_have_nets, "netless"),
-            (choice == Choice::Shared, "shared"),
+            (choice == KeyChoice::Shared, "shared"),
             (is_dense, "dense"),
         ];
         let parts: Vec<&str> = parts.iter().filter(|(holds, _)| *holds).map(|(_, part)| *part).collect();
@@ -152,7 +163,9 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let out_bias = config.out_bias && (!config.last_bias || last);
         let is_local = window.is_some();
         let kv_heads = config.local_kv_heads.filter(|_| is_local);
-        let dims = HeadDims::of(kv_heads.is_some(), config.value.is_some());
+        let dims = HeadDims::of(kv_heads.is_some(), config.value.is_some(), config.local_head.is_some());
+        let head = config.local_head.filter(|_| is_local).unwrap_or(config.head);
+        let keys_are_values = config.keys_are_values && !is_local;
         let sinks = config.sinks == Sinks::All || config.sinks == Sinks::Local && is_local;
         let kv_heads = kv_heads.unwrap_or(config.kv_heads);
         LayerKind {
@@ -167,6 +180,8 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
             out_bias,
             kv_heads,
             dims,
+            head,
+            keys_are_values,
             sinks,
             choice,
         }

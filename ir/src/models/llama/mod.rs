@@ -28,7 +28,7 @@ pub use latent::Latent;
 pub use norm::Norm;
 
 use self::indexer::{CHOICE, INDEX_LOSS};
-use self::layers::{Choice, LayerKind, Layers, kinds, runs};
+use self::layers::{KeyChoice, LayerKind, Layers, kinds, runs};
 use super::balance::{self, ADDED, PASSED};
 use super::draft::{Batch, Body, Draft, DraftError, Weight};
 use super::error::ConfigError;
@@ -61,6 +61,8 @@ impl LlamaConfig {
             }
             dims.extend(self.value.map(|value| DimName::new("dv", value, None)));
         }
+        let local = self.local_head.filter(|_| kinds(self).any(|kind| kind.dims.size == "dl"));
+        dims.extend(local.map(|size| DimName::new("dl", size, None)));
         dims.extend(self.scanned.iter().flat_map(|scanned| scanned.mixer.dims()));
         dims.extend(self.indexer.iter().flat_map(Indexer::dims));
         if kinds(self).any(|kind| kind.has_net && kind.experts.is_none()) {
@@ -188,7 +190,7 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
     let mut results = vec![ResultKind::Value];
     let mut given = vec!["y"];
     if let Some(indexer) = config.indexer {
-        further.extend((kind.choice == Choice::Own && indexer.loss.is_some()).then_some(INDEX_LOSS));
+        further.extend((kind.choice == KeyChoice::Own && indexer.loss.is_some()).then_some(INDEX_LOSS));
     }
     if kind.experts.is_some() && config.balance_over_layers().is_some() {
         args.extend(PASSED.map(|name| (name, ArgKind::Value, draft.wide("n"))));
@@ -197,7 +199,7 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
     }
     if let Some(indexer) = config.indexer.filter(Indexer::passes) {
         // A layer with an indexer passes its own on.
-        let name = if kind.choice == Choice::Own { "choice_before" } else { CHOICE };
+        let name = if kind.choice == KeyChoice::Own { "choice_before" } else { CHOICE };
         args.push((name, ArgKind::Value, indexer.choice(draft)));
         given.push(CHOICE);
         results.push(ResultKind::Value);
@@ -217,6 +219,10 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
                 }
                 None => net::build(config, b, x),
             })?;
+            if config.layer_scale {
+                let product = Binary::spread(BinaryKind::Mul, "b s h, () -> b s h")?;
+                b.op(&["y"], product, &["unscaled", "layer_scale"])?;
+            }
         }
         given.iter().map(|name| b.value(name)).collect()
     })
@@ -250,7 +256,8 @@ fn net_branch<'a>(config: &LlamaConfig, kind: &LayerKind<'_>) -> Branch<'a> {
     let read = if config.branches == Branches::InTurn { stream } else { "x" };
     let normed = if config.branches == Branches::Shared { "a" } else { "n" };
     let result = if kind.experts.is_some_and(|experts| experts.normed) { "fn" } else { "fd" };
-    Branch { number: 2, read, stream, sum: "y", normed, result }
+    let sum = if config.layer_scale { "unscaled" } else { "y" };
+    Branch { number: 2, read, stream, sum, normed, result }
 }
 
 /// A branch of a layer, `sum = stream + norm(f(norm(read)))` or `sum = norm(stream + f(read))`, with the norms of the configuration.
@@ -332,5 +339,6 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
         None => net::weights(config, residual),
     });
     weights.extend(after.then(|| config.norm.weights("post_norm2", "h")).into_iter().flatten());
+    weights.extend(config.layer_scale.then(|| Weight::constant("layer_scale", "", 1.0).frozen()));
     weights
 }

@@ -2,7 +2,7 @@
 
 use super::choices;
 use crate::ids::Value;
-use crate::ops::{Attr, Attrs, Builder, Cotangents, OpClass, OpDef, OpFacts, Shapes, Work, operands};
+use crate::ops::{Attr, Attrs, Builder, Cotangents, OpClass, OpDef, OpFacts, OpResult, Shapes, Work, operands};
 use crate::types::{DType, Dim, Type};
 
 /// `(q [b, s, g, r, d], k [b, t, g, d], v [b, t, g, c], index i32[b, s, j]) -> out [b, s, g, r, c], lse f32[b, s, g, r]`: softmax over
@@ -15,25 +15,25 @@ pub struct SparseAttention {
 }
 
 /// The dims of queries and of results.
-pub(super) struct Heads {
+pub(super) struct QueryHeads {
     pub(super) dtype: DType,
     pub(super) queries: Vec<Dim>,
 }
 
 /// Checks `q [b, s, g, r, d]` and `k [b, t, g, d]` of one type, and the choice.
-pub(super) fn heads(q: &Type, k: &Type, index: &Type) -> Result<Heads, String> {
+pub(super) fn heads(q: &Type, k: &Type, index: &Type) -> OpResult<QueryHeads> {
     let [q, k] = [q, k].map(Type::logical);
     let dtype = operands::float("q", &q)?;
     let [b, s, g, r, d] = operands::dims("q", &q, "b, s, g, r, d")?;
     let [_, t, _, _] = operands::dims("k", &k, "b, t, g, d")?;
     operands::expect("k", &k, dtype, &[b.clone(), t.clone(), g.clone(), d.clone()])?;
     choices(index, b, s)?;
-    Ok(Heads { dtype, queries: vec![b.clone(), s.clone(), g.clone(), r.clone()] })
+    Ok(QueryHeads { dtype, queries: vec![b.clone(), s.clone(), g.clone(), r.clone()] })
 }
 
 /// The results of attention, out and lse, for values `[b, t, g, c]`.
-fn results(q: &Type, k: &Type, v: &Type, index: &Type) -> Result<[Type; 2], String> {
-    let Heads { dtype, queries } = heads(q, k, index)?;
+fn results(q: &Type, k: &Type, v: &Type, index: &Type) -> OpResult<[Type; 2]> {
+    let QueryHeads { dtype, queries } = heads(q, k, index)?;
     let (k, v) = (k.logical(), v.logical());
     let [_, _, _, c] = operands::dims("v", &v, "b, t, g, c")?;
     operands::expect("v", &v, dtype, &[&k.dims[..3], std::slice::from_ref(c)].concat())?;
@@ -41,23 +41,22 @@ fn results(q: &Type, k: &Type, v: &Type, index: &Type) -> Result<[Type; 2], Stri
     Ok([Type::new(dtype, out), Type::new(DType::F32, queries)])
 }
 
-/// Pairs of a query of a head and a chosen key, and the sizes of keys and values.
-fn pairs([q, k, v]: [&Type; 3], index: &Type) -> [u64; 3] {
-    let last = |ty: &Type| ty.dims.last().map_or(1, |dim| dim.size);
-    let queries = q.dims.iter().take(4).map(|dim| dim.size);
-    [queries.fold(last(index), u64::saturating_mul), last(k), last(v)]
+/// Pairs of a query of a head and a chosen key.
+fn pairs(q: &Type, index: &Type) -> u64 {
+    q.dims.iter().take(4).map(|dim| dim.size).fold(last(index), u64::saturating_mul)
 }
 
-fn parse_scale(attrs: &mut Attrs) -> Result<f64, String> {
-    attrs.float("scale")
+/// The size of the last dim.
+fn last(ty: &Type) -> u64 {
+    ty.dims.last().map_or(1, |dim| dim.size)
 }
 
 impl SparseAttention {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["sparse_attention"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<SparseAttention, String> {
-        parse_scale(attrs).map(|scale| SparseAttention { scale })
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> OpResult<SparseAttention> {
+        Ok(SparseAttention { scale: attrs.float("scale")? })
     }
 }
 
@@ -75,7 +74,7 @@ impl OpDef for SparseAttention {
         OpFacts { class: OpClass::Attention, causal_operands: &[1, 2], ..OpFacts::default() }
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let [q, k, v, index] = operands::take(operands, "q, k, v, index")?;
         Ok(results(q, k, v, index)?.into())
     }
@@ -84,7 +83,7 @@ impl OpDef for SparseAttention {
         "b s g r d!, b t! g d!, b t! g c!, b s j! -> b s g r c!, b s g r".to_string()
     }
 
-    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> OpResult<Vec<Option<Value>>> {
         operands::no_cotangent("lse", call.given[1])?;
         let mut cotangents = vec![None; 4];
         let (Some(dout), true) = (call.given[0], call.needed[..3].contains(&true)) else { return Ok(cotangents) };
@@ -97,7 +96,7 @@ impl OpDef for SparseAttention {
 
     /// `2 b s j g r (d + c)` for the scores and the weighted sum of values.
     fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
-        let [pairs, d, c] = pairs([operands[0], operands[1], operands[2]], operands[3]);
+        let (pairs, d, c) = (pairs(operands[0], operands[3]), last(operands[1]), last(operands[2]));
         Work::of(pairs.saturating_mul(2 * (d + c)), operands, results)
     }
 }
@@ -113,8 +112,8 @@ impl SparseAttentionGrad {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["sparse_attention_grad"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<SparseAttentionGrad, String> {
-        parse_scale(attrs).map(|scale| SparseAttentionGrad { scale })
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> OpResult<SparseAttentionGrad> {
+        Ok(SparseAttentionGrad { scale: attrs.float("scale")? })
     }
 }
 
@@ -131,7 +130,7 @@ impl OpDef for SparseAttentionGrad {
         OpFacts { class: OpClass::Attention, ..OpFacts::default() }
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let [q, k, v, out, lse, dout, index] = operands::take(operands, "q, k, v, out, lse, dout, index")?;
         let [of_out, of_lse] = results(q, k, v, index)?;
         operands::expect("out", out, of_out.dtype, &of_out.dims)?;
@@ -148,7 +147,7 @@ impl OpDef for SparseAttentionGrad {
 
     /// Five products, as those of the gradient of attention.
     fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
-        let [pairs, d, c] = pairs([operands[0], operands[1], operands[2]], operands[6]);
+        let (pairs, d, c) = (pairs(operands[0], operands[6]), last(operands[1]), last(operands[2]));
         Work::of(pairs.saturating_mul(2 * (3 * d + 2 * c)), operands, results)
     }
 }

@@ -1,7 +1,7 @@
 //! `index_loss(%scores, %mass, %index)`: how far the scores of an indexer are from what attention does, and its gradient.
 
 use crate::ids::Value;
-use crate::ops::{Attrs, Builder, Cotangents, OpDef, OpFacts, Rows, Shapes, Work, operands};
+use crate::ops::{Attrs, Builder, Cotangents, OpDef, OpFacts, OpResult, Rows, Shapes, Work, operands};
 use crate::types::{DType, Type};
 
 /// `(scores f32[*m, j], mass f32[*m, j], index i32[*m, j]) -> f32[]`: the SUM over rows of the Kullback-Leibler divergence
@@ -14,13 +14,13 @@ impl IndexLoss {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["index_loss"];
 
-    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<IndexLoss, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> OpResult<IndexLoss> {
         Ok(IndexLoss)
     }
 }
 
 /// Checks scores, mass and index.
-fn rows(scores: &Type, mass: &Type, index: &Type) -> Result<(), String> {
+fn rows(scores: &Type, mass: &Type, index: &Type) -> OpResult<()> {
     operands::rows_and_last("scores", scores)?;
     let dims = &scores.logical().dims;
     operands::expect("scores", scores, DType::F32, dims)?;
@@ -37,7 +37,7 @@ impl OpDef for IndexLoss {
         OpFacts { constants: &[1], ..OpFacts::default() }
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let [scores, mass, index] = operands::take(operands, "scores, mass, index")?;
         rows(scores, mass, index)?;
         Ok(vec![Type::scalar(DType::F32)])
@@ -47,7 +47,7 @@ impl OpDef for IndexLoss {
         "*m+ j!, *m+ j!, *m+ j! -> ()".to_string()
     }
 
-    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> OpResult<Vec<Option<Value>>> {
         let (Some(dloss), true) = (call.given[0], call.needed[0]) else { return Ok(vec![None; 3]) };
         let operands = [call.operands, &[dloss]].concat();
         Ok(vec![Some(b.one(IndexLossGrad, &operands)?), None, None])
@@ -67,7 +67,7 @@ impl IndexLossGrad {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["index_loss_grad"];
 
-    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<IndexLossGrad, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> OpResult<IndexLossGrad> {
         Ok(IndexLossGrad)
     }
 }
@@ -77,7 +77,7 @@ impl OpDef for IndexLossGrad {
         "index_loss_grad"
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let [scores, mass, index, dloss] = operands::take(operands, "scores, mass, index, dloss")?;
         rows(scores, mass, index)?;
         operands::expect("dloss", dloss, DType::F32, &[])?;

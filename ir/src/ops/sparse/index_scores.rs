@@ -2,7 +2,7 @@
 
 use super::{choices, indexer};
 use crate::ids::Value;
-use crate::ops::{Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
+use crate::ops::{Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, OpResult, Shapes, Work, operands};
 use crate::types::{DType, Type};
 
 /// `(q [b, s, n, d], k [b, t, d], w [b, s, n], index i32[b, s, j]) -> f32[b, s, j]`: `sum_n w_n relu(q_n k)` of each chosen key;
@@ -14,7 +14,7 @@ impl IndexScores {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["index_scores"];
 
-    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<IndexScores, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> OpResult<IndexScores> {
         Ok(IndexScores)
     }
 }
@@ -34,7 +34,7 @@ impl OpDef for IndexScores {
         OpFacts { linear: Linear::Each(&[2]), causal_operands: &[1], ..OpFacts::default() }
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let [q, k, w, index] = operands::take(operands, "q, k, w, index")?;
         let indexer = indexer(q, k, w)?;
         let chosen = choices(index, &indexer.batch, &indexer.queries)?;
@@ -45,7 +45,7 @@ impl OpDef for IndexScores {
         "b s n+ d!, b t! d!, b s n+, b s j! -> b s j!".to_string()
     }
 
-    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> OpResult<Vec<Option<Value>>> {
         let mut cotangents = vec![None; 4];
         let (Some(dscores), true) = (call.given[0], call.needed[..3].contains(&true)) else { return Ok(cotangents) };
         let operands = [call.operands, &[dscores]].concat();
@@ -68,7 +68,7 @@ impl IndexScoresGrad {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["index_scores_grad"];
 
-    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> Result<IndexScoresGrad, String> {
+    pub(in crate::ops) fn parse(_: &str, _: &mut Attrs, _: &Shapes<'_>) -> OpResult<IndexScoresGrad> {
         Ok(IndexScoresGrad)
     }
 }
@@ -78,7 +78,7 @@ impl OpDef for IndexScoresGrad {
         "index_scores_grad"
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let [q, k, w, index, dscores] = operands::take(operands, "q, k, w, index, dscores")?;
         let indexer = indexer(q, k, w)?;
         let chosen = choices(index, &indexer.batch, &indexer.queries)?;

@@ -1,7 +1,7 @@
 //! `key_mass(%q, %k, %lse, %index, scale=0.125)`: how much all heads of a query attend to each chosen key.
 
-use super::attention::{Heads, heads};
-use crate::ops::{Attr, Attrs, OpDef, OpFacts, Shapes, Work, operands};
+use super::attention::{QueryHeads, heads};
+use crate::ops::{Attr, Attrs, OpDef, OpFacts, OpResult, Shapes, Work, operands};
 use crate::types::{DType, Type};
 
 /// `(q [b, s, g, r, d], k [b, t, g, d], lse f32[b, s, g, r], index i32[b, s, j]) -> f32[b, s, j]`: the weights `e^(scale q k - lse)` of
@@ -17,7 +17,7 @@ impl KeyMass {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["key_mass"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<KeyMass, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> OpResult<KeyMass> {
         Ok(KeyMass { scale: attrs.float("scale")? })
     }
 }
@@ -35,9 +35,9 @@ impl OpDef for KeyMass {
         OpFacts { constants: &[0, 1, 2], causal_operands: &[1], ..OpFacts::default() }
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let [q, k, lse, index] = operands::take(operands, "q, k, lse, index")?;
-        let Heads { queries, .. } = heads(q, k, index)?;
+        let QueryHeads { queries, .. } = heads(q, k, index)?;
         operands::expect("lse", lse, DType::F32, &queries)?;
         Ok(vec![Type { dtype: DType::F32, ..index.logical() }])
     }

@@ -12,7 +12,7 @@ pub(super) mod index_scores;
 pub(super) mod key_mass;
 pub(super) mod select_keys;
 
-use super::operands;
+use super::{OpResult, operands};
 use crate::types::{DType, Dim, Type};
 
 /// The dims of queries and keys of an indexer.
@@ -23,7 +23,7 @@ struct Indexer {
 }
 
 /// Checks `q [b, s, n, d]`, `k [b, t, d]` and `w [b, s, n]`, all of one type.
-fn indexer(q: &Type, k: &Type, w: &Type) -> Result<Indexer, String> {
+fn indexer(q: &Type, k: &Type, w: &Type) -> OpResult<Indexer> {
     let [q, k] = [q, k].map(Type::logical);
     let dtype = operands::float("q", &q)?;
     let [b, s, n, d] = operands::dims("q", &q, "b, s, n, d")?;
@@ -34,7 +34,7 @@ fn indexer(q: &Type, k: &Type, w: &Type) -> Result<Indexer, String> {
 }
 
 /// The number of choices of a row of `index i32[b, s, j]`.
-fn choices(index: &Type, batch: &Dim, queries: &Dim) -> Result<Dim, String> {
+fn choices(index: &Type, batch: &Dim, queries: &Dim) -> OpResult<Dim> {
     let index = index.logical();
     let [_, _, j] = operands::dims("index", &index, "b, s, j")?;
     operands::expect("index", &index, DType::I32, &[batch.clone(), queries.clone(), j.clone()])?;

@@ -1,7 +1,7 @@
 //! `select_keys(%q, %k, %w, %qpos, %kpos, %qseg, %kseg, keys=2048)`: the keys that a query attends to.
 
 use super::indexer;
-use crate::ops::{Attr, Attrs, OpDef, OpFacts, Shapes, Work, operands};
+use crate::ops::{Attr, Attrs, OpDef, OpFacts, OpResult, Shapes, Work, operands};
 use crate::types::{DType, Dim, Type};
 
 /// `(q [b, s, n, d], k [b, t, d], w [b, s, n], qpos i32[b, s], kpos i32[b, t], qseg i32[b, s], kseg i32[b, t]) -> i32[b, s, keys]`:
@@ -18,7 +18,7 @@ impl SelectKeys {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["select_keys"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<SelectKeys, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> OpResult<SelectKeys> {
         Ok(SelectKeys { keys: attrs.int("keys")? })
     }
 }
@@ -36,7 +36,7 @@ impl OpDef for SelectKeys {
         OpFacts { causal_operands: &[1, 4, 6], ..OpFacts::default() }
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let [q, k, w, qpos, kpos, qseg, kseg] = operands::take(operands, "q, k, w, qpos, kpos, qseg, kseg")?;
         let indexer = indexer(q, k, w)?;
         let rows = [indexer.batch.clone(), indexer.queries];

@@ -1,6 +1,6 @@
 //! Attention to chosen keys, its gradient, and the mass of each chosen key.
 
-use super::{BLOCK, Table, carve, part, picks, product, share};
+use super::{BLOCK, Load, Table, carve, part, picks, product, share};
 use crate::cpu::Par;
 use crate::cpu::math::{exp, ln};
 use crate::cpu::matrix::{Matrix, Target};
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// The sizes of an attention: `q [b, s, g, r, d]`, `k [b, t, g, d]`, `v [b, t, g, c]`, choices `[b, s, j]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Attention {
+pub struct ChosenAttention {
     /// Sequences.
     pub b: usize,
     /// Queries of a sequence.
@@ -43,7 +43,7 @@ pub struct Inputs<'a> {
     pub index: &'a [i32],
 }
 
-/// What the forward gave, and the gradient of its result.
+/// Results of the forward, and the gradient of the first one.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'a> {
     /// The result.
@@ -72,9 +72,9 @@ struct Head {
     group: usize,
 }
 
-impl Attention {
+impl ChosenAttention {
     fn check(&self, x: &Inputs<'_>) {
-        let Attention { b, s, t, g, r, d, j, .. } = *self;
+        let ChosenAttention { b, s, t, g, r, d, j, .. } = *self;
         assert_eq!([x.q.len(), x.k.len(), x.index.len()], [b * s * g * r * d, b * t * g * d, b * s * j], "q, k, index");
     }
 
@@ -97,12 +97,13 @@ impl Attention {
     ///
     /// # Panics
     /// If a slice has not its size.
-    pub fn forward(&self, x: &Inputs<'_>, [out, lse]: [&mut [f32]; 2], par: Par, scratch: &mut Vec<f32>) {
-        let Attention { b, s, t, g, r, d, c, j, scale } = *self;
+    pub fn forward(&self, x: &Inputs<'_>, out: &mut [f32], lse: &mut [f32], par: Par, scratch: &mut Vec<f32>) {
+        let ChosenAttention { b, s, t, g, r, d, c, j, scale } = *self;
         self.check(x);
         assert_eq!([x.v.len(), out.len(), lse.len()], [b * t * g * c, b * s * g * r * c, b * s * g * r], "v, out, lse");
         let [out, lse] = [out, lse].map(|x| Target(x.as_mut_ptr()));
-        share((b * s * g, 2 * r * j * (d + c)), j * (d + c + r), par, scratch, &|unit, scratch| {
+        let load = Load { units: b * s * g, flops: 2 * r * j * (d + c), scratch: j * (d + c + r) };
+        share(load, par, scratch, &|unit, scratch| {
             let at = Head { query: unit / g, group: unit % g };
             let [keys, values, weights] = carve(scratch, [j * d, j * c, r * j]);
             let row = self.choices(x.index, at.query);
@@ -123,11 +124,12 @@ impl Attention {
     /// # Panics
     /// If a slice has not its size.
     pub fn mass(&self, x: &Inputs<'_>, lse: &[f32], mass: &mut [f32], par: Par, scratch: &mut Vec<f32>) {
-        let Attention { b, s, t, g, r, d, j, scale, .. } = *self;
+        let ChosenAttention { b, s, t, g, r, d, j, scale, .. } = *self;
         self.check(x);
         assert_eq!([lse.len(), mass.len()], [b * s * g * r, b * s * j], "lse, mass");
         let mass = Target(mass.as_mut_ptr());
-        share((b * s, 2 * g * r * j * d), j * (d + r), par, scratch, &|query, scratch| {
+        let load = Load { units: b * s, flops: 2 * g * r * j * d, scratch: j * (d + r) };
+        share(load, par, scratch, &|query, scratch| {
             let [keys, weights] = carve(scratch, [j * d, r * j]);
             let row = self.choices(x.index, query);
             // SAFETY: a row of choices is one thread's.
@@ -160,7 +162,7 @@ impl Attention {
         par: Par,
         scratch: &mut Vec<f32>,
     ) {
-        let Attention { b, s, t, g, r, d, c, j, .. } = *self;
+        let ChosenAttention { b, s, t, g, r, d, c, j, .. } = *self;
         self.check(x);
         let Gradients { dq, dk, dv } = gradients;
         assert_eq!([dq.len(), dk.len(), dv.len()], [x.q.len(), x.k.len(), x.v.len()], "dq, dk and dv");
@@ -169,17 +171,18 @@ impl Attention {
         let [dq, dk, dv] = [dq, dk, dv].map(|x| Target(x.as_mut_ptr()));
         let slopes = Slopes { attention: self, x, saved };
         let sizes = [j * d, j * c, r * j, r * j, j * d.max(c)];
-        let size = sizes.iter().sum();
-        share((b * s * g, 2 * r * j * (2 * d + c)), size, par, scratch, &|unit, scratch| {
+        let by_query = Load { units: b * s * g, flops: 2 * r * j * (2 * d + c), scratch: sizes.iter().sum() };
+        share(by_query, par, scratch, &|unit, scratch| {
             let at = Head { query: unit / g, group: unit % g };
             let [keys, values, weights, scores, _] = carve(scratch, sizes);
-            let count = slopes.of(at, 0..t, [keys, values, weights, scores]);
+            let count = slopes.of(at, 0..t, Gathered { keys, values, weights, scores });
             // SAFETY: the rows of a head are one thread's.
             let dq = unsafe { part(dq, self.row(at) * d, r * d) };
             product([r, d, count], Matrix::rows(&*scores, count), Matrix::rows(&*keys, d), dq, 1.0);
         });
         let blocks = t.div_ceil(BLOCK);
-        share((b * g * blocks, s * 2 * r * j * (2 * d + 2 * c)), size, par, scratch, &|unit, scratch| {
+        let by_block = Load { units: b * g * blocks, flops: s * 4 * r * j * (d + c), ..by_query };
+        share(by_block, par, scratch, &|unit, scratch| {
             let (sample, group, first) = (unit / blocks / g, unit / blocks % g, unit % blocks * BLOCK);
             let range = first..t.min(first + BLOCK);
             let [keys, values, weights, scores, sums] = carve(scratch, sizes);
@@ -190,7 +193,7 @@ impl Attention {
             }
             for query in sample * s..(sample + 1) * s {
                 let at = Head { query, group };
-                let count = slopes.of(at, range.clone(), [keys, values, weights, scores]);
+                let count = slopes.of(at, range.clone(), Gathered { keys, values, weights, scores });
                 let row = self.choices(x.index, query);
                 for (to, data, width, of, source) in [(dk, x.k, d, &*scores, x.q), (dv, x.v, c, &*weights, saved.dout)]
                 {
@@ -204,9 +207,17 @@ impl Attention {
     }
 }
 
+/// Scratch memory of a query: rows of its keys and values, and for each query head weights and cotangents of scores.
+struct Gathered<'a> {
+    keys: &'a mut [f32],
+    values: &'a mut [f32],
+    weights: &'a mut [f32],
+    scores: &'a mut [f32],
+}
+
 /// Weights of a head's keys and the cotangents of their scores.
 struct Slopes<'a> {
-    attention: &'a Attention,
+    attention: &'a ChosenAttention,
     x: &'a Inputs<'a>,
     saved: &'a Saved<'a>,
 }
@@ -214,9 +225,10 @@ struct Slopes<'a> {
 impl Slopes<'_> {
     /// Gathers the keys and values of a query in a range, makes their weights and the cotangents of products, a row for each
     /// query head, and gives the number of keys.
-    fn of(&self, at: Head, range: Range<usize>, [keys, values, weights, scores]: [&mut [f32]; 4]) -> usize {
+    fn of(&self, at: Head, range: Range<usize>, to: Gathered<'_>) -> usize {
+        let Gathered { keys, values, weights, scores } = to;
         let (attention, x, saved) = (self.attention, self.x, self.saved);
-        let Attention { r, d, c, scale, .. } = *attention;
+        let ChosenAttention { r, d, c, scale, .. } = *attention;
         let row = attention.choices(x.index, at.query);
         let count = attention.table(x.k, d, at).gather(picks(row, range.clone()), keys);
         attention.table(x.v, c, at).gather(picks(row, range), values);

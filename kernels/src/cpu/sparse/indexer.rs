@@ -1,6 +1,6 @@
 //! The scores of an indexer at chosen keys, and their gradient.
 
-use super::{BLOCK, Table, carve, part, picks, product, share};
+use super::{BLOCK, Load, Table, carve, part, picks, product, share};
 use crate::cpu::Par;
 use crate::cpu::matrix::{Matrix, Target};
 use std::ops::Range;
@@ -22,6 +22,17 @@ pub struct Indexer {
     pub j: usize,
 }
 
+/// Queries, keys and weights of an indexer.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexerInputs<'a> {
+    /// Queries.
+    pub q: &'a [f32],
+    /// Keys.
+    pub k: &'a [f32],
+    /// Weights of heads.
+    pub w: &'a [f32],
+}
+
 /// The gradients of queries, keys and weights.
 #[derive(Debug)]
 pub struct Cotangents<'a> {
@@ -35,7 +46,8 @@ pub struct Cotangents<'a> {
 
 impl Indexer {
     /// Checks the sizes of queries, keys, weights and choices.
-    pub(super) fn check(&self, [q, k, w]: [&[f32]; 3], index: &[i32]) {
+    pub(super) fn check(&self, x: IndexerInputs<'_>, index: &[i32]) {
+        let IndexerInputs { q, k, w } = x;
         let Indexer { b, s, t, n, d, j } = *self;
         assert_eq!([q.len(), k.len(), w.len()], [b * s * n * d, b * t * d, b * s * n], "q, k and w");
         assert_eq!(index.len(), b * s * j, "choices");
@@ -54,12 +66,14 @@ impl Indexer {
     ///
     /// # Panics
     /// If a slice has not its size.
-    pub fn scores(&self, [q, k, w]: [&[f32]; 3], index: &[i32], scores: &mut [f32], par: Par, scratch: &mut Vec<f32>) {
+    pub fn scores(&self, x: IndexerInputs<'_>, index: &[i32], scores: &mut [f32], par: Par, scratch: &mut Vec<f32>) {
         let Indexer { b, s, n, d, j, t } = *self;
-        self.check([q, k, w], index);
+        let IndexerInputs { q, k, w } = x;
+        self.check(x, index);
         assert_eq!(scores.len(), index.len(), "a score a choice");
         let target = Target(scores.as_mut_ptr());
-        share((b * s, 2 * n * d * j), j * (d + n), par, scratch, &|query, scratch| {
+        let load = Load { units: b * s, flops: 2 * n * d * j, scratch: j * (d + n) };
+        share(load, par, scratch, &|query, scratch| {
             let [keys, products] = carve(scratch, [j * d, j * n]);
             let row = &index[query * j..][..j];
             let count = self.keys(k, query).gather(picks(row, 0..t), keys);
@@ -80,22 +94,24 @@ impl Indexer {
     /// If a slice has not its size.
     pub fn gradient(
         &self,
-        [q, k, w]: [&[f32]; 3],
-        (index, dscores): (&[i32], &[f32]),
+        x: IndexerInputs<'_>,
+        index: &[i32],
+        dscores: &[f32],
         gradients: Cotangents<'_>,
         par: Par,
         scratch: &mut Vec<f32>,
     ) {
         let Indexer { b, s, t, n, d, j } = *self;
-        self.check([q, k, w], index);
+        let IndexerInputs { q, k, w } = x;
+        self.check(x, index);
         let Cotangents { dq, dk, dw } = gradients;
         assert_eq!([dq.len(), dk.len(), dw.len()], [q.len(), k.len(), w.len()], "gradients");
         assert_eq!(dscores.len(), index.len(), "a cotangent a choice");
-        let slopes = Slopes { indexer: self, x: [q, k, w], index, dscores };
+        let slopes = Slopes { indexer: self, x, index, dscores };
         let [dq, dk, dw] = [dq, dk, dw].map(|x| Target(x.as_mut_ptr()));
         let sizes = [j * d, j * n, n.max(j) * d];
-        let size = sizes.iter().sum();
-        share((b * s, 4 * n * d * j), size, par, scratch, &|query, scratch| {
+        let by_query = Load { units: b * s, flops: 4 * n * d * j, scratch: sizes.iter().sum() };
+        share(by_query, par, scratch, &|query, scratch| {
             let [keys, products, _] = carve(scratch, sizes);
             // SAFETY: the rows of a query are one thread's.
             let (dq, dw) = unsafe { (part(dq, query * n * d, n * d), part(dw, query * n, n)) };
@@ -105,7 +121,8 @@ impl Indexer {
             product([n, d, count], products, Matrix::rows(keys, d), dq, 1.0);
         });
         let blocks = t.div_ceil(BLOCK);
-        share((b * blocks, s * 4 * n * d * j), size, par, scratch, &|unit, scratch| {
+        let by_block = Load { units: b * blocks, flops: s * 4 * n * d * j, ..by_query };
+        share(by_block, par, scratch, &|unit, scratch| {
             let [keys, products, sums] = carve(scratch, sizes);
             let (sample, first) = (unit / blocks, unit % blocks * BLOCK);
             let range = first..t.min(first + BLOCK);
@@ -126,7 +143,7 @@ impl Indexer {
 /// The cotangents of products of queries and keys.
 struct Slopes<'a> {
     indexer: &'a Indexer,
-    x: [&'a [f32]; 3],
+    x: IndexerInputs<'a>,
     index: &'a [i32],
     dscores: &'a [f32],
 }
@@ -142,7 +159,7 @@ impl Slopes<'_> {
         products: &mut [f32],
         mut weigh: impl FnMut(usize, f32),
     ) -> usize {
-        let (Indexer { n, d, j, .. }, [q, k, w]) = (*self.indexer, self.x);
+        let (Indexer { n, d, j, .. }, IndexerInputs { q, k, w }) = (*self.indexer, self.x);
         let row = &self.index[query * j..][..j];
         let count = self.indexer.keys(k, query).gather(picks(row, range.clone()), keys);
         let queries = self.indexer.queries(q, query).transposed();

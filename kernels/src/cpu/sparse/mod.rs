@@ -1,16 +1,16 @@
 //! Attention to chosen keys, and the indexer that chooses them. A choice is a row of places of keys; other numbers name none.
 //!
 //! A unit of work is a query, whose keys are gathered into scratch memory and multiplied there. Gradients of keys are sums over
-//! queries: a unit is a block of keys then, which computes the scores of its own keys again, so that no two threads add to one row
-//! and no order of sums depends on their number.
+//! queries, whose unit of work is a block of keys. It computes the scores of its own keys again: no two threads add to one row, and
+//! no order of sums depends on their number.
 
 mod attention;
 mod indexer;
 mod loss;
 mod select;
 
-pub use attention::{Attention, Gradients, Inputs, Saved};
-pub use indexer::{Cotangents, Indexer};
+pub use attention::{ChosenAttention, Gradients, Inputs, Saved};
+pub use indexer::{Cotangents, Indexer, IndexerInputs};
 pub use loss::{index_loss, index_loss_grad};
 pub use select::{Places, select};
 
@@ -30,15 +30,18 @@ unsafe fn part<'a>(to: Target, start: usize, len: usize) -> &'a mut [f32] {
     unsafe { std::slice::from_raw_parts_mut(to.0.add(start), len) }
 }
 
+/// Units of work, the floating-point operations of one, and the elements of scratch memory that it needs.
+#[derive(Clone, Copy)]
+struct Load {
+    units: usize,
+    flops: usize,
+    scratch: usize,
+}
+
 /// Gives each thread every n-th unit of work (n threads), and scratch memory of its own.
-fn share(
-    (units, flops): (usize, usize),
-    scratch_size: usize,
-    par: Par,
-    scratch: &mut Vec<f32>,
-    work: &(impl Fn(usize, &mut [f32]) + Sync),
-) {
-    let (threads, size) = (par.threads(units.saturating_mul(flops) / FLOPS).min(units.max(1)), scratch_size.max(1));
+fn share(load: Load, par: Par, scratch: &mut Vec<f32>, work: &(impl Fn(usize, &mut [f32]) + Sync)) {
+    let Load { units, flops, scratch: size } = load;
+    let (threads, size) = (par.threads(units.saturating_mul(flops) / FLOPS).min(units.max(1)), size.max(1));
     if scratch.len() < threads * size {
         scratch.resize(threads * size, 0.0);
     }

@@ -1,6 +1,6 @@
 //! The keys with the highest scores of each query.
 
-use super::{Indexer, carve, product, share};
+use super::{Indexer, IndexerInputs, Load, carve, product, share};
 use crate::cpu::Par;
 use crate::cpu::matrix::Matrix;
 
@@ -33,18 +33,20 @@ impl Places<'_> {
 /// If a slice has not its size.
 pub fn select(
     indexer: &Indexer,
-    [q, k, w]: [&[f32]; 3],
+    x: IndexerInputs<'_>,
     places: Places<'_>,
     out: &mut [i32],
     par: Par,
     scratch: &mut Vec<f32>,
 ) {
     let Indexer { b, s, t, n, d, j } = *indexer;
-    indexer.check([q, k, w], out);
+    let IndexerInputs { q, k, w } = x;
+    indexer.check(x, out);
     assert_eq!([places.qpos.len(), places.qseg.len()], [b * s; 2], "places of queries");
     assert_eq!([places.kpos.len(), places.kseg.len()], [b * t; 2], "places of keys");
     let target = Choices(out.as_mut_ptr());
-    share((b * s, 2 * n * d * t), n * KEYS + 2 * t, par, scratch, &|query, scratch| {
+    let load = Load { units: b * s, flops: 2 * n * d * t, scratch: n * KEYS + 2 * t };
+    share(load, par, scratch, &|query, scratch| {
         let [products, scores, order] = carve(scratch, [n * KEYS, t, t]);
         let first = query / s * t;
         let weights = &w[query * n..][..n];

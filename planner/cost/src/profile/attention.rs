@@ -52,11 +52,14 @@ fn of_stmt(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option
     sparse::of(op, &dims, &size).or_else(|| attention(op, dims.first_chunk()?, size))
 }
 
+fn elements(dim: &Dim) -> f64 {
+    dim.size as f64
+}
+
 /// Shape of an op on tensors of these types, if it is an attention, and whether it is a gradient.
 pub(crate) fn attention_shape(op: &KernelOp, operands: &[Type]) -> Option<(AttentionShape, bool)> {
     let dims: Vec<&[Dim]> = operands.iter().map(|ty| ty.dims.as_slice()).collect();
-    let size = |dim: &Dim| dim.size as f64;
-    let attention = sparse::of(op, &dims, size).or_else(|| attention(op, dims.first_chunk()?, size))?;
+    let attention = sparse::of(op, &dims, &elements).or_else(|| attention(op, dims.first_chunk()?, elements))?;
     Some((attention.shape, attention.backward))
 }
 

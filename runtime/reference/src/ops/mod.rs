@@ -81,16 +81,6 @@ impl<'a, R: Real> Operands<'a, R> {
         self.0.get(place).map(|array| array.real()).transpose()
     }
 
-    /// q, k and w of an indexer.
-    fn indexer(self) -> Result<Indexer<'a, R>, String> {
-        Ok(Indexer { q: self.real(0)?, k: self.real(1)?, w: self.real(2)? })
-    }
-
-    /// q and k of an attention to chosen keys, whose choice is this operand.
-    fn sparse(self, scale: f64, index: usize) -> Result<SparseAttention<'a, R>, String> {
-        Ok(SparseAttention { q: self.real(0)?, k: self.real(1)?, index: self.int(index)?, scale })
-    }
-
     fn reals(self) -> Result<Vec<&'a Tensor<R>>, String> {
         self.0.iter().map(|array| array.real()).collect()
     }
@@ -148,7 +138,8 @@ fn routed<R: Real>(op: &KernelOp, o: Operands<'_, R>, dims: &[Vec<usize>]) -> Re
         }
         KernelOp::SelectKeys(_) => {
             let [qpos, kpos, qseg, kseg] = [o.int(3)?, o.int(4)?, o.int(5)?, o.int(6)?];
-            vec![Array::Int(o.indexer()?.select(&Places { qpos, kpos, qseg, kseg }, &dims[0]))]
+            let indexer = Indexer { q: o.real(0)?, k: o.real(1)?, w: o.real(2)? };
+            vec![Array::Int(indexer.select(&Places { qpos, kpos, qseg, kseg }, &dims[0]))]
         }
         KernelOp::Dispatch(_) => {
             let (rows, counts) = experts::dispatch(o.real(0)?, o.int(1)?, o.optional(2)?, dims);
@@ -236,13 +227,25 @@ fn kernel<'a, R: Real>(
         KernelOp::TopKGrad(_) => vec![experts::top_k_grad(o.int(0)?, o.real(1)?, &dims[0])],
         KernelOp::Combine(_) => vec![experts::combine(o.real(0)?, o.int(1)?, o.optional(2)?, &dims[0])],
         KernelOp::CombineDw(_) => vec![experts::combine_dw(o.real(0)?, o.real(1)?, o.int(2)?)],
-        KernelOp::IndexScores(_) => vec![o.indexer()?.scores(o.int(3)?)],
-        KernelOp::IndexScoresGrad(_) => o.indexer()?.gradient(o.int(3)?, o.real(4)?).into(),
-        KernelOp::SparseAttention(op) => o.sparse(op.scale, 3)?.forward(o.real(2)?).into(),
-        KernelOp::SparseAttentionGrad(op) => {
-            o.sparse(op.scale, 6)?.backward(o.real(2)?, o.real(3)?, o.real(4)?, o.real(5)?).into()
+        KernelOp::IndexScores(_) => {
+            vec![Indexer { q: o.real(0)?, k: o.real(1)?, w: o.real(2)? }.scores(o.int(3)?)]
         }
-        KernelOp::KeyMass(op) => vec![o.sparse(op.scale, 3)?.mass(o.real(2)?)],
+        KernelOp::IndexScoresGrad(_) => {
+            Indexer { q: o.real(0)?, k: o.real(1)?, w: o.real(2)? }.gradient(o.int(3)?, o.real(4)?).into()
+        }
+        KernelOp::SparseAttention(op) => {
+            SparseAttention { q: o.real(0)?, k: o.real(1)?, index: o.int(3)?, scale: op.scale }
+                .forward(o.real(2)?)
+                .into()
+        }
+        KernelOp::SparseAttentionGrad(op) => {
+            SparseAttention { q: o.real(0)?, k: o.real(1)?, index: o.int(6)?, scale: op.scale }
+                .backward(o.real(2)?, o.real(3)?, o.real(4)?, o.real(5)?)
+                .into()
+        }
+        KernelOp::KeyMass(op) => {
+            vec![SparseAttention { q: o.real(0)?, k: o.real(1)?, index: o.int(3)?, scale: op.scale }.mass(o.real(2)?)]
+        }
         KernelOp::IndexLoss(_) => vec![sparse::index_loss(o.real(0)?, o.real(1)?, o.int(2)?)],
         KernelOp::IndexLossGrad(_) => {
             vec![sparse::index_loss_grad(o.real(0)?, o.real(1)?, o.int(2)?, o.real(3)?)]

@@ -20,18 +20,20 @@ pub(super) struct Places<'a> {
     pub(super) kseg: &'a Tensor<i32>,
 }
 
+impl Places<'_> {
+    fn is_visible(&self, query: usize, key: usize) -> bool {
+        self.qseg.data[query] == self.kseg.data[key] && self.kpos.data[key] <= self.qpos.data[query]
+    }
+}
+
 /// The keys that a row of `[b, s, j]` names, as rows of `[b, t]`, each with its place among the choices.
-fn chosen(index: &Tensor<i32>, query: usize, [s, t]: [usize; 2]) -> Vec<(usize, usize)> {
+fn chosen(index: &Tensor<i32>, query: usize, s: usize, t: usize) -> Vec<(usize, usize)> {
     let j = index.columns();
     let keys = (query * j..(query + 1) * j).filter_map(|at| Some((at, usize::try_from(index.data[at]).ok()?)));
     keys.filter(|(_, key)| *key < t).map(|(at, key)| (at, query / s * t + key)).collect()
 }
 
 impl<R: Real> Indexer<'_, R> {
-    fn sizes(&self) -> [usize; 2] {
-        [self.q.dims[1], self.k.dims[1]]
-    }
-
     /// `sum_n w_n relu(q_n k)` of a query and a key.
     fn score(&self, query: usize, key: usize) -> R {
         let heads = self.w.columns();
@@ -46,17 +48,13 @@ impl<R: Real> Indexer<'_, R> {
 
     /// The places of the `count` visible keys with the highest scores, ascending, then -1.
     pub(super) fn select(&self, places: &Places<'_>, dims: &[usize]) -> Tensor<i32> {
-        let [s, t] = self.sizes();
+        let (s, t) = (self.q.dims[1], self.k.dims[1]);
         let (rows, count) = (dims[0] * dims[1], dims[2]);
         let mut data = Vec::new();
         for query in 0..rows {
             let first = query / s * t;
-            let is_visible = |key: &usize| {
-                places.qseg.data[query] == places.kseg.data[first + key]
-                    && places.kpos.data[first + key] <= places.qpos.data[query]
-            };
-            let mut keys: Vec<(R, usize)> =
-                (0..t).filter(is_visible).map(|key| (self.score(query, first + key), key)).collect();
+            let visible = (0..t).filter(|key| places.is_visible(query, first + key));
+            let mut keys: Vec<(R, usize)> = visible.map(|key| (self.score(query, first + key), key)).collect();
             // The sort is stable, so the lower place is first among equals.
             keys.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap_or(std::cmp::Ordering::Equal));
             let mut places: Vec<i32> = keys.iter().take(count).map(|(_, key)| *key as i32).collect();
@@ -71,7 +69,7 @@ impl<R: Real> Indexer<'_, R> {
     pub(super) fn scores(&self, index: &Tensor<i32>) -> Tensor<R> {
         let mut out = Tensor::zeros(&index.dims);
         for query in 0..index.data.len() / index.columns().max(1) {
-            for (at, key) in chosen(index, query, self.sizes()) {
+            for (at, key) in chosen(index, query, self.q.dims[1], self.k.dims[1]) {
                 out.data[at] = self.score(query, key);
             }
         }
@@ -83,7 +81,7 @@ impl<R: Real> Indexer<'_, R> {
         let [mut dq, mut dk, mut dw] = [self.q, self.k, self.w].map(|x| Tensor::zeros(&x.dims));
         let (heads, d) = (self.w.columns(), self.k.columns());
         for query in 0..index.data.len() / index.columns().max(1) {
-            for (at, key) in chosen(index, query, self.sizes()) {
+            for (at, key) in chosen(index, query, self.q.dims[1], self.k.dims[1]) {
                 for head in query * heads..(query + 1) * heads {
                     let (product, slope) = (self.product(head, key), dscores.data[at]);
                     if product > R::zero() {
@@ -113,7 +111,7 @@ impl<R: Real> SparseAttention<'_, R> {
     /// For a row of q: the places of its choices, and the rows of k and v there.
     fn keys(&self, row: usize) -> Vec<(usize, usize)> {
         let [s, g, r, t] = [self.q.dims[1], self.q.dims[2], self.q.dims[3], self.k.dims[1]];
-        let keys = chosen(self.index, row / (g * r), [s, t]);
+        let keys = chosen(self.index, row / (g * r), s, t);
         keys.into_iter().map(|(at, key)| (at, key * g + row / r % g)).collect()
     }
 

@@ -48,7 +48,7 @@ fn run(op: impl Into<Op>, operands: &[&Array<f64>]) -> Vec<Array<f64>> {
     evaluate(&op, operands, &dims, Context::default()).unwrap()
 }
 
-/// What an indexer and an attention read.
+/// Operands of an indexer and of an attention.
 struct Case {
     index: [Array<f64>; 3],
     heads: [Array<f64>; 3],

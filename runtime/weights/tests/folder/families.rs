@@ -258,6 +258,13 @@ fn first() -> Vec<String> {
         with("glm_moe_dsa", LATENT, &format!(r#"{INDEXER}, "indexer_types": ["full", "shared"]"#)),
         with("gemma2", COMMON, r#""head_dim": 6, "sliding_window": 4"#),
         with("gemma3_text", COMMON, r#""head_dim": 6, "sliding_window": 4, "sliding_window_pattern": 2"#),
+        with("gemma4_unified_text", COMMON, r#""head_dim": 6, "global_head_dim": 8, "sliding_window": 4"#),
+        with(
+            "gemma4_unified_text",
+            COMMON,
+            r#""head_dim": 6, "global_head_dim": 8, "attention_k_eq_v": true, "num_global_key_value_heads": 1,
+            "layer_types": ["sliding_attention", "full_attention"]"#,
+        ),
         with("olmo2", COMMON, r#""hidden_size": 16"#),
         with(
             "olmo3",
