@@ -103,10 +103,22 @@ FALCON = dict(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_
 GROWING = dict(rope_type="default", rope_theta=500.0, llama_4_scaling_beta=0.5, original_max_position_embeddings=4)
 MLA = {key: value for key, value in LATENT.items() if key.endswith(("_size", "_layers", "_heads", "_embeddings", "_dim", "_rank")) and not key.startswith("moe")}
 
-DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=8, linear_conv_kernel_dim=4)
-NEXT = dict(SECOND, **DELTA, head_dim=8, num_hidden_layers=4, layer_types=None)
+DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=8, linear_conv_kernel_dim=4)
+# Keys of fewer elements are short at times, and unit vectors of them then hang on rounding.
+NEXT = dict(SECOND, **DELTA, head_dim=8, full_attention_interval=2)
 
 MAMBA = dict(mamba_n_heads=6, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=10, mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=5)
+MAMBA1 = dict(vocab_size=61, hidden_size=24, num_hidden_layers=2, state_size=6)
+JAMBA = dict(
+    {key: value for key, value in ROTARY.items() if key != "max_position_embeddings"},
+    attn_layer_period=2,
+    attn_layer_offset=1,
+    expert_layer_offset=0,
+    num_experts=6,
+    mamba_d_state=6,
+    mamba_dt_rank=5,
+    pad_token_id=2,
+)
 MAMBA2 = dict(vocab_size=61, hidden_size=24, num_hidden_layers=2, num_heads=6, head_dim=8, n_groups=2, state_size=10, chunk_size=5)
 GRANITE_HYBRID = dict(
     GRANITE,
@@ -118,12 +130,12 @@ GRANITE_HYBRID = dict(
     intermediate_size=16,
     shared_intermediate_size=20,
 )
+OLMO_HYBRID = dict(ROTARY, **DELTA, layer_types=["linear_attention", "full_attention"], pad_token_id=2)
 KIMI_LINEAR = dict(
     {key: value for key, value in LATENT.items() if key not in ("q_lora_rank", "n_routed_experts", "n_shared_experts", "max_position_embeddings")},
-    num_hidden_layers=3,
     num_local_experts=6,
-    layer_types=["linear_attention", "full_attention", "linear_attention"],
-    linear_head_dim=6,
+    layer_types=["linear_attention", "full_attention"],
+    linear_head_dim=16,
     linear_num_heads=4,
     pad_token_id=2,
 )
@@ -556,11 +568,13 @@ CASES = [
     ("cohere-compass-all", "cohere_compass_text", dict(COMPASS, logit_scale=None, rope_parameters=dict(full_attention=dict(TURN, rope_theta=100.0), sliding_attention=TURN))),
     ("cohere-compass-none", "cohere_compass_text", dict(COMPASS, layer_types=["full_attention"] * 3, tie_word_embeddings=False, rope_parameters=dict(full_attention=None))),
     ("qwen3-next", "qwen3_next", NEXT),
-    ("qwen3-next-dense", "qwen3_next", dict(NEXT, num_hidden_layers=3, full_attention_interval=2, mlp_only_layers=[0, 1, 2], tie_word_embeddings=True)),
-    ("qwen3-5", "qwen3_5_text", dict(ROTARY, **DELTA, head_dim=8, num_hidden_layers=4)),
-    ("qwen3-5-moe", "qwen3_5_moe_text", dict(SECOND, **DELTA, head_dim=8, num_hidden_layers=4)),
+    ("qwen3-next-dense", "qwen3_next", dict(NEXT, mlp_only_layers=[0, 1], tie_word_embeddings=True)),
+    ("qwen3-5", "qwen3_5_text", dict(ROTARY, **DELTA, head_dim=8, layer_types=["linear_attention", "full_attention"])),
+    ("qwen3-5-moe", "qwen3_5_moe_text", dict(SECOND, **DELTA, head_dim=8, layer_types=["full_attention", "linear_attention"])),
     ("kimi-linear", "kimi_linear", KIMI_LINEAR),
-    ("kimi-linear-low", "kimi_linear", dict(KIMI_LINEAR, q_lora_rank=12, layer_types=["full_attention", "linear_attention", "linear_attention"], mlp_layer_types=["sparse", "dense", "sparse"])),
+    ("kimi-linear-low", "kimi_linear", dict(KIMI_LINEAR, q_lora_rank=12, layer_types=["full_attention", "linear_attention"], mlp_layer_types=["sparse", "dense"])),
+    ("olmo-hybrid", "olmo_hybrid", OLMO_HYBRID),
+    ("olmo-hybrid-turned", "olmo_hybrid", dict(OLMO_HYBRID, rope_parameters=dict(rope_type="default", rope_theta=500.0), linear_allow_neg_eigval=False)),
     ("lfm2", "lfm2", LFM2),
     ("lfm2-biases", "lfm2", dict(LFM2, conv_bias=True, block_auto_adjust_ff_dim=False, tie_word_embeddings=False)),
     ("lfm2-moe", "lfm2_moe", dict(LFM2, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_dense_layers=1, routed_scaling_factor=1.5)),
@@ -586,6 +600,11 @@ CASES = [
         ),
     ),
     ("falcon-h1-gated", "falcon_h1", dict(FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=False, mamba_n_groups=1)),
+    ("mamba", "mamba", MAMBA1),
+    ("mamba-biases", "mamba", dict(MAMBA1, use_bias=True, use_conv_bias=False, time_step_rank=5, tie_word_embeddings=False)),
+    ("falcon-mamba", "falcon_mamba", MAMBA1),
+    ("jamba", "jamba", JAMBA),
+    ("jamba-biases", "jamba", dict(JAMBA, mamba_proj_bias=True, mamba_conv_bias=False, num_experts=1)),
     ("mamba2", "mamba2", MAMBA2),
     ("mamba2-biases", "mamba2", dict(MAMBA2, n_groups=1, use_bias=True, use_conv_bias=False, time_step_limit=[0.2, 0.9], tie_word_embeddings=True)),
     ("bamba", "bamba", dict(ROTARY, **MAMBA, num_hidden_layers=3, attn_layer_indices=[1], mlp_bias=True)),

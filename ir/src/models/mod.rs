@@ -49,7 +49,10 @@ pub use llama::{
     Alibi, Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Indexer, Latent, Learned, LlamaConfig,
     Mtp, Norm, Norms, QkNorm, Sinks, Temperature, Waves,
 };
-pub use mixers::{Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, ScanHeads, Scanned, Ssd, SsdNorm, SsdScales};
+pub use mixers::{
+    Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, ScanHeads, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm,
+    SsdScales,
+};
 pub use rotation::Rotation;
 pub use small::small;
 pub use weights::{Form, HubTensor, Join, MatrixOrder, Pairs, Weights, When};

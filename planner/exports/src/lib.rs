@@ -47,6 +47,7 @@ pub use stage_weights::StageWeights;
 pub use stated_model::StatedModel;
 
 use cost::StackExpression;
+use ir::models::{LlamaConfig, ModelConfig};
 use notes::{Notes, Written};
 use serde::Serialize;
 use support::one_line::one_line;
@@ -150,6 +151,9 @@ pub fn export(job: &Job, target: Target, size: &dyn Fn(&Instead) -> Option<Size>
     }
     if let Some(adapters) = &job.adapters {
         notes.lost("lora", adapters, "the framework's own settings of fine-tuning state adapters");
+    }
+    if let Some(ModelConfig::Llama(LlamaConfig { scanned: Some(_), .. })) = &job.config {
+        notes.lost("model", "layers that carry a state", "the framework's own code of the model states them");
     }
     if job.documents {
         let text = "data of one's own have documents: the framework's settings of its data say where they end";

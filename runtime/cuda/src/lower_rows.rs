@@ -50,6 +50,9 @@ pub(super) fn lower(low: &mut Lowering<'_>, op: &KernelOp) -> Result<Vec<Made>, 
         | Op::Reduce(_) => Err(format!("`{}` is no op on rows", op.def().name())),
         Op::Einsum(_) => Err("a matrix product is no value of a kernel".to_string()),
         Op::Composite(_) => Err(format!("`{}` has no kernel", op.def().name())),
+        Op::Scan(_) | Op::ScanGrad(_) | Op::ShortConv(_) | Op::ShortConvDx(_) | Op::ShortConvDw(_) => {
+            Err(format!("`{}` has no kernel on the cuda backend yet; the cpu backend has one", op.def().name()))
+        }
         Op::Concat(_)
         | Op::Pad(_)
         | Op::Reverse(_)
@@ -73,12 +76,7 @@ pub(super) fn lower(low: &mut Lowering<'_>, op: &KernelOp) -> Result<Vec<Made>, 
         | Op::CombineDw(_)
         | Op::Attention(_)
         | Op::AttentionGrad(_) => Err(format!("the kernels of `{}` are written by hand", op.def().name())),
-        Op::Scan(_)
-        | Op::ScanGrad(_)
-        | Op::ShortConv(_)
-        | Op::ShortConvDx(_)
-        | Op::ShortConvDw(_)
-        | Op::SelectKeys(_)
+        Op::SelectKeys(_)
         | Op::IndexScores(_)
         | Op::IndexScoresGrad(_)
         | Op::SparseAttention(_)

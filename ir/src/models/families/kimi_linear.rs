@@ -67,13 +67,13 @@ const IN_ONE: When = When::File("self_attn.conv1d.weight");
 
 /// The delta rule, whose tensors are among those of attention.
 const DELTA_IN_ATTENTION: &[HubTensor] = &[
-    HubTensor::linear("self_attn.q_proj.weight", &["wsq"]).when(When::Param("wsq")),
-    HubTensor::linear("self_attn.k_proj.weight", &["wsk"]),
-    HubTensor::linear("self_attn.v_proj.weight", &["wsv"]),
-    HubTensor::vector("self_attn.conv1d.weight", &["conv_sq", "conv_sk", "conv_sv"]).shaped(Form::Taps).when(IN_ONE),
-    HubTensor::vector("self_attn.q_conv1d.weight", &["conv_sq"]).shaped(Form::Taps),
-    HubTensor::vector("self_attn.k_conv1d.weight", &["conv_sk"]).shaped(Form::Taps),
-    HubTensor::vector("self_attn.v_conv1d.weight", &["conv_sv"]).shaped(Form::Taps),
+    HubTensor::linear("self_attn.q_proj.weight", &["wmq"]).when(When::Param("wmq")),
+    HubTensor::linear("self_attn.k_proj.weight", &["wmk"]),
+    HubTensor::linear("self_attn.v_proj.weight", &["wmv"]),
+    HubTensor::vector("self_attn.conv1d.weight", &["conv_mq", "conv_mk", "conv_mv"]).shaped(Form::Taps).when(IN_ONE),
+    HubTensor::vector("self_attn.q_conv1d.weight", &["conv_mq"]).shaped(Form::Taps),
+    HubTensor::vector("self_attn.k_conv1d.weight", &["conv_mk"]).shaped(Form::Taps),
+    HubTensor::vector("self_attn.v_conv1d.weight", &["conv_mv"]).shaped(Form::Taps),
     HubTensor::linear("self_attn.forget_gate.f_a_proj.weight", &["wdecay_a"]).when(IN_MODULE),
     HubTensor::linear("self_attn.forget_gate.f_b_proj.weight", &["wdecay_b"]).when(IN_MODULE),
     HubTensor::vector("self_attn.forget_gate.dt_bias", &["dt_bias"]).when(IN_MODULE),
@@ -86,7 +86,7 @@ const DELTA_IN_ATTENTION: &[HubTensor] = &[
     HubTensor::linear("self_attn.g_a_proj.weight", &["wgate_a"]),
     HubTensor::linear("self_attn.g_b_proj.weight", &["wgate_b"]),
     HubTensor::vector("self_attn.o_norm.weight", &["scan_norm"]),
-    HubTensor::linear("self_attn.o_proj.weight", &["wso"]).of_inputs(3).when(When::Param("wso")),
+    HubTensor::linear("self_attn.o_proj.weight", &["wmo"]).of_inputs(3).when(When::Param("wmo")),
 ];
 
 /// In files under their older names.
@@ -156,7 +156,7 @@ fn delta(fields: &Fields, layers: u32) -> Result<Option<Scanned>, ConfigError> {
     let (heads, size) = (or(stated.num_heads, "linear_num_heads")?, or(stated.head_dim, "linear_head_dim")?);
     let taps = or(stated.short_conv_kernel_size, "linear_conv_kernel_dim")?;
     let delta = DeltaNet { decay: DeltaDecay::Key, ..DeltaNet::of_heads([heads; 2], [size; 2], taps)? };
-    Ok(scanned.map(|layers| Scanned { mixer: Mixer::Delta(delta), layers, beside: None }))
+    Ok(scanned.map(|layers| Scanned::of(Mixer::Delta(delta), layers)))
 }
 
 fn experts(fields: &Fields, layers: u32) -> Result<Option<Experts>, ConfigError> {

@@ -80,6 +80,7 @@ mod nemotron;
 mod olmo;
 mod olmo2;
 mod olmo3;
+mod olmo_hybrid;
 mod olmoe;
 mod openai_gpt;
 mod opt;
@@ -112,7 +113,7 @@ use decoders::{
 use deepseek::{deepseek_v2, deepseek_v3, deepseek_v32};
 use gemma::{gemma2, gemma3_text, gemma4_unified_text};
 use lfm::{lfm2, lfm2_moe};
-use mamba::{bamba, falcon_h1, granitemoehybrid, mamba2, nemotron_h};
+use mamba::{bamba, falcon_h1, falcon_mamba, granitemoehybrid, jamba, mamba1, mamba2, nemotron_h};
 use qwen::{qwen2, qwen2_moe, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next};
 
 pub use prelude::{Composite, Family, Preset, Tied};
@@ -252,7 +253,11 @@ pub const FAMILIES: &[Family] = &[
     bamba::FAMILY,
     granitemoehybrid::FAMILY,
     mamba2::FAMILY,
+    mamba1::FAMILY,
+    falcon_mamba::FAMILY,
+    jamba::FAMILY,
     nemotron_h::FAMILY,
+    olmo_hybrid::FAMILY,
     kimi_linear::FAMILY,
     falcon_h1::FAMILY,
     lfm2::FAMILY,

@@ -43,6 +43,18 @@ pub enum Norms {
     Sums,
 }
 
+impl Norms {
+    /// True if branches read norms.
+    pub(super) fn are_before(self) -> bool {
+        matches!(self, Norms::Before | Norms::Both)
+    }
+
+    /// True if branches give norms.
+    pub(super) fn are_after(self) -> bool {
+        matches!(self, Norms::After | Norms::Both)
+    }
+}
+
 /// The norm of embeddings in front of the first layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum EmbeddingNorm {
@@ -340,16 +352,6 @@ impl LlamaConfig {
     /// True if layers pass a choice of keys on.
     pub(super) fn passes_choice(&self) -> bool {
         self.indexer.is_some_and(|indexer| indexer.passes())
-    }
-
-    /// True if branches read norms.
-    pub(super) fn norms_before(&self) -> bool {
-        matches!(self.norms, Norms::Before | Norms::Both)
-    }
-
-    /// True if branches give norms.
-    pub(super) fn norms_after(&self) -> bool {
-        matches!(self.norms, Norms::After | Norms::Both)
     }
 
     /// The dim of the tokens that are read.

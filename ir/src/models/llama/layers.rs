@@ -1,6 +1,6 @@
 //! The kinds of a model's layers, and their order.
 
-use super::config::{LlamaConfig, Sinks};
+use super::config::{LlamaConfig, Norms, Sinks};
 use crate::ids::BlockId;
 use crate::models::experts::Experts;
 use crate::models::layer_set::Window;
@@ -74,6 +74,8 @@ pub(super) struct LayerKind<'a> {
     pub(super) window: Option<Window>,
     /// How positions turn queries and keys; none: they have no positions.
     pub(super) rotation: Option<&'a Rotation>,
+    /// The norms of its branches.
+    pub(super) norms: Norms,
     /// Attention reads the stream itself.
     pub(super) bare: bool,
     /// The result of attention has a bias.
@@ -168,7 +170,9 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let keys_are_values = config.keys_are_values && !is_local;
         let sinks = config.sinks == Sinks::All || config.sinks == Sinks::Local && is_local;
         let kv_heads = kv_heads.unwrap_or(config.kv_heads);
+        let norms = scanned.and_then(|scanned| scanned.norms).unwrap_or(config.norms);
         LayerKind {
+            norms,
             name,
             mixes,
             has_net,

@@ -247,7 +247,7 @@ fn mixing<'a>(kind: &LayerKind<'_>) -> Branch<'a> {
     let normed = if kind.bare { "x" } else { "a" };
     // Layers of one branch have nothing else to add.
     let sum = if kind.has_net { "x1" } else { "y" };
-    Branch { number: 1, read: "x", stream: "x", sum, normed, result: "p" }
+    Branch { norms: kind.norms, number: 1, read: "x", stream: "x", sum, normed, result: "p" }
 }
 
 /// The branch of the feed-forward net, or of the experts in its place.
@@ -257,11 +257,12 @@ fn net_branch<'a>(config: &LlamaConfig, kind: &LayerKind<'_>) -> Branch<'a> {
     let normed = if config.branches == Branches::Shared { "a" } else { "n" };
     let result = if kind.experts.is_some_and(|experts| experts.normed) { "fn" } else { "fd" };
     let sum = if config.layer_scale { "unscaled" } else { "y" };
-    Branch { number: 2, read, stream, sum, normed, result }
+    Branch { norms: kind.norms, number: 2, read, stream, sum, normed, result }
 }
 
 /// A branch of a layer, `sum = stream + norm(f(norm(read)))` or `sum = norm(stream + f(read))`, with the norms of the configuration.
 struct Branch<'a> {
+    norms: Norms,
     /// The number of its norms.
     number: u32,
     read: &'a str,
@@ -281,9 +282,9 @@ impl Branch<'_> {
         b: &mut Body<'_>,
         f: impl FnOnce(&mut Body<'_>, &str) -> Result<(), DraftError>,
     ) -> Result<(), DraftError> {
-        let Branch { number, read, stream, sum, normed, result } = *self;
+        let Branch { norms, number, read, stream, sum, normed, result } = *self;
         let is_normed = number == 2 && config.branches == Branches::Shared || normed == read;
-        let (before, after) = (config.norms_before(), config.norms_after());
+        let (before, after) = (norms.are_before(), norms.are_after());
         if before && !is_normed {
             config.norm(b, normed, read, &format!("norm{number}"))?;
         }
@@ -298,7 +299,7 @@ impl Branch<'_> {
             let whole = std::mem::replace(&mut added, format!("{result}_scaled"));
             b.scale(&added, config.residual_scale, &whole)?;
         }
-        if config.norms != Norms::Sums {
+        if norms != Norms::Sums {
             return b.op(&[sum], Binary::of(BinaryKind::Add), &[stream, &added]);
         }
         b.op(&[normed], Binary::of(BinaryKind::Add), &[stream, &added])?;
@@ -312,8 +313,8 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
     // A norm of each sum makes this unnecessary.
     let sums = if config.norms == Norms::Sums { 1.0 } else { 2.0 * f64::from(config.layers) };
     let residual = config.deviation / sums.sqrt();
-    let after = config.norms_after();
-    let first = config.norms_before() || config.norms == Norms::Sums;
+    let after = kind.norms.are_after();
+    let first = kind.norms.are_before() || kind.norms == Norms::Sums;
     let mut weights = Vec::new();
     if kind.mixes {
         weights.extend((first && !kind.bare).then(|| config.norm.weights("norm1", "h")).into_iter().flatten());

@@ -35,7 +35,7 @@ impl GatedConv {
         let mut weights: Vec<Weight> =
             SIDES.iter().map(|side| Weight::normal(format!("w{side}"), "h gs", deviation)).collect();
         weights.push(Weight::normal("conv", &format!("gs {}", self.taps), deviation));
-        weights.push(Weight::normal("wso", "gs h", residual));
+        weights.push(Weight::normal("wmo", "gs h", residual));
         if self.bias {
             weights.extend(SIDES.iter().map(|side| Weight::constant(format!("{side}_bias"), "gs", 0.0)));
             weights.push(Weight::constant("conv_bias", "gs", 0.0));
@@ -60,6 +60,6 @@ impl GatedConv {
         }
         b.op(&["conv_gated"], product, &["cc", rows])?;
         let bias = self.bias.then_some("out_bias");
-        b.linear(&Linear { y, x: "conv_gated", w: "wso", bias, from: "gs", to: "h" })
+        b.linear(&Linear { y, x: "conv_gated", w: "wmo", bias, from: "gs", to: "h" })
     }
 }

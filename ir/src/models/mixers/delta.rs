@@ -29,6 +29,10 @@ pub struct DeltaNet {
     pub decay: DeltaDecay,
     /// The factor of beta: with 2 a state may lose more than it has for a key (OLMo hybrid).
     pub beta_scale: f64,
+    /// Numbers between which the first steps are drawn; none: their biases are 1.
+    pub first_steps: Option<[f64; 2]>,
+    /// Added to the mean square in the norm of results; none: what other norms add.
+    pub eps: Option<f64>,
 }
 
 impl DeltaNet {
@@ -40,7 +44,7 @@ impl DeltaNet {
     ) -> Result<DeltaNet, ConfigError> {
         let heads = at_least_heads("linear_num_value_heads", value_heads, key_heads)?;
         let heads = ScanHeads { groups: key_heads, heads, key, value, taps };
-        Ok(DeltaNet { heads, decay: DeltaDecay::Head, beta_scale: 1.0 })
+        Ok(DeltaNet { heads, decay: DeltaDecay::Head, beta_scale: 1.0, first_steps: None, eps: None })
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -58,8 +62,8 @@ impl DeltaNet {
         let sides = [("q", "gs ks"), ("k", "gs ks"), ("v", "gs rs cs")];
         let mut weights = Vec::new();
         for (name, dims) in sides {
-            weights.push(Weight::normal(format!("ws{name}"), &format!("h {dims}"), deviation));
-            weights.push(Weight::normal(format!("conv_s{name}"), &format!("{dims} {taps}"), deviation));
+            weights.push(Weight::normal(format!("wm{name}"), &format!("h {dims}"), deviation));
+            weights.push(Weight::normal(format!("conv_m{name}"), &format!("{dims} {taps}"), deviation));
         }
         weights.push(Weight::normal("wbeta", "h gs rs", deviation));
         let least = if self.decay == DeltaDecay::Key { 1.0 } else { 0.01 };
@@ -67,7 +71,9 @@ impl DeltaNet {
         match self.decay {
             DeltaDecay::Head => {
                 weights.push(Weight::normal("wdecay", "h gs rs", deviation));
-                weights.push(Weight::constant("dt_bias", "gs rs", 1.0));
+                let first =
+                    self.first_steps.map_or(Init::Constant(1.0), |[low, high]| Init::InverseSoftplus(low, high));
+                weights.push(Weight::new("dt_bias", "gs rs", first));
                 weights.push(Weight::normal("wgate", "h gs rs cs", deviation));
             }
             DeltaDecay::Key => {
@@ -79,24 +85,24 @@ impl DeltaNet {
             }
         }
         weights.push(Weight::constant("scan_norm", "cs", 1.0));
-        weights.push(Weight::normal("wso", "gs rs cs h", residual));
+        weights.push(Weight::normal("wmo", "gs rs cs h", residual));
         weights
     }
 
     pub(super) fn build(&self, b: &mut Body<'_>, eps: f64, y: &str, x: &str) -> Result<(), DraftError> {
-        for (name, dims) in [("sq", "gs ks"), ("sk", "gs ks"), ("sv", "gs rs cs")] {
+        for (name, dims) in [("mq", "gs ks"), ("mk", "gs ks"), ("mv", "gs rs cs")] {
             convolved(b, name, x, dims, Convolved::PLAIN)?;
         }
-        unit(b, "sq_unit", "sq", "ks", self.heads.key)?;
-        unit(b, "sk_unit", "sk", "ks", self.heads.key)?;
+        unit(b, "mq_unit", "mq", "ks", self.heads.key)?;
+        unit(b, "mk_unit", "mk", "ks", self.heads.key)?;
         self.beta(b, x)?;
         self.decay(b, x)?;
         let settings = ScanSettings { kind: ScanKind::Delta, scale: (self.heads.key as f64).powf(-0.5), chunk: CHUNK };
-        b.op(&["so"], Scan(settings), &["sq_unit", "sk_unit", "sv", "decay", "beta", "pos"])?;
-        b.op(&["so_normed", "so_rstd"], RmsNorm { eps }, &["so", "scan_norm"])?;
+        b.op(&["mo"], Scan(settings), &["mq_unit", "mk_unit", "mv", "decay", "beta", "pos"])?;
+        b.op(&["mo_normed", "mo_rstd"], RmsNorm { eps: self.eps.unwrap_or(eps) }, &["mo", "scan_norm"])?;
         self.gate(b, x)?;
-        b.op(&["so_gated"], Binary::of(BinaryKind::Mul), &["so_normed", "sg_active"])?;
-        b.linear(&Linear { y, x: "so_gated", w: "wso", bias: None, from: "gs rs cs", to: "h" })
+        b.op(&["mo_gated"], Binary::of(BinaryKind::Mul), &["mo_normed", "mg_active"])?;
+        b.linear(&Linear { y, x: "mo_gated", w: "wmo", bias: None, from: "gs rs cs", to: "h" })
     }
 
     /// `decay`, the logarithms of the factors of decay, in f32.
@@ -116,15 +122,15 @@ impl DeltaNet {
         log_decay_of(b, "decay", "step", [dims, "gs rs"])
     }
 
-    /// `sg_active`, the gates of the results.
+    /// `mg_active`, the gates of the results.
     fn gate(&self, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
         if self.decay == DeltaDecay::Head {
-            b.linear(&Linear { y: "sg", x, w: "wgate", bias: None, from: "h", to: "gs rs cs" })?;
-            return b.unary("sg_active", UnaryKind::Silu, "sg");
+            b.linear(&Linear { y: "mg", x, w: "wgate", bias: None, from: "h", to: "gs rs cs" })?;
+            return b.unary("mg_active", UnaryKind::Silu, "mg");
         }
-        b.linear(&Linear { y: "sg_low", x, w: "wgate_a", bias: None, from: "h", to: "ls" })?;
-        b.linear(&Linear { y: "sg", x: "sg_low", w: "wgate_b", bias: None, from: "ls", to: "gs rs cs" })?;
-        b.sigmoid("sg_active", "sg")
+        b.linear(&Linear { y: "mg_low", x, w: "wgate_a", bias: None, from: "h", to: "ls" })?;
+        b.linear(&Linear { y: "mg", x: "mg_low", w: "wgate_b", bias: None, from: "ls", to: "gs rs cs" })?;
+        b.sigmoid("mg_active", "mg")
     }
 
     /// `beta`, how much of what a state has for a key is replaced, in f32.

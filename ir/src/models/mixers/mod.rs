@@ -2,15 +2,18 @@
 
 mod conv;
 mod delta;
+mod selective;
 mod ssd;
 
 pub use conv::GatedConv;
 pub use delta::{DeltaDecay, DeltaNet};
+pub use selective::{Selective, SelectiveNorms};
 pub use ssd::{Ssd, SsdNorm, SsdScales};
 
 use super::draft::{Body, DraftError, Linear, Weight};
 use super::error::{ConfigError, invalid, positive};
 use super::layer_set::LayerSet;
+use super::llama::Norms;
 use crate::dim_role::DimRole;
 use crate::ops::{Binary, BinaryKind, RmsNorm, ShortConv, UnaryKind};
 use crate::types::{DType, DimName};
@@ -25,6 +28,15 @@ pub struct Scanned {
     pub layers: LayerSet,
     /// They have attention beside it; none: in its place.
     pub beside: Option<Beside>,
+    /// The norms of their branches, where these are others than those of the model (OLMo hybrid).
+    pub norms: Option<Norms>,
+}
+
+impl Scanned {
+    /// Layers that have a mixer in place of attention.
+    pub(super) const fn of(mixer: Mixer, layers: LayerSet) -> Scanned {
+        Scanned { mixer, layers, beside: None, norms: None }
+    }
 }
 
 /// A state and attention side by side: the factors of what attention reads, and of what both give (Falcon-H1).
@@ -45,6 +57,8 @@ pub enum Mixer {
     Delta(DeltaNet),
     /// A state space with one decay for each head.
     Ssd(Ssd),
+    /// A state space whose rows decay at rates of their own.
+    Selective(Selective),
     /// A short convolution between two gates.
     Conv(GatedConv),
 }
@@ -92,6 +106,7 @@ impl Mixer {
             Mixer::Delta(delta) => delta.check(),
             Mixer::Ssd(ssd) => ssd.check(),
             Mixer::Conv(conv) => conv.check(),
+            Mixer::Selective(selective) => selective.check(),
         }
     }
 
@@ -101,6 +116,7 @@ impl Mixer {
             Mixer::Delta(delta) => delta.dims(),
             Mixer::Ssd(ssd) => ssd.heads.dims(),
             Mixer::Conv(conv) => conv.dims(),
+            Mixer::Selective(selective) => selective.dims(),
         }
     }
 
@@ -110,6 +126,7 @@ impl Mixer {
             Mixer::Delta(delta) => delta.weights(deviation, residual),
             Mixer::Ssd(ssd) => ssd.weights(deviation, residual),
             Mixer::Conv(conv) => conv.weights(deviation, residual),
+            Mixer::Selective(selective) => selective.weights(deviation, residual),
         }
     }
 
@@ -119,6 +136,7 @@ impl Mixer {
             Mixer::Delta(delta) => delta.build(b, eps, y, x),
             Mixer::Ssd(ssd) => ssd.build(b, y, x),
             Mixer::Conv(conv) => conv.build(b, y, x),
+            Mixer::Selective(selective) => selective.build(b, y, x),
         }
     }
 }

@@ -58,7 +58,7 @@ pub enum SsdNorm {
 }
 
 /// Values, keys and queries: the end of the name and the dims of each.
-const SIDES: [(&str, &str); 3] = [("sv", "gs rs cs"), ("sk", "gs ks"), ("sq", "gs ks")];
+const SIDES: [(&str, &str); 3] = [("mv", "gs rs cs"), ("mk", "gs ks"), ("mq", "gs ks")];
 
 impl Ssd {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -91,7 +91,7 @@ impl Ssd {
         weights.push(Weight::new("dt_bias", "gs rs", first));
         weights.push(Weight::constant("skip", "gs rs", 1.0));
         weights.extend((self.norm != SsdNorm::None).then(|| Weight::constant("scan_norm", "gs rs cs", 1.0)));
-        weights.push(Weight::normal("wso", "gs rs cs h", residual));
+        weights.push(Weight::normal("wmo", "gs rs cs h", residual));
         weights.extend(self.out_bias.then(|| Weight::constant("out_bias", "h", 0.0)));
         weights
     }
@@ -111,24 +111,24 @@ impl Ssd {
         step_sizes(b, "step", "dt", ["gs rs", "gs rs"], self.steps)?;
         log_decay_of(b, "decay", "step", ["gs rs", "gs rs"])?;
         self.scan(b)?;
-        scaled(b, gate, &Linear { y: "sg", x, w: "wgate", bias: bias("gate_bias"), from: "h", to: "gs rs cs" })?;
-        b.unary("sg_silu", UnaryKind::Silu, "sg")?;
+        scaled(b, gate, &Linear { y: "mg", x, w: "wgate", bias: bias("gate_bias"), from: "h", to: "gs rs cs" })?;
+        b.unary("mg_silu", UnaryKind::Silu, "mg")?;
         let product = Binary::of(BinaryKind::Mul);
         match self.norm {
             SsdNorm::Gated => {
-                b.op(&["so_gated"], product, &["so_sum", "sg_silu"])?;
-                self.normed(b, "so_last", "so_gated")?;
+                b.op(&["mo_gated"], product, &["mo_sum", "mg_silu"])?;
+                self.normed(b, "mo_last", "mo_gated")?;
             }
             SsdNorm::BeforeGate => {
-                self.normed(b, "so_normed", "so_sum")?;
-                b.op(&["so_last"], product, &["so_normed", "sg_silu"])?;
+                self.normed(b, "mo_normed", "mo_sum")?;
+                b.op(&["mo_last"], product, &["mo_normed", "mg_silu"])?;
             }
-            SsdNorm::None => b.op(&["so_last"], product, &["so_sum", "sg_silu"])?,
+            SsdNorm::None => b.op(&["mo_last"], product, &["mo_sum", "mg_silu"])?,
         }
         b.linear(&Linear {
             y,
-            x: "so_last",
-            w: "wso",
+            x: "mo_last",
+            w: "wmo",
             bias: self.out_bias.then_some("out_bias"),
             from: "gs rs cs",
             to: "h",
@@ -137,15 +137,15 @@ impl Ssd {
 
     /// `so_sum`, the results of the scan of values times their steps, and values times a number of each head.
     fn scan(&self, b: &mut Body<'_>) -> Result<(), DraftError> {
-        let dtype = b.dtype("sv")?;
+        let dtype = b.dtype("mv")?;
         let spread = |dims: &str| Binary::spread(BinaryKind::Mul, &format!("b s gs rs cs, {dims} -> b s gs rs cs"));
-        wide(b, "sv_wide", "sv")?;
-        b.op(&["sv_step"], spread("b s gs rs")?, &["sv_wide", "step"])?;
-        b.unary("sv_scaled", UnaryKind::Cast(dtype), "sv_step")?;
+        wide(b, "mv_wide", "mv")?;
+        b.op(&["mv_step"], spread("b s gs rs")?, &["mv_wide", "step"])?;
+        b.unary("mv_scaled", UnaryKind::Cast(dtype), "mv_step")?;
         let settings = ScanSettings { kind: ScanKind::Linear, scale: 1.0, chunk: self.chunk };
-        b.op(&["so"], Scan(settings), &["sq", "sk", "sv_scaled", "decay", "pos"])?;
-        b.op(&["so_skip"], spread("gs rs")?, &["sv", "skip"])?;
-        b.op(&["so_sum"], Binary::of(BinaryKind::Add), &["so", "so_skip"])
+        b.op(&["mo"], Scan(settings), &["mq", "mk", "mv_scaled", "decay", "pos"])?;
+        b.op(&["mo_skip"], spread("gs rs")?, &["mv", "skip"])?;
+        b.op(&["mo_sum"], Binary::of(BinaryKind::Add), &["mo", "mo_skip"])
     }
 
     /// A norm of all values of a group, with gains of each.

@@ -22,6 +22,8 @@ pub mod conv;
 mod forward;
 mod lanes;
 mod pairs;
+#[cfg(test)]
+mod tests;
 
 use super::matrix::Target;
 use super::par::{FLOPS, Par, Rows};

@@ -102,6 +102,10 @@ impl ModelFlags {
         self.lacks(config.head_bias, "a bias of logits");
         self.lacks(config.clip.is_some(), "bounds of queries, keys and values");
         self.lacks(config.head_gate != HeadGate::None, "gates of heads");
+        self.lacks(config.scanned.is_some(), "layers that carry a state");
+        let branches = [config.still, config.netless];
+        self.lacks(branches != [LayerSet::None; 2], "layers of one branch");
+        self.lacks(config.key_scale != 1.0 || config.net_scales != [1.0; 2], "factors of keys or nets");
         self.lacks(config.alibi, "biases of scores by distance");
         self.lacks(config.bare_first || config.last_bias, "a layer that differs from the others");
         self.lacks(config.softcap.is_some() || config.logit_softcap.is_some(), "bounds of scores or logits");

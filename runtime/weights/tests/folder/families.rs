@@ -169,6 +169,48 @@ fn decoders() -> Vec<String> {
     all
 }
 
+/// Families whose layers carry a state.
+fn scanned() -> Vec<String> {
+    let delta = r#""head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 6,
+        "linear_value_head_dim": 4, "layer_types": ["linear_attention", "full_attention"]"#;
+    let mamba = r#""hidden_size": 16, "pad_token_id": 2, "mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 6,
+        "mamba_proj_bias": true"#;
+    let alone = r#""vocab_size": 32, "hidden_size": 12, "num_hidden_layers": 2"#;
+    let ssd = r#""num_heads": 4, "head_dim": 6, "n_groups": 2, "state_size": 6, "use_bias": true"#;
+    let shared = r#""shared_expert_intermediate_size": 10"#;
+    let conv = r#""hidden_size": 16, "pad_token_id": 2, "layer_types": ["conv", "full_attention"], "conv_bias": true"#;
+    let kimi = LATENT.replace(r#""n_routed_experts": 4, "n_shared_experts": 2, "#, r#""num_experts": 4, "#);
+    let nemotron = r#""mamba_num_heads": 4, "mamba_head_dim": 6, "ssm_state_size": 6, "n_groups": 2, "head_dim": 6,
+        "n_routed_experts": 4, "moe_intermediate_size": 8, "moe_shared_expert_intermediate_size": 10"#;
+    let jamba = r#""hidden_size": 16, "pad_token_id": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 6,
+        "num_experts": 4, "mamba_proj_bias": true"#;
+    vec![
+        with("qwen3_next", COMMON, &format!("{EXPERTS}, {delta}, {shared}")),
+        with("qwen3_5_text", COMMON, delta),
+        with("qwen3_5_moe_text", COMMON, &format!("{EXPERTS}, {delta}, {shared}")),
+        with("olmo_hybrid", COMMON, &delta.replace(r#""head_dim": 8, "#, r#""hidden_size": 16, "pad_token_id": 2, "#)),
+        with(
+            "kimi_linear",
+            &kimi,
+            r#""linear_num_heads": 2, "linear_head_dim": 6, "layer_types": ["linear_attention", "full_attention"], "pad_token_id": 2"#,
+        ),
+        with("mamba", alone, r#""state_size": 6, "use_bias": true"#),
+        with("falcon_mamba", alone, r#""state_size": 6"#),
+        with("jamba", COMMON, jamba),
+        with("mamba2", alone, ssd),
+        with("bamba", COMMON, &format!(r#"{mamba}, "attn_layer_indices": [1]"#)),
+        with(
+            "granitemoehybrid",
+            COMMON,
+            &format!(r#"{mamba}, "num_local_experts": 4, "layer_types": ["linear_attention", "full_attention"]"#),
+        ),
+        with("falcon_h1", COMMON, &format!(r#"{mamba}, "mamba_d_ssm": 24, "mamba_rms_norm": true"#)),
+        with("nemotron_h", COMMON, nemotron),
+        with("lfm2", COMMON, conv),
+        with("lfm2_moe", COMMON, &format!(r#"{EXPERTS}, {conv}, "num_dense_layers": 1"#)),
+    ]
+}
+
 /// Families with parts of their own.
 fn further() -> Vec<String> {
     let gpt = r#""vocab_size": 32, "n_embd": 16, "n_head": 4, "n_layer": 2, "n_positions": 16"#;
@@ -231,7 +273,7 @@ fn latest() -> Vec<String> {
 
 /// The texts of all configurations.
 pub(crate) fn all() -> Vec<String> {
-    [dense(), sparse(), early(), berts(), decoders(), further(), latest(), first()].concat()
+    [dense(), sparse(), early(), berts(), decoders(), scanned(), further(), latest(), first()].concat()
 }
 
 /// The families that came first here.

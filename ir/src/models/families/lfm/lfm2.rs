@@ -61,7 +61,7 @@ pub(super) const PARTS: &[HubTensor] = &[
     HubTensor::vector("conv.in_proj.bias", &["cb_bias", "cc_bias", "cx_bias"]),
     HubTensor::vector("conv.conv.weight", &["conv"]).shaped(Form::Taps),
     HubTensor::vector("conv.conv.bias", &["conv_bias"]),
-    HubTensor::linear("conv.out_proj.weight", &["wso"]),
+    HubTensor::linear("conv.out_proj.weight", &["wmo"]),
     HubTensor::vector("conv.out_proj.bias", &["out_bias"]),
 ];
 
@@ -79,7 +79,7 @@ pub(super) fn base(fields: &Fields, has_state: impl Fn(u32) -> bool) -> Result<L
     let layers = types.scanned(fields, base.layers, "layer_types", has_state)?;
     let (taps, bias) = (fields.get("conv_L_cache")?, fields.get("conv_bias")?);
     let mixer = Mixer::Conv(GatedConv { channels: base.hidden, taps, bias });
-    let scanned = layers.map(|layers| Scanned { mixer, layers, beside: None });
+    let scanned = layers.map(|layers| Scanned::of(mixer, layers));
     Ok(LlamaConfig { scanned, qk_norm: QkNorm::Heads, ..base })
 }
 

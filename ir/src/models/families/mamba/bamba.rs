@@ -34,13 +34,13 @@ const KEYS: &[Key] = &[
     Key::read(&["pad_token_id"], "0", PAD),
 ];
 
-const OUTER: &[HubTensor] = &[
+pub(super) const OUTER: &[HubTensor] = &[
     HubTensor::table("model.embed_tokens.weight", &["emb"]),
     HubTensor::vector("model.final_layernorm.weight", &["final_norm"]),
     HubTensor::linear("lm_head.weight", &["out"]),
 ];
 
-const NORMS_OF_NETS: &[HubTensor] = &[
+pub(super) const NORMS_OF_NETS: &[HubTensor] = &[
     HubTensor::vector("input_layernorm.weight", &["norm1"]),
     HubTensor::vector("pre_ff_layernorm.weight", &["norm2"]),
 ];
@@ -63,11 +63,5 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let ssd = SsdKeys::BAMBA.read(fields, inner, base.norm_eps)?;
     let mixer = Mixer::Ssd(Ssd { steps: steps(fields, "time_step_limit")?, ..ssd });
     let (activation, net_bias) = (activation(fields, "hidden_act")?, fields.get("mlp_bias")?);
-    Ok(LlamaConfig {
-        activation,
-        net_bias,
-        scanned: layers.map(|layers| Scanned { mixer, layers, beside: None }),
-        ..base
-    }
-    .into())
+    Ok(LlamaConfig { activation, net_bias, scanned: layers.map(|layers| Scanned::of(mixer, layers)), ..base }.into())
 }

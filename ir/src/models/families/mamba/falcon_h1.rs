@@ -1,5 +1,6 @@
 //! Falcon-H1: a state space and attention side by side in each layer, with factors of their products.
 
+use super::bamba::{NET_OF_BAMBA, NORMS_OF_NETS, OUTER};
 use super::prelude::*;
 use super::{IN_MAMBA, MAMBA};
 
@@ -8,7 +9,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
     class: "FalconH1ForCausalLM",
     keys: Keys { class: "FalconH1Config", lists: &[KEYS, MAMBA, ROTARY, EVERY] },
     wholes: &[],
-    weights: Weights { outer: OUTER, inner: &[NORMS_OF_NETS, IN_MAMBA, QKV, ATTENTION, NET_OF_FALCON], ..USUAL },
+    weights: Weights { outer: OUTER, inner: &[NORMS_OF_NETS, IN_MAMBA, QKV, ATTENTION, NET_OF_BAMBA], ..USUAL },
     read,
 };
 
@@ -45,19 +46,6 @@ const KEYS: &[Key] = &[
     WHOLE_HEADS,
 ];
 
-const OUTER: &[HubTensor] = &[
-    HubTensor::table("model.embed_tokens.weight", &["emb"]),
-    HubTensor::vector("model.final_layernorm.weight", &["final_norm"]),
-    HubTensor::linear("lm_head.weight", &["out"]),
-];
-
-const NORMS_OF_NETS: &[HubTensor] = &[
-    HubTensor::vector("input_layernorm.weight", &["norm1"]),
-    HubTensor::vector("pre_ff_layernorm.weight", &["norm2"]),
-];
-
-const NET_OF_FALCON: &[HubTensor] = super::bamba::NET_OF_BAMBA;
-
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = biased(fields, Base::USUAL.read(fields)?)?;
     let inner = match fields.optional("mamba_d_ssm")? {
@@ -85,7 +73,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         key_scale: fields.get("key_multiplier")?,
         embedding_scale: EmbeddingScale::By(fields.get("embedding_multiplier")?),
         logit_scale: fields.get("lm_head_multiplier")?,
-        scanned: Some(Scanned { mixer, layers: LayerSet::First(base.layers), beside }),
+        scanned: Some(Scanned { beside, ..Scanned::of(mixer, LayerSet::First(base.layers)) }),
         ..base
     }
     .into())

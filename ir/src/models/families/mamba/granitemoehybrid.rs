@@ -45,7 +45,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     Ok(LlamaConfig {
         feed_forward: if experts.is_some() { base.feed_forward } else { shared },
         nope: nope(fields, base.layers)?,
-        scanned: layers.map(|layers| Scanned { mixer, layers, beside: None }),
+        scanned: layers.map(|layers| Scanned::of(mixer, layers)),
         experts,
         ..base
     }

@@ -68,5 +68,5 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let first_steps = Some(mixers::first_steps(fields)?);
     let mixer = Mixer::Ssd(Ssd { steps: steps(fields, "time_step_limit")?, first_steps, ..ssd });
     let layers = LayerSet::First(base.layers);
-    Ok(LlamaConfig { scanned: Some(Scanned { mixer, layers, beside: None }), netless: layers, ..base }.into())
+    Ok(LlamaConfig { scanned: Some(Scanned::of(mixer, layers)), netless: layers, ..base }.into())
 }

@@ -2,11 +2,16 @@
 
 pub(super) mod bamba;
 pub(super) mod falcon_h1;
+pub(super) mod falcon_mamba;
 pub(super) mod granitemoehybrid;
+pub(super) mod jamba;
+pub(super) mod mamba1;
 pub(super) mod mamba2;
 pub(super) mod nemotron_h;
 
 use super::{granite, granitemoe, granitemoeshared, prelude};
+use crate::models::error::{ConfigError, invalid};
+use crate::models::fields::Fields;
 use prelude::{HubTensor, Join, Key};
 
 /// The keys of a state space that Bamba and its like have.
@@ -27,20 +32,20 @@ pub(super) const MAMBA: &[Key] = &[
 macro_rules! state_space {
     ($module:literal) => {
         &[
-            HubTensor::linear(concat!($module, ".in_proj.weight"), &["wgate", "wsv", "wsk", "wsq", "wdecay"])
+            HubTensor::linear(concat!($module, ".in_proj.weight"), &["wgate", "wmv", "wmk", "wmq", "wdecay"])
                 .joined(Join::Outputs),
             HubTensor::vector(
                 concat!($module, ".in_proj.bias"),
-                &["gate_bias", "sv_bias", "sk_bias", "sq_bias", "decay_bias"],
+                &["gate_bias", "mv_bias", "mk_bias", "mq_bias", "decay_bias"],
             ),
-            HubTensor::vector(concat!($module, ".conv1d.weight"), &["conv_sv", "conv_sk", "conv_sq"])
+            HubTensor::vector(concat!($module, ".conv1d.weight"), &["conv_mv", "conv_mk", "conv_mq"])
                 .shaped(crate::models::weights::Form::Taps),
-            HubTensor::vector(concat!($module, ".conv1d.bias"), &["conv_sv_bias", "conv_sk_bias", "conv_sq_bias"]),
+            HubTensor::vector(concat!($module, ".conv1d.bias"), &["conv_mv_bias", "conv_mk_bias", "conv_mq_bias"]),
             HubTensor::vector(concat!($module, ".A_log"), &["a_log"]),
             HubTensor::vector(concat!($module, ".D"), &["skip"]),
             HubTensor::vector(concat!($module, ".dt_bias"), &["dt_bias"]),
             HubTensor::vector(concat!($module, ".norm.weight"), &["scan_norm"]),
-            HubTensor::linear(concat!($module, ".out_proj.weight"), &["wso"]).of_inputs(3),
+            HubTensor::linear(concat!($module, ".out_proj.weight"), &["wmo"]).of_inputs(3),
             HubTensor::vector(concat!($module, ".out_proj.bias"), &["out_bias"]),
         ]
     };
@@ -51,3 +56,41 @@ pub(super) const IN_MAMBA: &[HubTensor] = state_space!("mamba");
 
 /// The same in the module `mixer`.
 pub(super) const IN_MIXER: &[HubTensor] = state_space!("mixer");
+
+/// The tensors of a state space whose rows decay at rates of their own, in a module of a name.
+macro_rules! selective {
+    ($module:literal) => {
+        &[
+            HubTensor::linear(concat!($module, ".in_proj.weight"), &["wmx", "wgate"]),
+            HubTensor::vector(concat!($module, ".in_proj.bias"), &["mx_bias", "gate_bias"]),
+            HubTensor::vector(concat!($module, ".conv1d.weight"), &["conv"]).shaped(crate::models::weights::Form::Taps),
+            HubTensor::vector(concat!($module, ".conv1d.bias"), &["conv_bias"]),
+            HubTensor::linear(concat!($module, ".x_proj.weight"), &["wdecay_a", "wmk", "wmq"]),
+            HubTensor::linear(concat!($module, ".dt_proj.weight"), &["wdecay_b"]),
+            HubTensor::vector(concat!($module, ".dt_proj.bias"), &["dt_bias"]),
+            HubTensor::table(concat!($module, ".A_log"), &["a_log"]),
+            HubTensor::vector(concat!($module, ".D"), &["skip"]),
+            HubTensor::vector(concat!($module, ".dt_layernorm.weight"), &["dt_norm"]),
+            HubTensor::vector(concat!($module, ".b_layernorm.weight"), &["mk_norm"]),
+            HubTensor::vector(concat!($module, ".c_layernorm.weight"), &["mq_norm"]),
+            HubTensor::linear(concat!($module, ".out_proj.weight"), &["wmo"]),
+            HubTensor::vector(concat!($module, ".out_proj.bias"), &["out_bias"]),
+        ]
+    };
+}
+
+/// The tensors of such a state space in the module `mamba`.
+pub(super) const SELECTIVE_IN_MAMBA: &[HubTensor] = selective!("mamba");
+
+/// The same in the module `mixer`.
+pub(super) const SELECTIVE_IN_MIXER: &[HubTensor] = selective!("mixer");
+
+/// The size of the vector that steps come from.
+fn rank(fields: &Fields, key: &'static str, hidden: u64) -> Result<u64, ConfigError> {
+    let stated: serde_json::Value = fields.get(key)?;
+    match (stated.as_u64(), stated.as_str()) {
+        (Some(rank), _) => Ok(rank),
+        (None, Some("auto")) => Ok(hidden.div_ceil(16)),
+        _ => Err(invalid(key, format!("{stated} is neither a number nor auto"))),
+    }
+}

@@ -9,10 +9,11 @@ pub(in crate::models::families) const FAMILY: Family = Family {
     keys: Keys { class: "NemotronHConfig", lists: &[KEYS, ROUTED, EVERY] },
     wholes: &[],
     weights: Weights {
-        embedding: "model.embeddings.weight",
+        base: "backbone.",
+        embedding: "backbone.embeddings.weight",
         outer: &[
-            HubTensor::table("model.embeddings.weight", &["emb"]),
-            HubTensor::vector("model.norm_f.weight", &["final_norm"]),
+            HubTensor::table("backbone.embeddings.weight", &["emb"]),
+            HubTensor::vector("backbone.norm_f.weight", &["final_norm"]),
             HubTensor::linear("lm_head.weight", &["out"]),
         ],
         inner: &[NORM, IN_MIXER, ATTENTION_IN_MIXER, NET_IN_MIXER, EXPERTS_IN_MIXER],
@@ -192,7 +193,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         activation: activation(fields, "mlp_hidden_act")?,
         net_bias: fields.get("mlp_bias")?,
         nope: LayerSet::First(layers),
-        scanned: Some(Scanned { mixer, layers: of(&[Branch::State])?, beside: None }),
+        scanned: Some(Scanned::of(mixer, of(&[Branch::State])?)),
         still: of(&[Branch::Net, Branch::Experts])?,
         netless: of(&[Branch::State, Branch::Attention])?,
         experts: experts(fields, &branches, of(&[Branch::State, Branch::Attention, Branch::Net])?)?,

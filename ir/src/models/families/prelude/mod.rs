@@ -22,7 +22,7 @@ pub(super) use crate::models::llama::{
     Norms, QkNorm, Sinks, Temperature, Waves,
 };
 pub(super) use crate::models::mixers::{
-    Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, Scanned, Ssd, SsdNorm, SsdScales,
+    Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm, SsdScales,
 };
 pub(super) use crate::models::read::experts::{dense, dense_types, jittered, sigmoid, softmax};
 pub(super) use crate::models::read::mixers::{self, LayerTypes, SsdKeys, steps};

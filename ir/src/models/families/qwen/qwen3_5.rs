@@ -40,15 +40,15 @@ pub(in crate::models::families) const ATTENDING: &[Key] = &[
 
 /// The delta rule, with a matrix for queries, keys and values.
 pub(in crate::models::families) const DELTA_WEIGHTS: &[HubTensor] = &[
-    HubTensor::linear("linear_attn.in_proj_qkv.weight", &["wsq", "wsk", "wsv"]),
+    HubTensor::linear("linear_attn.in_proj_qkv.weight", &["wmq", "wmk", "wmv"]),
     HubTensor::linear("linear_attn.in_proj_z.weight", &["wgate"]),
     HubTensor::linear("linear_attn.in_proj_b.weight", &["wbeta"]),
     HubTensor::linear("linear_attn.in_proj_a.weight", &["wdecay"]),
-    HubTensor::vector("linear_attn.conv1d.weight", &["conv_sq", "conv_sk", "conv_sv"]).shaped(Form::Taps),
+    HubTensor::vector("linear_attn.conv1d.weight", &["conv_mq", "conv_mk", "conv_mv"]).shaped(Form::Taps),
     HubTensor::vector("linear_attn.A_log", &["a_log"]),
     HubTensor::vector("linear_attn.dt_bias", &["dt_bias"]),
     HubTensor::vector("linear_attn.norm.weight", &["scan_norm"]),
-    HubTensor::linear("linear_attn.out_proj.weight", &["wso"]).of_inputs(3),
+    HubTensor::linear("linear_attn.out_proj.weight", &["wmo"]).of_inputs(3),
 ];
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {

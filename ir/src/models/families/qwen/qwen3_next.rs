@@ -64,13 +64,13 @@ pub(in crate::models::families) const QWEN_GAINS: &[HubTensor] = &[
 
 /// The delta rule. One matrix has what each head of keys needs together, but for beta and decay, which have another one.
 const QWEN_DELTA: &[HubTensor] = &[
-    HubTensor::linear("linear_attn.in_proj_qkvz.weight", &["wsq", "wsk", "wsv", "wgate"]).joined(Join::Groups),
+    HubTensor::linear("linear_attn.in_proj_qkvz.weight", &["wmq", "wmk", "wmv", "wgate"]).joined(Join::Groups),
     HubTensor::linear("linear_attn.in_proj_ba.weight", &["wbeta", "wdecay"]).joined(Join::Groups),
-    HubTensor::vector("linear_attn.conv1d.weight", &["conv_sq", "conv_sk", "conv_sv"]).shaped(Form::Taps),
+    HubTensor::vector("linear_attn.conv1d.weight", &["conv_mq", "conv_mk", "conv_mv"]).shaped(Form::Taps),
     HubTensor::vector("linear_attn.A_log", &["a_log"]),
     HubTensor::vector("linear_attn.dt_bias", &["dt_bias"]),
     HubTensor::vector("linear_attn.norm.weight", &["scan_norm"]),
-    HubTensor::linear("linear_attn.out_proj.weight", &["wso"]).of_inputs(3),
+    HubTensor::linear("linear_attn.out_proj.weight", &["wmo"]).of_inputs(3),
 ];
 
 /// Queries and the gates of their heads, head by head.
@@ -86,7 +86,7 @@ pub(in crate::models::families) fn delta(fields: &Fields, layers: u32) -> Result
     let heads = [fields.get("linear_num_key_heads")?, fields.get("linear_num_value_heads")?];
     let sizes = [fields.get("linear_key_head_dim")?, fields.get("linear_value_head_dim")?];
     let mixer = Mixer::Delta(DeltaNet::of_heads(heads, sizes, fields.get("linear_conv_kernel_dim")?)?);
-    Ok(scanned.map(|layers| Scanned { mixer, layers, beside: None }))
+    Ok(scanned.map(|layers| Scanned::of(mixer, layers)))
 }
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {

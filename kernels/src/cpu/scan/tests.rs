@@ -1,0 +1,141 @@
+//! Chunks, documents and threads change no result.
+
+use super::*;
+use crate::cpu::testing::{assert_close, doubles, normals};
+
+/// A scan with its operands: unit keys, betas from 0 to 1, and decays of which some are heavy.
+struct Case {
+    scan: Scan,
+    q: Vec<f32>,
+    k: Vec<f32>,
+    v: Vec<f32>,
+    decay: Vec<f32>,
+    further: Vec<f32>,
+    pos: Vec<i32>,
+}
+
+impl Case {
+    fn new(kind: Kind, by_key: bool, s: usize, chunk: usize) -> Case {
+        let (b, g, r, k, c) = (2, 2, 3, 8, 5);
+        let scan = Scan { kind, by_key, b, s, g, r, k, c, scale: 0.4, chunk };
+        let heads = b * s * g * r;
+        let keys = |seed| -> Vec<f32> {
+            let all = normals(b * s * g * k, seed);
+            let unit = |row: &[f32]| {
+                let norm = row.iter().map(|x| x * x).sum::<f32>().sqrt();
+                row.iter().map(|x| x / norm).collect::<Vec<f32>>()
+            };
+            all.chunks_exact(k).flat_map(unit).collect()
+        };
+        let decay =
+            normals(heads * scan.decays(), 4).iter().map(|x| -x * x * if *x > 1.0 { 9.0 } else { 0.1 }).collect();
+        let further = match kind {
+            Kind::Linear => Vec::new(),
+            Kind::Delta => normals(heads, 5).iter().map(|x| 1.0 / (1.0 + x.exp())).collect(),
+            Kind::Selective => normals(g * r * k, 5).iter().map(|x| x.abs()).collect(),
+        };
+        let pos = (0..(b * s) as i32).map(|row| row % s as i32).collect();
+        Case { scan, q: keys(1), k: keys(2), v: normals(heads * c, 3), decay, further, pos }
+    }
+
+    fn inputs(&self) -> Inputs<'_> {
+        let Case { q, k, v, decay, further, pos, .. } = self;
+        Inputs { q, k, v, decay, further, pos }
+    }
+
+    fn forward(&self, par: Par) -> Vec<f32> {
+        let mut out = vec![f32::NAN; self.v.len()];
+        self.scan.forward(&self.inputs(), &mut out, par, &mut Vec::new());
+        out
+    }
+
+    /// All gradients, one behind the other.
+    fn backward(&self, par: Par) -> Vec<f32> {
+        let dout = normals(self.v.len(), 6);
+        let empty = |x: &Vec<f32>| vec![f32::NAN; x.len()];
+        let [mut q, mut k, mut v] = [&self.q, &self.k, &self.v].map(empty);
+        let [mut decay, mut further] = [&self.decay, &self.further].map(empty);
+        let gradients = Gradients { q: &mut q, k: &mut k, v: &mut v, decay: &mut decay, further: &mut further };
+        self.scan.backward(&self.inputs(), &dout, gradients, par, &mut Vec::new());
+        [q, k, v, decay, further].concat()
+    }
+}
+
+const KINDS: [(Kind, bool); 5] =
+    [(Kind::Linear, false), (Kind::Linear, true), (Kind::Delta, false), (Kind::Delta, true), (Kind::Selective, false)];
+
+/// With chunks of one row a scan goes token by token.
+#[test]
+fn chunks_change_no_result() {
+    for (kind, by_key) in KINDS {
+        for s in [1, 5, 33, 100] {
+            let single = Case::new(kind, by_key, s, 1);
+            let (out, gradients) = (doubles(&single.forward(Par(1))), doubles(&single.backward(Par(1))));
+            for chunk in [7, 16, 64] {
+                let case = Case::new(kind, by_key, s, chunk);
+                assert_close(&case.forward(Par(1)), &out, 5e-6);
+                assert_close(&case.backward(Par(1)), &gradients, 5e-6);
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_change_no_bit() {
+    for (kind, by_key) in KINDS {
+        let case = Case::new(kind, by_key, 700, 16);
+        assert_eq!(case.forward(Par(1)), case.forward(Par(3)), "{kind:?}");
+        assert_eq!(case.backward(Par(1)), case.backward(Par(3)), "{kind:?}");
+    }
+}
+
+/// What comes before a document changes no bit of its results, wherever in a chunk it begins.
+#[test]
+fn documents_are_apart() {
+    for (kind, by_key) in KINDS {
+        for first in [16, 21] {
+            let mut packed = Case::new(kind, by_key, 48, 16);
+            for row in packed.pos.chunks_exact_mut(48) {
+                (0..48 - first).for_each(|at| row[first as usize + at as usize] = at);
+            }
+            let together = packed.forward(Par(1));
+            let mut other = Case::new(kind, by_key, 48, 16);
+            other.pos.clone_from(&packed.pos);
+            // Whatever comes before the second document, its results stay.
+            let width = |x: &[f32]| x.len() / (2 * 48);
+            for tensor in [&mut other.v, &mut other.k] {
+                let row = width(tensor);
+                for b in 0..2 {
+                    tensor[b * 48 * row..(b * 48 + first as usize) * row].iter_mut().for_each(|x| *x *= -3.0);
+                }
+            }
+            let changed = other.forward(Par(1));
+            let row = width(&together);
+            for b in 0..2 {
+                let second = (b * 48 + first as usize) * row..(b + 1) * 48 * row;
+                assert_eq!(together[second.clone()], changed[second], "{kind:?} from {first} on");
+            }
+        }
+    }
+}
+
+/// Without decay a linear scan is causal attention without a softmax.
+#[test]
+fn linear_without_decay_is_attention_without_softmax() {
+    let mut case = Case::new(Kind::Linear, false, 20, 16);
+    case.decay.fill(0.0);
+    let Scan { b, s, g, r, k, c, scale, .. } = case.scan;
+    let mut exact = vec![0.0; case.v.len()];
+    for (b, g, r) in (0..b).flat_map(|i| (0..g).flat_map(move |j| (0..r).map(move |l| (i, j, l)))) {
+        let head = Head { b, g, r };
+        for i in 0..s {
+            for j in 0..=i {
+                let [q, key] = [(&case.q, i), (&case.k, j)].map(|(of, t)| &of[case.scan.of_keys(head, t)..][..k]);
+                let score: f64 = q.iter().zip(key).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+                let (to, from) = (case.scan.of_values(head, i) * c, case.scan.of_values(head, j) * c);
+                (0..c).for_each(|at| exact[to + at] += f64::from(scale) * score * f64::from(case.v[from + at]));
+            }
+        }
+    }
+    assert_close(&case.forward(Par(1)), &exact, 1e-6);
+}
