@@ -108,6 +108,8 @@ DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_d
 NEXT = dict(SECOND, **DELTA, head_dim=8, full_attention_interval=2)
 
 MAMBA = dict(mamba_n_heads=6, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=10, mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=5)
+# Heads of an even half, which turns.
+BAMBA = dict(dict(ROTARY, **MAMBA), hidden_size=32, mamba_n_heads=8)
 MAMBA1 = dict(vocab_size=61, hidden_size=24, num_hidden_layers=2, state_size=6)
 JAMBA = dict(
     {key: value for key, value in ROTARY.items() if key != "max_position_embeddings"},
@@ -577,7 +579,7 @@ CASES = [
     ("olmo-hybrid-turned", "olmo_hybrid", dict(OLMO_HYBRID, rope_parameters=dict(rope_type="default", rope_theta=500.0), linear_allow_neg_eigval=False)),
     ("lfm2", "lfm2", LFM2),
     ("lfm2-biases", "lfm2", dict(LFM2, conv_bias=True, block_auto_adjust_ff_dim=False, tie_word_embeddings=False)),
-    ("lfm2-moe", "lfm2_moe", dict(LFM2, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_dense_layers=1, routed_scaling_factor=1.5)),
+    ("lfm2-moe", "lfm2_moe", dict({key: value for key, value in LFM2.items() if key != "block_multiple_of"}, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_dense_layers=1, routed_scaling_factor=1.5)),
     ("falcon-h1", "falcon_h1", FALCON_H1),
     (
         "falcon-h1-factors",
@@ -607,8 +609,8 @@ CASES = [
     ("jamba-biases", "jamba", dict(JAMBA, mamba_proj_bias=True, mamba_conv_bias=False, num_experts=1)),
     ("mamba2", "mamba2", MAMBA2),
     ("mamba2-biases", "mamba2", dict(MAMBA2, n_groups=1, use_bias=True, use_conv_bias=False, time_step_limit=[0.2, 0.9], tie_word_embeddings=True)),
-    ("bamba", "bamba", dict(ROTARY, **MAMBA, num_hidden_layers=3, attn_layer_indices=[1], mlp_bias=True)),
-    ("bamba-biases", "bamba", dict(ROTARY, **dict(MAMBA, mamba_n_groups=1), attn_layer_indices=[1], mamba_proj_bias=True, mamba_conv_bias=False, attention_bias=True)),
+    ("bamba", "bamba", dict(BAMBA, num_hidden_layers=3, attn_layer_indices=[1], mlp_bias=True)),
+    ("bamba-biases", "bamba", dict(BAMBA, mamba_n_groups=1, attn_layer_indices=[1], mamba_proj_bias=True, mamba_conv_bias=False, attention_bias=True)),
     ("granite-hybrid", "granitemoehybrid", GRANITE_HYBRID),
     ("granite-hybrid-dense", "granitemoehybrid", dict(GRANITE_HYBRID, num_local_experts=0, position_embedding_type="rope")),
     ("nemotron-h", "nemotron_h", NEMOTRON_H),

@@ -81,7 +81,7 @@ impl Selective {
         }
         weights.push(Weight::normal("wmo", "rs h", residual));
         if self.bias {
-            weights.extend(["mx_bias", "gate_bias"].map(|name| Weight::constant(name, "rs", 0.0)));
+            weights.extend(["mx_bias", "mg_bias"].map(|name| Weight::constant(name, "rs", 0.0)));
             weights.push(Weight::constant("out_bias", "h", 0.0));
         }
         weights.extend(self.conv_bias.then(|| Weight::constant("conv_bias", "rs", 0.0)));
@@ -102,7 +102,7 @@ impl Selective {
             self.side(b, name, w, dim)?;
         }
         self.scan(b)?;
-        b.linear(&Linear { y: "mg", x, w: "wgate", bias: bias("gate_bias"), from: "h", to: "rs" })?;
+        b.linear(&Linear { y: "mg", x, w: "wgate", bias: bias("mg_bias"), from: "h", to: "rs" })?;
         b.unary("mg_silu", UnaryKind::Silu, "mg")?;
         b.op(&["mo_gated"], Binary::of(BinaryKind::Mul), &["mo_sum", "mg_silu"])?;
         b.linear(&Linear { y, x: "mo_gated", w: "wmo", bias: bias("out_bias"), from: "rs", to: "h" })
@@ -134,9 +134,9 @@ impl Selective {
         wide(b, "step_wide", "step_product")?;
         wide(b, "step_bias", "dt_bias")?;
         b.op(&["step_sum"], spread(BinaryKind::Add, "rs")?, &["step_wide", "step_bias"])?;
-        b.unary("step", UnaryKind::Softplus, "step_sum")?;
+        b.unary("pace", UnaryKind::Softplus, "step_sum")?;
         wide(b, "mx_wide", "mx")?;
-        b.op(&["mx_step"], Binary::of(BinaryKind::Mul), &["mx_wide", "step"])?;
+        b.op(&["mx_step"], Binary::of(BinaryKind::Mul), &["mx_wide", "pace"])?;
         b.unary("mx_scaled", UnaryKind::Cast(dtype), "mx_step")?;
         b.unary("a_log_wide", UnaryKind::Cast(DType::F32), "a_log")?;
         b.unary("rate_power", UnaryKind::Exp, "a_log_wide")?;
@@ -145,13 +145,13 @@ impl Selective {
             ("q", "mq", "b s gs ks"),
             ("k", "mk", "b s gs ks"),
             ("v", "mx_scaled", "b s gs rs 1"),
-            ("steps", "step", "b s gs rs"),
+            ("paces", "pace", "b s gs rs"),
             ("rates", "rate", "gs rs ks"),
         ] {
             b.op(&[y], Reshape { dims: b.dims(dims) }, &[x])?;
         }
         let settings = ScanSettings { kind: ScanKind::Selective, scale: 1.0, chunk: CHUNK };
-        b.op(&["mo_heads"], Scan(settings), &["q", "k", "v", "steps", "rates", "pos"])?;
+        b.op(&["mo_heads"], Scan(settings), &["q", "k", "v", "paces", "rates", "pos"])?;
         b.op(&["mo"], Reshape { dims: b.dims("b s rs") }, &["mo_heads"])?;
         b.op(&["mo_skip"], spread(BinaryKind::Mul, "rs")?, &["mx", "skip"])?;
         b.op(&["mo_sum"], Binary::of(BinaryKind::Add), &["mo", "mo_skip"])

@@ -77,7 +77,7 @@ impl Ssd {
         weights.extend(SIDES.map(|(name, dims)| Weight::normal(format!("w{name}"), &format!("h {dims}"), deviation)));
         weights.push(Weight::normal("wdecay", "h gs rs", deviation));
         if self.bias {
-            weights.push(Weight::constant("gate_bias", "gs rs cs", 0.0));
+            weights.push(Weight::constant("mg_bias", "gs rs cs", 0.0));
             weights.extend(SIDES.map(|(name, dims)| Weight::constant(format!("{name}_bias"), dims, 0.0)));
             weights.push(Weight::constant("decay_bias", "gs rs", 0.0));
         }
@@ -108,10 +108,10 @@ impl Ssd {
             convolved(b, name, x, dims, Convolved { bias: self.bias, conv_bias: self.conv_bias, scale })?;
         }
         scaled(b, step, &Linear { y: "dt", x, w: "wdecay", bias: bias("decay_bias"), from: "h", to: "gs rs" })?;
-        step_sizes(b, "step", "dt", ["gs rs", "gs rs"], self.steps)?;
-        log_decay_of(b, "decay", "step", ["gs rs", "gs rs"])?;
+        step_sizes(b, "pace", "dt", ["gs rs", "gs rs"], self.steps)?;
+        log_decay_of(b, "decay", "pace", ["gs rs", "gs rs"])?;
         self.scan(b)?;
-        scaled(b, gate, &Linear { y: "mg", x, w: "wgate", bias: bias("gate_bias"), from: "h", to: "gs rs cs" })?;
+        scaled(b, gate, &Linear { y: "mg", x, w: "wgate", bias: bias("mg_bias"), from: "h", to: "gs rs cs" })?;
         b.unary("mg_silu", UnaryKind::Silu, "mg")?;
         let product = Binary::of(BinaryKind::Mul);
         match self.norm {
@@ -140,7 +140,7 @@ impl Ssd {
         let dtype = b.dtype("mv")?;
         let spread = |dims: &str| Binary::spread(BinaryKind::Mul, &format!("b s gs rs cs, {dims} -> b s gs rs cs"));
         wide(b, "mv_wide", "mv")?;
-        b.op(&["mv_step"], spread("b s gs rs")?, &["mv_wide", "step"])?;
+        b.op(&["mv_step"], spread("b s gs rs")?, &["mv_wide", "pace"])?;
         b.unary("mv_scaled", UnaryKind::Cast(dtype), "mv_step")?;
         let settings = ScanSettings { kind: ScanKind::Linear, scale: 1.0, chunk: self.chunk };
         b.op(&["mo"], Scan(settings), &["mq", "mk", "mv_scaled", "decay", "pos"])?;

@@ -1,6 +1,7 @@
 //! Every op that has a gradient, and whole models, against central differences in f64; and that training trains.
 
 mod cases;
+mod hybrids;
 mod models;
 mod ops;
 

@@ -49,7 +49,7 @@ const LAGUNA: &str = r#"{"model_type": "laguna", "vocab_size": 11, "hidden_size"
     "num_experts_per_tok": 2, "moe_intermediate_size": 7, "shared_expert_intermediate_size": 5}"#;
 
 /// A training model with sequences of 5 tokens.
-fn model_of(config: &str, batch: u64, optimizer: &Optimizer) -> Model {
+pub(super) fn model_of(config: &str, batch: u64, optimizer: &Optimizer) -> Model {
     model_in(DType::F32, config, batch, optimizer)
 }
 
@@ -59,7 +59,7 @@ fn model_in(dtype: DType, config: &str, batch: u64, optimizer: &Optimizer) -> Mo
 }
 
 /// Rows `rows` of a batch of sequences of two documents each; the label that would cross from one to the other is ignored.
-fn tokens<R>(rows: std::ops::Range<usize>) -> MicroBatch<R> {
+pub(super) fn tokens<R>(rows: std::ops::Range<usize>) -> MicroBatch<R> {
     let part = |whole: Tensor<i32>| Tensor {
         dims: vec![rows.len(), 5],
         data: whole.data[5 * rows.start..5 * rows.end].to_vec(),
@@ -79,7 +79,7 @@ fn dropped() -> String {
 }
 
 /// The parameters away from their first numbers, where gradients of attention are tiny.
-fn spread(reference: &mut Reference<'_, f64>) {
+pub(super) fn spread(reference: &mut Reference<'_, f64>) {
     for (name, tensor) in reference.params().clone() {
         let noise = reals(&name, &tensor.dims.iter().map(|&size| size as u64).collect::<Vec<_>>());
         let mut moved = noise.map(|x| 0.3 * x);

@@ -36,7 +36,7 @@ macro_rules! state_space {
                 .joined(Join::Outputs),
             HubTensor::vector(
                 concat!($module, ".in_proj.bias"),
-                &["gate_bias", "mv_bias", "mk_bias", "mq_bias", "decay_bias"],
+                &["mg_bias", "mv_bias", "mk_bias", "mq_bias", "decay_bias"],
             ),
             HubTensor::vector(concat!($module, ".conv1d.weight"), &["conv_mv", "conv_mk", "conv_mq"])
                 .shaped(crate::models::weights::Form::Taps),
@@ -62,7 +62,7 @@ macro_rules! selective {
     ($module:literal) => {
         &[
             HubTensor::linear(concat!($module, ".in_proj.weight"), &["wmx", "wgate"]),
-            HubTensor::vector(concat!($module, ".in_proj.bias"), &["mx_bias", "gate_bias"]),
+            HubTensor::vector(concat!($module, ".in_proj.bias"), &["mx_bias", "mg_bias"]),
             HubTensor::vector(concat!($module, ".conv1d.weight"), &["conv"]).shaped(crate::models::weights::Form::Taps),
             HubTensor::vector(concat!($module, ".conv1d.bias"), &["conv_bias"]),
             HubTensor::linear(concat!($module, ".x_proj.weight"), &["wdecay_a", "wmk", "wmq"]),
