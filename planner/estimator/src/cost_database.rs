@@ -36,7 +36,7 @@ use super::recompute_choice::{BlockChoices, choices_of_each, fastest};
 use super::relaxation::{Relaxation, StepCost};
 use super::stages::{given_starts, is_even, starts};
 use cost::{Cluster, Frontier, Platform, Profile, Recipe, RecomputeChoice, RecomputeCost, Stack, frontier};
-use ir::graph::{Block, Model};
+use ir::graph::Model;
 use ir::options::{Offload, Recompute};
 use ir::types::DType;
 use scheduler::placement::Pipeline;
@@ -335,8 +335,7 @@ impl CostDatabase {
     fn compute_choices(&self, config: &BlockConfig, which: BlockFilter, others: &BlockChoices) -> Answer<BlockChoices> {
         let cluster = self.clusters.get(self, &config.cores_each);
         self.in_plan(config, part_of(which), |model, _| {
-            let has = |block: &Block| which.has(block);
-            Arc::new(choices_of_each(model, &config.options, &self.platform(&cluster), &has, others))
+            Arc::new(choices_of_each(model, &config.options, &self.platform(&cluster), which, others))
         })
     }
 

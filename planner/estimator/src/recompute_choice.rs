@@ -1,6 +1,6 @@
 //! Selection of the single values to recompute so that a configuration fits: `recompute=auto`.
 
-use super::blocks::Outline;
+use super::blocks::{BlockFilter, Outline};
 use super::candidate::Staged;
 use super::error::Error;
 use super::memory::GIB;
@@ -34,16 +34,16 @@ pub(super) fn crowded(
 /// Choices of values for one instance of each block; empty for blocks that are not layers.
 pub(super) type BlockChoices = Vec<Vec<RecomputeChoice>>;
 
-/// Pareto-optimal choices of each of those blocks that `has` says; `others` has the choices of the others, if they are known.
+/// Pareto-optimal choices of each of some blocks; `others` has the choices of the others, if they are known.
 pub(super) fn choices_of_each(
     model: &Model,
     options: &BlockOptions,
     platform: &Platform<'_>,
-    has: &dyn Fn(&Block) -> bool,
+    blocks: BlockFilter,
     others: &BlockChoices,
 ) -> BlockChoices {
     let choices = |(block, which): (usize, &Block)| {
-        if !has(which) {
+        if !blocks.has(which) {
             return others.get(block).cloned().unwrap_or_default();
         }
         let alone: Vec<f64> = (0..model.blocks.len()).map(|at| f64::from(u8::from(at == block))).collect();

@@ -404,9 +404,10 @@ impl<'a> Costs<'a> {
 
     fn new_shardings(&self, node: &SearchNode) -> Vec<Sharding> {
         let ParallelConfig { dp, tp, pp, cp, ep, etp, .. } = node.parallel;
-        let of = |part: &SearchNode| Sharding::of(&part.parallel);
-        let make = || Ok::<_, Infallible>(self.space.shards(node).iter().map(of).collect::<Vec<Sharding>>());
-        let Ok(open) = self.all_shardings.get(&[dp, tp, pp, cp, ep, etp], make);
+        let Ok(open) = self.all_shardings.get(&[dp, tp, pp, cp, ep, etp], || {
+            let parts = self.space.shards(node);
+            Ok::<_, Infallible>(parts.iter().map(|part| Sharding::of(&part.parallel)).collect())
+        });
         let hides = open.first().and_then(|first| first.dp_overlap);
         let (mut seen, mut parallel) = (Vec::new(), node.parallel.clone());
         let is_new = |part: &&Sharding| {

@@ -12,19 +12,26 @@ struct KeyedRule {
     keys: EnumSet<ConfigKey>,
 }
 
+impl KeyedRule {
+    fn of(rule: &Rule) -> KeyedRule {
+        let keys = rule.names().into_iter().map(keys_of).fold(EnumSet::default(), EnumSet::union);
+        KeyedRule { rule: rule.clone(), keys }
+    }
+}
+
+/// Keys that a number depends on.
+fn keys_of(name: RuleName) -> EnumSet<ConfigKey> {
+    name.keys().iter().copied().collect()
+}
+
 /// Rules of a stack on the decided options of configurations. A rule is looked at where one of its keys is decided.
 pub(super) fn supported(supports: &Supports, job: JobNumbers) -> Supported {
-    let keys = |name: RuleName| -> EnumSet<ConfigKey> { name.keys().iter().copied().collect() };
-    let keyed = |rule: &Rule| KeyedRule {
-        rule: rule.clone(),
-        keys: rule.names().into_iter().map(keys).fold(EnumSet::default(), EnumSet::union),
-    };
-    let rules: Vec<KeyedRule> = supports.rules.values().map(keyed).collect();
+    let rules: Vec<KeyedRule> = supports.rules.values().map(KeyedRule::of).collect();
     let fixed = job.known_under(&ParallelConfig::default(), |name| name.keys().is_empty());
     if rules.iter().any(|keyed| keyed.rule.forbids(&fixed)) {
         return Box::new(|_, _| false);
     }
-    let needed: Vec<EnumSet<ConfigKey>> = RuleName::ALL.iter().map(|(_, name)| keys(*name)).collect();
+    let needed: Vec<EnumSet<ConfigKey>> = RuleName::ALL.iter().map(|(_, name)| keys_of(*name)).collect();
     Box::new(move |Decided { all, new }, parallel| {
         let mut rules = rules.iter().filter(|keyed| keyed.keys.intersects(new)).peekable();
         if rules.peek().is_none() {

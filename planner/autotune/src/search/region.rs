@@ -46,8 +46,10 @@ impl Region {
 /// of whole layers or of values chosen for the memory budget. Everything else follows the stack. ZeRO's stage and the micro-batch may be
 /// any if they are `open`.
 fn is_usual(space: &Space, node: &SearchNode, open: bool) -> bool {
-    let is_open = |key: ConfigKey| open && matches!(key, ConfigKey::Zero | ConfigKey::Mbs);
-    let is_usual = |key: ConfigKey| (row(key).is_usual)(space, node) || space.pin.has(key) || is_open(key);
+    let is_usual = |key: ConfigKey| {
+        let is_open = open && matches!(key, ConfigKey::Zero | ConfigKey::Mbs);
+        is_open || (row(key).is_usual)(space, node) || space.pin.has(key)
+    };
     ConfigKey::ALL.into_iter().filter(|&key| node.level >= row(key).level).all(is_usual)
 }
 

@@ -148,11 +148,14 @@ impl DroppedBits {
 
     fn dropped(&self, site: &Site<'_>) -> Dropped {
         let (values, stmts) = (site.block().values.len(), site.block()[SectionKind::F].stmts.len());
-        let has = |at: usize| self.bits[at / BITS] >> (at % BITS) & 1 == 1;
         Dropped {
-            values: ir::saved::set(site.block().values.keys().filter(|value| has(value.index()))),
-            recomputed: (0..stmts).filter(|at| has(values + at)).collect(),
+            values: ir::saved::set(site.block().values.keys().filter(|value| self.has(value.index()))),
+            recomputed: (0..stmts).filter(|at| self.has(values + at)).collect(),
         }
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.bits[at / BITS] >> (at % BITS) & 1 == 1
     }
 }
 

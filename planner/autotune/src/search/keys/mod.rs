@@ -170,8 +170,8 @@ pub(crate) fn decided_by(levels: &[Level]) -> EnumSet<ConfigKey> {
 /// The keys that a level decides.
 fn decided_at(level: Level) -> EnumSet<ConfigKey> {
     static DECIDED: LazyLock<Vec<EnumSet<ConfigKey>>> = LazyLock::new(|| {
-        let of = |level: Level| ConfigKey::ALL.into_iter().filter(|&key| row(key).level == level).collect();
-        Level::ALL.into_iter().map(of).collect()
+        let keys = Level::ALL.into_iter();
+        keys.map(|level| ConfigKey::ALL.into_iter().filter(|&key| row(key).level == level).collect()).collect()
     });
     DECIDED[level as usize]
 }
