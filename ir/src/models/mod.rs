@@ -50,9 +50,9 @@ pub use llama::{
     Mtp, Norm, Norms, QkNorm, Sinks, Temperature, Waves,
 };
 pub use mixers::{
-    Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, ScanHeads, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm,
-    SsdScales,
+    DeltaDecay, DeltaNet, GatedConv, Mixer, ScanHeads, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm, SsdScales,
+    WithAttention,
 };
 pub use rotation::Rotation;
 pub use small::small;
-pub use weights::{Form, HubTensor, Join, MatrixOrder, Pairs, Weights, When};
+pub use weights::{FileShape, HubTensor, Join, MatrixOrder, Pairs, Weights, When};

@@ -110,8 +110,8 @@ impl Relaxation<'_> {
         ends
     }
 
-    /// Lower bound on the seconds of a step on the rank with most work: the least time in which all ranks together have room for as many
-    /// layers as the model has, beside its ends and the waits of each rank.
+    /// Lower bound on the seconds of a step on the rank with most work. In less time the ranks together have no room for all layers of the
+    /// model, next to its ends and the waits of each rank.
     fn fullest_rank(&self, schedule: &ScheduledPipeline) -> f64 {
         let (seconds, layers) = (self.run_seconds(), &self.fast.outline.layers);
         let microbatches = f64::from(schedule.pipeline.microbatches);

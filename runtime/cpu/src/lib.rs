@@ -484,11 +484,13 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::Rope(op) => attend::rope(op, site),
         KernelOp::Attention(op) => attend::attention(op, site).map(|(run, _)| run),
         KernelOp::AttentionGrad(op) => attend::attention_grad(op, site).map(|(run, _)| run),
-        KernelOp::Scan(op) => scan::scan(&op.0, site),
-        KernelOp::ScanGrad(op) => scan::scan_grad(&op.0, site),
-        KernelOp::ShortConv(_) => scan::short_conv(site),
-        KernelOp::ShortConvDx(_) => scan::short_conv_dx(site),
-        KernelOp::ShortConvDw(_) => scan::short_conv_dw(site),
+        KernelOp::Scan(_)
+        | KernelOp::ScanGrad(_)
+        | KernelOp::ShortConv(_)
+        | KernelOp::ShortConvDx(_)
+        | KernelOp::ShortConvDw(_) => {
+            scan::kernel(op, site).ok_or_else(|| format!("operands of `{}` have other dims", op.def().name()))
+        }
         KernelOp::Embedding(_) => tokens::embedding(site),
         KernelOp::EmbeddingGrad(op) => tokens::embedding_grad(site, op),
         KernelOp::CrossEntropy(_) => tokens::cross_entropy(site),

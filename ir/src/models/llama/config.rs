@@ -337,7 +337,7 @@ impl LlamaConfig {
         self.window.filter(|window| !window.full.contains(layer))
     }
 
-    /// What a layer has in place of attention or beside it, if it carries a state.
+    /// The state that a layer carries in place of attention or together with it, if any.
     pub(super) fn scanned_of(&self, layer: u32) -> Option<&Scanned> {
         self.scanned.as_ref().filter(|scanned| scanned.layers.contains(layer))
     }

@@ -68,7 +68,7 @@ pub(super) struct LayerKind<'a> {
     pub(super) mixes: bool,
     /// It has a feed-forward net, or experts in its place.
     pub(super) has_net: bool,
-    /// What it has in place of attention or beside it, if it carries a state.
+    /// The state that it carries in place of attention or together with it, if any.
     pub(super) scanned: Option<&'a Scanned>,
     /// The window of attention, if any.
     pub(super) window: Option<Window>,
@@ -97,7 +97,7 @@ pub(super) struct LayerKind<'a> {
 impl LayerKind<'_> {
     /// True if it has attention.
     pub(super) fn attends(&self) -> bool {
-        self.mixes && self.scanned.is_none_or(|scanned| scanned.beside.is_some())
+        self.mixes && self.scanned.is_none_or(|scanned| scanned.with_attention.is_some())
     }
 
     /// The inputs of its block.
@@ -125,7 +125,8 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
     // The numbers of layers with and without positions, by whether they have a window.
     let mut turns = [[0_u32; 2]; 2];
     let attends = |layer: &u32| {
-        config.scanned_of(*layer).is_none_or(|scanned| scanned.beside.is_some()) && !config.still.contains(*layer)
+        config.scanned_of(*layer).is_none_or(|scanned| scanned.with_attention.is_some())
+            && !config.still.contains(*layer)
     };
     for layer in (0..config.layers).filter(attends) {
         turns[usize::from(config.window_of(layer).is_some())][usize::from(config.nope.contains(layer))] += 1;
@@ -134,7 +135,7 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
     let scans = (0..config.layers).filter(|&layer| config.scanned_of(layer).is_some()).count() as u32;
     (0..config.layers).map(move |layer| {
         let scanned = config.scanned_of(layer);
-        let in_place = scanned.is_some_and(|scanned| scanned.beside.is_none());
+        let in_place = scanned.is_some_and(|scanned| scanned.with_attention.is_none());
         let (mixes, has_net) = (!config.still.contains(layer), !config.netless.contains(layer));
         let experts = config.experts.as_ref().filter(|experts| has_net && !experts.dense.contains(layer));
         let nope = mixes && !in_place && config.nope.contains(layer);

@@ -32,7 +32,7 @@ use self::layers::{KeyChoice, LayerKind, Layers, kinds, runs};
 use super::balance::{self, ADDED, PASSED};
 use super::draft::{Batch, Body, Draft, DraftError, Weight};
 use super::error::ConfigError;
-use super::mixers::Beside;
+use super::mixers::WithAttention;
 use super::rotation::LENGTHS;
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
@@ -231,7 +231,7 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
 /// `p`: attention of `x`, or what a state gives, or the sum of both.
 fn mix(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
     let Some(scanned) = kind.scanned else { return attention::build(config, kind, b, "p", x) };
-    let Some(Beside { read, attention, state }) = scanned.beside else {
+    let Some(WithAttention { read, attention, state }) = scanned.with_attention else {
         return scanned.mixer.build(b, config.norm_eps, "p", x);
     };
     scanned.mixer.build(b, config.norm_eps, "scan_given", x)?;

@@ -36,7 +36,9 @@ pub use plan_file::{plan_schema, read_plan, request_of};
 pub use why_not::{WhyNot, why_not};
 
 use crate::error::Error;
-use crate::plan::{self, AtChance, Explorer, Faster, Found, Gap, Infeasible, Objective, PlanReport, PlanRequest, Search, Why};
+use crate::plan::{
+    self, AtChance, Explorer, Faster, Found, Gap, Infeasible, Objective, PlanReport, PlanRequest, Search, Why,
+};
 use compiler::deadline::Deadline;
 use estimator::{EstimateReport, Estimator, estimate_until};
 use ir::options::ParallelConfig;

@@ -22,7 +22,7 @@ pub(super) use crate::models::llama::{
     Norms, QkNorm, Sinks, Temperature, Waves,
 };
 pub(super) use crate::models::mixers::{
-    Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm, SsdScales,
+    DeltaDecay, DeltaNet, GatedConv, Mixer, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm, SsdScales, WithAttention,
 };
 pub(super) use crate::models::read::experts::{dense, dense_types, jittered, sigmoid, softmax};
 pub(super) use crate::models::read::mixers::{self, LayerTypes, SsdKeys, steps};
@@ -31,5 +31,5 @@ pub(super) use crate::models::read::{
     Base, Head, Heads, Kinds, ModelSizes, Rope, activation, biased, further, positions, windows,
 };
 pub(super) use crate::models::rotation::Rotation;
-pub(super) use crate::models::weights::{Form, HubTensor, Join, Pairs, Weights, When};
+pub(super) use crate::models::weights::{FileShape, HubTensor, Join, Pairs, Weights, When};
 pub(super) use crate::ops::{GroupLimit, Scaling};
