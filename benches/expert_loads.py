@@ -34,14 +34,20 @@ ONE, EIGHT = "#2a6f97", "#edae49"
 BAR, GAP, HEIGHT, LEFT = 7, 16, 120, 60
 
 
-def records(options, model, balance, config):
+# Eight stages of a block each: embedding, six layers, head. They add in the order of one device, but for the norm of the gradient: nothing
+# is clipped by it.
+STAGES = dict(num_hidden_layers=6)
+ORDERED = ("mbs=2", "pp=8,mbs=2")
+
+
+def records(options, model, balance, config, *flags):
     """The records of the steps of a run, and its validation loss."""
-    kind = model["model_type"]
+    kind = "".join([model["model_type"], *flags])
     out = os.path.join(options.out, f"{kind}-{balance.partition('=')[0]}-{config}")
     if not os.path.exists(os.path.join(out, "done")):
         command = [options.binary, "train", f"{json.dumps(model)}+balance={balance}", "--data", options.data, "--parallel", config]
         command += ["--steps", str(options.steps), "--seq", "64", "--global-batch", "16", "--lr", "3e-3", "--routing-every=1", "--eval-every", "0"]
-        subprocess.run([*command, "--final-eval-batches", "16", "--out", out], check=True)
+        subprocess.run([*command, "--final-eval-batches", "16", "--out", out, *flags], check=True)
         open(os.path.join(out, "done"), "w").close()
     with open(os.path.join(out, "metrics.jsonl")) as file:
         lines = [json.loads(line) for line in file]
@@ -62,6 +68,12 @@ def same(one, eight):
     steps = next((at for at, (a, b) in enumerate(zip(one, eight)) if a["routing"]["counts"] != b["routing"]["counts"]), len(one))
     apart = max(abs(a["loss"] - b["loss"]) / a["loss"] for a, b in zip(one[:FIRST], eight[:FIRST]))
     return steps, apart
+
+
+def ordered(options, model, balance):
+    """The steps in which one device and eight stages have the same bits: losses and counts."""
+    runs = [records(options, {**model, **STAGES}, balance, config, "--clip=0")[0] for config in ORDERED]
+    return sum(one["loss"] == other["loss"] and one["routing"]["counts"] == other["routing"]["counts"] for one, other in zip(*runs))
 
 
 def bars(title, both, corner, high):
@@ -121,6 +133,7 @@ def main():
                 loss = sum(step["loss"] for step in steps[-LAST:]) / LAST
                 told = f"{equal} steps, losses {apart:.0e} apart in the first {FIRST}" if devices == 8 else ""
                 print(f"| {kind}, `{asked}` | {devices} | {worst:.2f} | {idlest:.2f} | {loss:.3f} | {valid:.3f} | {told} |", flush=True)
+            print(f"| | {ORDERED[1]} | | | | | losses and counts of {ordered(options, model, asked)} steps have the bits of one device |", flush=True)
             panels.append((f"{kind}, {'no balance' if asked == 'counts' else balance}", both))
         rows.append(panels)
     draw(rows)

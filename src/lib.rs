@@ -83,7 +83,7 @@ pub use compiler::pass::{Pass, PassInfo};
 pub use compiler::pipeline::passes;
 pub use cost::{Cluster, Stack};
 #[cfg(feature = "train")]
-pub use data::source::{TokenSource, TokenStream};
+pub use data::source::{TokenPiece, TokenSource, TokenStream};
 pub use error::Error;
 pub use estimator::{EstimateReport, EstimateRequest, Estimator};
 pub use ir::catalogue::Code;

@@ -14,4 +14,4 @@ pub use crate::{
     estimate, json, plan,
 };
 #[cfg(feature = "train")]
-pub use crate::{TokenSource, TokenStream, train};
+pub use crate::{TokenPiece, TokenSource, TokenStream, train};

@@ -13,7 +13,7 @@
 //! **Level 1** is straight-line SSA of calls of blocks. A block's value has one logical meaning, the same on every mesh; a
 //! [`types::Type`] adds the mesh axes of each dim (`b{dp}`), the axes that the value is partial over (`+{tp}`) and the
 //! flat-shard axes (`/{dp}`). A reshard is an explicit statement ([`ops::Collective`]), so the text shows all collectives
-//! of a step. The [`rule`] of an op states the shardings that it accepts. Beside F a differentiated block has the sections I
+//! of a step. The [`rule`] of an op states the shardings that it accepts. WithAttention F a differentiated block has the sections I
 //! (gradient of inputs), W (gradient of parameters) and U (once a step).
 //!
 //! **Level 2** partitions the list of calls into stages. **Level 3** is a row of actions per rank: `0F0 0F1 0B0 ..`.

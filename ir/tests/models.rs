@@ -45,6 +45,7 @@ fn parameter_counts_are_the_published_ones() {
         ("deepseek-v2-lite", 15_706_484_224),
         ("deepseek-v2", 235_741_434_880),
         ("deepseek-v3", 671_026_419_200),
+        ("deepseek-v3.2", 671_877_944_064),
         ("gemma2-2b", 2_614_341_888),
         ("gemma2-9b", 9_241_705_984),
         ("gemma2-27b", 27_227_128_320),

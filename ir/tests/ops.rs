@@ -86,7 +86,7 @@ fn rules_fit_and_linear_operands_exist() {
 }
 
 /// Ops whose cotangent nobody asks for: gradients, updates, and what exists only after differentiation.
-const WITHOUT_GRADIENT: [&str; 26] = [
+const WITHOUT_GRADIENT: [&str; 34] = [
     "exponents",
     "ages",
     "delayed_scale",
@@ -116,6 +116,11 @@ const WITHOUT_GRADIENT: [&str; 26] = [
     "top_k_grad",
     "choice_count",
     "combine_dw",
+    "select_keys",
+    "index_scores_grad",
+    "sparse_attention_grad",
+    "key_mass",
+    "index_loss_grad",
 ];
 
 fn has_gradient(case: &OpCase) -> bool {
@@ -136,7 +141,8 @@ fn cotangents_have_the_types_of_operands() {
         let mut given = vec![None; results.len()];
         given[0] = Some(block.add_value("", case.results[0].clone()));
         // A bias of top_k only chooses.
-        let chooses = |place: usize| case.op.name() == "top_k" && place == 1;
+        let chooses =
+            |place: usize| case.op.name() == "top_k" && place == 1 || case.op.facts().constants.contains(&place);
         let needed: Vec<bool> =
             case.operands.iter().enumerate().map(|(place, ty)| ty.dtype.is_float() && !chooses(place)).collect();
         let call = Cotangents { operands: &operands, results: &results, given: &given, needed: &needed };

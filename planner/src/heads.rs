@@ -30,6 +30,7 @@ pub(crate) fn head_axes(mesh: &Mesh, axes: &Axes, heads: Option<Heads>) -> [Axes
 /// # Errors
 /// The model has too few heads.
 pub(crate) fn attend_by_heads(model: &mut Model, options: &PlanOptions) -> Result<(), PlanError> {
+    check_exchange(model, &options.parallel)?;
     if options.parallel.cp <= 1 || options.parallel.cp_kind != CpKind::Ulysses {
         return Ok(());
     }
@@ -50,6 +51,12 @@ pub(crate) fn attend_by_heads(model: &mut Model, options: &PlanOptions) -> Resul
                 let name = dim.name.map_or_else(String::new, |id| model.dims[id].name.clone());
                 return Err(uneven(outside_degree, cp_degree, name, dim.size, heads));
             }
+            // Layers may have other heads than those that the degrees are chosen for.
+            let dim = &block.ty(stmt.results[0]).dims[QUERIES];
+            if !queries.is_empty() && !model.mesh.is_even(dim.size, &queries) {
+                let name = dim.name.map_or_else(String::new, |id| model.dims[id].name.clone());
+                return Err(uneven(outside_degree, cp_degree, name, dim.size, heads));
+            }
             let places = [(SEQUENCE, Axes::none()), (HEADS, keys.clone()), (QUERIES, queries.clone())];
             pin(block, &model.dims, &stmt, &places[..if queries.is_empty() { 2 } else { 3 }]);
             for reader in readers(block, &stmt) {
@@ -60,11 +67,28 @@ pub(crate) fn attend_by_heads(model: &mut Model, options: &PlanOptions) -> Resul
     Ok(())
 }
 
-/// Checks that the configuration's cp degree divides the heads of a built model.
+/// Returns whether attention of a model reads keys anywhere in the sequence, which ranks must gather.
+pub fn gathers_keys(model: &Model) -> bool {
+    let mut stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
+    stmts.any(|stmt| attends(stmt) && stmt.op.extras().in_rounds.is_none())
+}
+
+/// Checks that ranks that share a sequence can exchange keys as the configuration says.
+fn check_exchange(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanError> {
+    let ParallelConfig { cp, cp_kind, .. } = *parallel;
+    match cp > 1 && cp_kind != CpKind::AllGather && gathers_keys(model) {
+        true => Err(PlanError::ChosenKeys { kind: cp_kind.name() }),
+        false => Ok(()),
+    }
+}
+
+/// Checks that the configuration's cp degree divides the heads of a built model, and that its keys can be exchanged.
 ///
 /// # Errors
-/// The model has too few heads.
-pub fn check_heads(dims: &Dims, parallel: &ParallelConfig) -> Result<(), PlanError> {
+/// The model has too few heads, or queries choose keys that ranks must gather.
+pub fn check_heads(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanError> {
+    check_exchange(model, parallel)?;
+    let dims = &model.dims;
     let ParallelConfig { tp, cp, cp_kind, .. } = *parallel;
     let Some(heads) = Heads::of(dims.values()).filter(|_| cp > 1 && cp_kind == CpKind::Ulysses) else { return Ok(()) };
     let too_few = heads.of_cp(tp, cp).is_none();

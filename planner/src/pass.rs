@@ -68,6 +68,12 @@ pub enum PlanError {
         /// Size of the dim.
         size: u64,
     },
+    /// Ranks that share a sequence cannot exchange keys in this way, since queries choose them.
+    #[error("`cp_kind={kind}` does not go with queries that choose their keys, which may be anywhere in a sequence")]
+    ChosenKeys {
+        /// The way.
+        kind: &'static str,
+    },
     /// A degree does not factor into complete link levels.
     #[error("`{axis}` = {degree} does not fit the link levels {levels:?}: each level must consist of complete axes")]
     Levels {
@@ -131,6 +137,7 @@ impl Coded for PlanError {
             PlanError::NoDimOfRole { .. } => Some(Code::NoDimOfRole),
             PlanError::NotDivisible { .. } => Some(Code::UnevenIndivisible),
             PlanError::TooManyShards { .. } => Some(Code::AxesAboveDim),
+            PlanError::ChosenKeys { .. } => Some(Code::ConflictingOptions),
             PlanError::Levels { .. } | PlanError::Experts(_) | PlanError::ZeroGroups(_) => {
                 Some(Code::ImpossibleDegrees)
             }
@@ -156,6 +163,7 @@ impl Coded for PlanError {
             PlanError::TooManyShards { axis, size, .. } => {
                 Some(format!("choose a degree of `{axis}` of at most {size}"))
             }
+            PlanError::ChosenKeys { .. } => Some("leave out `cp_kind`, or set cp_kind=allgather".to_string()),
             PlanError::Levels { .. } => Some("choose degrees that fill complete levels".to_string()),
             PlanError::StateOverRanks { .. } => Some("leave `cp` at 1, and use dp, tp or pp".to_string()),
             PlanError::Experts(_) => Some("let ep x etp divide dp x cp x tp, each part within one of them".to_string()),

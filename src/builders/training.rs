@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::train::{self, EvalRecord, Given, OwnTokens, Progress, RunHeader, StepRecord, TrainReport, TrainRequest};
 use compiler::cancel::CancelToken;
 use compiler::parallel;
-use data::source::TokenSource;
+use data::source::{TokenPiece, TokenSource};
 use std::path::PathBuf;
 
 /// Starts a training run of a model: a name, a path, or a [`Model`](ir::graph::Model), [`File`](ir::text::File) or
@@ -66,8 +66,28 @@ impl<'a> TrainBuilder<'a> {
     /// # std::fs::remove_dir_all(&folder)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn tokens(mut self, train: impl TokenSource + 'static, held_out: impl Into<Vec<Vec<u32>>>) -> Self {
-        self.given.tokens = Some(OwnTokens { train: Box::new(train), valid: held_out.into() });
+    ///
+    /// Examples have labels of their own, as fine-tuning on answers needs them: a negative label does not count in the loss.
+    ///
+    /// ```
+    /// use meshwright::{TokenPiece, TokenStream};
+    ///
+    /// # let folder = std::env::temp_dir().join(format!("meshwright-examples-{}", std::process::id()));
+    /// let sum = |a: u32, b: u32| TokenPiece::example(vec![a, b, a + b], vec![-100, -100, (a + b) as i32]);
+    /// let train = TokenStream::examples((0..).map(move |x| sum(x % 9, x % 7)));
+    /// let run = meshwright::train("tiny-llama").tokens(train, [sum(1, 2), sum(3, 4)]).batch(4, 32).steps(2);
+    /// let mut counted = Vec::new();
+    /// run.out(folder.join("out")).progress(|step| counted.push(step.examples.map(|tokens| tokens.counted))).run()?;
+    /// assert_eq!(counted, [Some(40), Some(40)]);
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn tokens<T>(mut self, train: impl TokenSource + 'static, held_out: impl IntoIterator<Item = T>) -> Self
+    where
+        T: Into<TokenPiece>,
+    {
+        let valid = held_out.into_iter().map(Into::into).collect();
+        self.given.tokens = Some(OwnTokens { train: Box::new(train), valid });
         self
     }
 

@@ -73,7 +73,7 @@ def made_of(config, **how):
 
 
 def count(config):
-    """Parameters of a class, with the biases of experts that are no parameters there."""
+    """Parameters of a class, with the biases of experts and factors of layers that are no parameters there."""
     text = config.get_text_config()
     with torch.device("meta"):
         if text is not config:
@@ -81,7 +81,7 @@ def count(config):
             whole = getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[config.model_type])(config)
             text.tie_word_embeddings = not any(key.endswith("lm_head.weight") for key, _ in whole.named_parameters())
         model = made_of(text)
-    biases = [buffer for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    biases = [buffer for name, buffer in model.named_buffers() if name.endswith(("e_score_correction_bias", "layer_scalar"))]
     return sum(tensor.numel() for tensor in [*model.parameters(), *biases])
 
 
@@ -98,7 +98,8 @@ def randomise(model, scale=1.0):
         if key.endswith(TABLE) and not parameter.requires_grad:
             continue
         # Gains about 1, the rest about 0. Some classes add the 1 themselves.
-        mean = 1.0 if not family.startswith(RELATIVE) and is_gain(key) else 0.0
+        is_relative = family.startswith(RELATIVE) and not family.startswith("gemma4")
+        mean = 1.0 if not is_relative and is_gain(key) else 0.0
         # Products of more elements than this have smaller ones, so that scores and logits stay of the size of 1.
         std = 0.2 * scale * min(1.0, (WIDE / parameter.shape[-1]) ** 0.5) if parameter.dim() > 1 else 0.2
         torch.nn.init.normal_(parameter, mean=mean, std=std)
@@ -106,6 +107,8 @@ def randomise(model, scale=1.0):
         for key, buffer in model.named_buffers():
             if key.endswith("e_score_correction_bias"):
                 buffer.copy_(torch.randn_like(buffer) * 0.2)
+            if key.endswith("layer_scalar"):
+                buffer.copy_(1.0 + torch.randn_like(buffer) * 0.2)
     return model.eval()
 
 

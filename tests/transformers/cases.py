@@ -25,6 +25,8 @@ LATENT = dict(
     first_k_dense_replace=1,
 )
 THIRD = dict(LATENT, n_group=3, topk_group=2)
+# Many heads of an indexer, so that few scores are zero: classes choose among equal ones at will.
+INDEXED = dict(THIRD, index_topk=5, index_n_heads=12, index_head_dim=8)
 SOFTMAX = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16)
 # A factor at which the loss of uneven routing counts.
 BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
@@ -32,6 +34,7 @@ SECOND = dict(ROTARY, **SOFTMAX, shared_expert_intermediate_size=20)
 TYPES = ["sliding_attention", "full_attention", "sliding_attention"]
 WINDOWS = dict(ROTARY, num_hidden_layers=3, sliding_window=5)
 GEMMA = dict(WINDOWS, head_dim=8, query_pre_attn_scalar=12)
+GEMMA4 = dict(WINDOWS, head_dim=8, global_head_dim=12, layer_types=["sliding_attention", "full_attention", "full_attention"])
 OSS = dict(WINDOWS, head_dim=8, num_local_experts=6, num_experts_per_tok=2, intermediate_size=16)
 GLM = dict(
     ROTARY,
@@ -274,6 +277,17 @@ CASES = [
     ("deepseek-v3-yarn-turned", "deepseek_v3", dict(THIRD, rope_parameters=yarn(mscale=1.0, mscale_all_dim=0, truncate=False))),
     ("deepseek-v3-far-router", "deepseek_v3", THIRD),
     ("deepseek-v3-longrope", "deepseek_v3", dict(THIRD, rope_parameters=longrope(2, original_max_position_embeddings=8))),
+    ("gemma4-unified", "gemma4_unified_text", GEMMA4),
+    (
+        "gemma4-unified-values",
+        "gemma4_unified_text",
+        dict(GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=2, final_logit_softcapping=5.0, attention_bias=True),
+    ),
+    ("deepseek-v32", "deepseek_v32", INDEXED),
+    ("deepseek-v32-whole", "deepseek_v32", dict(INDEXED, index_topk=64, tie_word_embeddings=True)),
+    ("deepseek-v32-yarn", "deepseek_v32", dict(INDEXED, index_head_dim=4, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0))),
+    ("glm-dsa", "glm_moe_dsa", dict(INDEXED, index_topk=4)),
+    ("glm-dsa-shared", "glm_moe_dsa", dict(INDEXED, num_hidden_layers=4, indexer_types=["full", "shared", "full", "shared"])),
     ("deepseek-v3-further", "deepseek_v3", dict(THIRD, num_mtp_layers=1)),
     ("gemma2", "gemma2", GEMMA),
     ("gemma2-bounded", "gemma2", dict(GEMMA, attn_logit_softcapping=0.7, final_logit_softcapping=2.0, attention_bias=True)),
@@ -665,13 +679,19 @@ EXPERTS = [
 # Of models that carry a state along sequences, which ranks do not share.
 STATES = [layout.replace("tp=4", "tp=2") for layout in DENSE if "cp=" not in layout] + ["tp=2,sp=true,zero=3", "dp=2,tp=2,zero=2,recompute=selective"]
 STATES_EXPERTS = [layout.replace("tp=4,ep=2", "tp=2,ep=2") for layout in EXPERTS if "cp=" not in layout] + ["dp=2,ep=2,zero=2,recompute=selective"]
-
-
-def layouts(names):
-    """The configurations on which a model with parameters of these names runs."""
-    has_experts, has_state = (any(part in name for name in names) for part in (".experts.", "conv"))
-    return [[DENSE, STATES], [EXPERTS, STATES_EXPERTS]][has_experts][has_state]
-
+# The same for attention to chosen keys, which no ring and no heads of other ranks have.
+CHOSEN = [
+    "",
+    "dp=2,tp=2,sp=true,zero=1",
+    "pp=2,dp=2,ep=2",
+    "cp=2,ep=2",
+    "dp=2,tp=2,ep=2,etp=2,zero=3,recompute=selective:moe",
+    "cp=4,ep=2,zero=1",
+    "dp=2,cp=2,ep=2,zero=3,shard=2",
+    "cp=2,tp=2,ep=2",
+    "tp=4,ep=2,sp=true,recompute=full",
+    "dp=2,pp=2,ep=2,schedule=zb-h1,offload=all",
+]
 
 # Families that share all parts with others: their cases are compared with `--whole` alone.
 ALIKE = {
@@ -684,6 +704,14 @@ ALIKE = {
     "plbart", "rembert", "roberta", "roberta-prelayernorm", "roformer", "sarvam_mla", "sarvam_moe", "seed_oss", "solar_open", "stablelm",
     "starcoder2", "trocr", "vaultgemma", "xglm", "xlm-roberta", "xlm-roberta-xl", "youtu",
 }
+
+
+def layouts(names):
+    """The layouts of a model with weights of these names."""
+    has_experts, has_state, chooses = (any(part in name for name in names) for part in (".experts.", "conv", ".indexer."))
+    if chooses:
+        return CHOSEN
+    return [[DENSE, STATES], [EXPERTS, STATES_EXPERTS]][has_experts][has_state]
 
 
 def chosen(whole):

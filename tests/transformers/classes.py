@@ -9,7 +9,6 @@ on both sides, those of the class on PyTorch's `meta` device, without weights.
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
@@ -19,6 +18,7 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+import agreement
 import rust
 import saved
 from train import reference
@@ -30,19 +30,12 @@ configuration: {open} of {all} open. The count of parameters is that of both sid
 Where a class cannot be made at its own defaults, a dash stands for its count. Files of models that read images, too, open as their text
 model.
 
-| model_type | class | parameters, or what stops it |
-|---|---|---|
+The last columns compare a small model with random weights, in f32, with PyTorch: on one device and on layouts drawn from those of
+`tests/transformers/cases.py`. They have the most that a loss is off, relative to it, and a gradient, relative to its norm.
+
+| model_type | class | parameters, or what stops it | layouts | loss | gradient |
+|---|---|---|---|---|---|
 """
-
-
-def opened(binary, folder, seq):
-    """The parameters of a folder's model on sequences of `seq` tokens, or the message that refuses it."""
-    command = [binary, "estimate", folder, "--gpus", "8", "--seq", str(seq), "--global-batch", "64", "--format", "json"]
-    run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode:
-        first = run.stderr.splitlines()[0]
-        return first.replace(os.path.join(folder, "config.json") + ": ", "").split("; there are ")[0]
-    return json.loads(run.stdout)["predicted"]["parameters"]
 
 
 def row(binary, family, name):
@@ -54,7 +47,7 @@ def row(binary, family, name):
                 json.dump(saved.config_of(config, has_further=False), file)
         except Exception as why:
             return f"the class has no defaults: {str(why).splitlines()[0][:120]}", False
-        found = opened(binary, folder, 64)
+        found = rust.opened(binary, folder, 64)
     if isinstance(found, str):
         return found, False
     own = reference.outcome(reference.count, config)["value"]
@@ -66,9 +59,10 @@ def main():
     arguments.add_argument("--binary", default=os.path.join(rust.ROOT, "target", "debug", "meshwright"))
     options = arguments.parse_args()
     rows = [(family, name, *row(options.binary, family, name)) for family, name in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items())]
+    compared = agreement.compared(options.binary, [family for family, *_, opens in rows if opens])
     text = HEAD.format(version=transformers.__version__, open=sum(of[3] for of in rows), all=len(rows))
     with open(os.path.join(rust.ROOT, "docs", "models.md"), "w") as out:
-        out.write(text + "".join(f"| {family} | {name} | {cell} |\n" for family, name, cell, _ in rows))
+        out.write(text + "".join(f"| {family} | {name} | {cell} | {agreement.cells(compared, family)} |\n" for family, name, cell, _ in rows))
     sys.exit(0 if all(is_right or not cell[0].isdigit() for *_, cell, is_right in rows) else 1)
 
 

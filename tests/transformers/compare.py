@@ -61,9 +61,8 @@ def write(folder, name, family, options):
     tensors = dict(tokens)
     for kind, of in [("after", after), ("gradient", gradients)]:
         tensors.update({f"{kind}/{key}": tensor for key, tensor in of.items()})
-    layouts = cases.layouts(after)
     record = dict(sequences=train.SEQUENCES, seq=train.SEQ, steps=train.STEPS, compared=train.COMPARED, lr=train.LR)
-    record.update(optimizer=train.ADAMW, configs=layouts, losses=losses, norms=norms, losses_bf16=losses_bf16)
+    record.update(optimizer=train.ADAMW, configs=cases.layouts(after), losses=losses, norms=norms, losses_bf16=losses_bf16)
     for suffix, config in configs(name, model.config):
         path = os.path.join(folder, name + suffix)
         os.makedirs(path)

@@ -20,7 +20,6 @@ import rust
 import saved
 import train
 import vary
-from classes import opened
 
 # Configurations that are written before the test runs on them: it takes a second to begin.
 AT_ONCE = 38
@@ -65,8 +64,8 @@ def batch(binary, seeds, folder, counts):
     return list(found)
 
 
-def write(binary, folder, seed, family, options, documents):
-    """Writes a case, and says what became of it."""
+def write(binary, folder, seed, family, options, documents, layouts=1):
+    """Writes a case for one device and some further layouts, and says what became of it."""
     how = dict(draws=2, steps=STEPS, compared=COMPARED, documents=documents)
     try:
         refusal = refused(binary, CONFIG_MAPPING[family](**copy.deepcopy(options)))
@@ -80,10 +79,11 @@ def write(binary, folder, seed, family, options, documents):
     if steady is None:
         return "not steady"
     model, (losses, norms, gradients, after, tokens) = steady
-    layouts = cases.EXPERTS if any(".experts." in key for key in after) else cases.DENSE
+    known = cases.layouts(after)
     record = dict(sequences=train.SEQUENCES, seq=train.SEQ, steps=STEPS, compared=COMPARED, lr=train.LR, optimizer=train.ADAMW)
-    fitting = [layout for layout in layouts if fits(layout, options)]
-    record.update(configs=["", random.Random(seed).choice(fitting)], losses=losses, norms=norms, losses_bf16=[])
+    fitting = [layout for layout in known if layout and fits(layout, options)]
+    drawn = random.Random(seed).sample(fitting, min(layouts, len(fitting)))
+    record.update(configs=["", *drawn], losses=losses, norms=norms, losses_bf16=[])
     file = saved.config_of(model.config, has_further=hasattr(model, "further"))
     # Where ranks share a sequence, each deals out its own tokens.
     if saved.has_experts(file):
@@ -123,7 +123,7 @@ def refused(binary, config):
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "config.json"), "w") as file:
             json.dump(saved.config_of(config, has_further=False), file)
-        found = opened(binary, folder, train.SEQ)
+        found = rust.opened(binary, folder, train.SEQ)
     return found if isinstance(found, str) else None
 
 

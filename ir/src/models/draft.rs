@@ -92,6 +92,8 @@ pub enum DraftError {
     NoValue(String),
     /// An op does not accept its operands; the reason.
     Op(String),
+    /// Attention to chosen keys in a layer without positions.
+    NoPositions,
     /// A model without layers.
     NoLayers,
 }
@@ -101,6 +103,7 @@ impl fmt::Display for DraftError {
         match self {
             DraftError::NoValue(name) => write!(f, "there is no `%{name}`"),
             DraftError::Op(why) => f.write_str(why),
+            DraftError::NoPositions => f.write_str("attention to chosen keys has positions in each layer"),
             DraftError::NoLayers => f.write_str("there are no layers"),
         }
     }

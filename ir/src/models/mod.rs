@@ -46,13 +46,13 @@ pub use imported::{ImportedModel, TensorSource};
 pub use keys::{Done, Key, Keys, ROPE};
 pub use layer_set::{LayerSet, Window};
 pub use llama::{
-    Alibi, Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Latent, Learned, LlamaConfig, Mtp,
-    Norm, Norms, QkNorm, Sinks, Temperature, Waves,
+    Alibi, Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Indexer, Latent, Learned, LlamaConfig,
+    Mtp, Norm, Norms, QkNorm, Sinks, Temperature, Waves,
 };
 pub use mixers::{
-    Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, ScanHeads, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm,
-    SsdScales,
+    DeltaDecay, DeltaNet, GatedConv, Mixer, ScanHeads, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm, SsdScales,
+    WithAttention,
 };
 pub use rotation::Rotation;
 pub use small::small;
-pub use weights::{Form, HubTensor, Join, MatrixOrder, Pairs, Weights, When};
+pub use weights::{FileShape, HubTensor, Join, MatrixOrder, Pairs, Weights, When};

@@ -192,6 +192,8 @@ impl Sizes {
             "topk_group" => 1,
             "head_dim" | "rotary_dim" | "qk_nope_head_dim" | "qk_rope_head_dim" | "v_head_dim" => size.min(self.most),
             "q_lora_rank" | "kv_lora_rank" => size.min(RANK),
+            "index_topk" => size.min(WINDOW),
+            "index_head_dim" => size.min(self.most),
             "sliding_window" | "window_size" | "attention_chunk_size" => size.min(WINDOW),
             "local_attention" => size.min(2 * WINDOW),
             "floor_scale" => size.min(WINDOW - 2),
@@ -245,7 +247,7 @@ mod tests {
             Value::Array(list) => list.iter_mut().for_each(without_numbers),
             Value::Object(parts) => {
                 for (name, part) in parts {
-                    if matches!(name.as_str(), "nope" | "full" | "dense") {
+                    if matches!(name.as_str(), "nope" | "full" | "dense" | "shared") {
                         *part = 0.into()
                     } else {
                         without_numbers(part)

@@ -59,12 +59,12 @@ pub struct HubTensor {
     /// The number that is added to its elements.
     pub shift: f32,
     /// The dims that it has in files.
-    pub form: Form,
+    pub form: FileShape,
 }
 
 /// The dims of a tensor in files, where they are others than those of a vector or a matrix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum FileShape {
     /// They are not.
     Usual,
     /// A convolution of single channels: the last dim of a parameter, behind one of one element; all others are rows.
@@ -123,7 +123,7 @@ impl HubTensor {
             join: Join::Outputs,
             when: When::Always,
             shift: 0.0,
-            form: Form::Usual,
+            form: FileShape::Usual,
         }
     }
 
@@ -163,7 +163,7 @@ impl HubTensor {
     }
 
     /// The same with other dims.
-    pub(super) const fn shaped(self, form: Form) -> HubTensor {
+    pub(super) const fn shaped(self, form: FileShape) -> HubTensor {
         HubTensor { form, ..self }
     }
 

@@ -20,13 +20,14 @@ mod reduce;
 mod rope;
 mod rows;
 mod scan;
+mod sparse;
 mod update;
 
 pub use attention::{Attention, AttentionGrad, AttentionSettings};
 pub use clip_factor::ClipFactor;
 pub use collective::Collective;
 pub use definition::attr::{Attr, Attrs};
-pub use definition::def::{Builder, Cotangents, OpDef, Rows, Shapes};
+pub use definition::def::{Builder, Cotangents, OpDef, OpResult, Rows, Shapes};
 pub use definition::equation::Equation;
 pub use definition::extras::{Contraction, Extras, InRounds, Positioned, Random, RoundResult, Rounds};
 pub use definition::facts::{Linear, MovedBias, Noted, OpClass, OpFacts, Routed, RoutedRows};
@@ -59,6 +60,11 @@ pub use rows::rms_norm::{RmsNorm, RmsNormDgamma, RmsNormDx};
 pub use rows::softmax::{Softmax, SoftmaxGrad};
 pub use rows::vocabulary::{Pick, SumExp, TokenLoss};
 pub use scan::{Scan, ScanGrad, ScanKind, ScanSettings, ShortConv, ShortConvDw, ShortConvDx};
+pub use sparse::attention::{SparseAttention, SparseAttentionGrad};
+pub use sparse::index_loss::{IndexLoss, IndexLossGrad};
+pub use sparse::index_scores::{IndexScores, IndexScoresGrad};
+pub use sparse::key_mass::KeyMass;
+pub use sparse::select_keys::SelectKeys;
 pub use update::{AdamW, Sgd, SumSquares};
 
 use crate::types::Type;
@@ -131,6 +137,7 @@ ops! {
         Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
         Scan, ScanGrad, ShortConv, ShortConvDx, ShortConvDw,
         TopK, TopKGrad, Dispatch, Combine, CombineDw,
+        SelectKeys, IndexScores, IndexScoresGrad, SparseAttention, SparseAttentionGrad, KeyMass, IndexLoss, IndexLossGrad,
         AbsMax, ScaleFor, Quantise, Exponents, Ages, DelayedScale, SumSquares, AdamW, Sgd,
     }
     composites {

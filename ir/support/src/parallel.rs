@@ -1,4 +1,4 @@
-//! Parallel map over all cores.
+//! Parallel map over all cores, and two functions at once.
 
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
@@ -20,9 +20,19 @@ pub fn each<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R
     items.par_iter().with_max_len(1).map(&of).collect()
 }
 
+/// Calls two functions, on two cores if there are some.
+pub fn both<A: Send, B: Send>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B + Send) -> (A, B) {
+    if *HAS_THREADS { rayon::join(one, other) } else { (one(), other()) }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::each;
+    use super::{both, each};
+
+    #[test]
+    fn two_functions_are_called_once_each() {
+        assert_eq!(both(|| 1, || "two"), (1, "two"));
+    }
 
     #[test]
     fn what_is_given_is_in_the_order_of_the_items() {

@@ -278,6 +278,30 @@ fn experts() -> Vec<OpCase> {
     ]
 }
 
+fn sparse() -> Vec<OpCase> {
+    let (b, s, t, n, d, j) = (2, 4, 6, 3, 8, 5);
+    let (q, k, w, index) = (f(&[b, s, n, d]), f(&[b, t, d]), f(&[b, s, n]), i(&[b, s, j]));
+    let (rows, keys, row) = (i(&[b, s]), i(&[b, t]), f(&[b, s, j]));
+    let (g, r, c) = (2, 3, 10);
+    let (aq, ak, av) = (f(&[b, s, g, r, d]), f(&[b, t, g, d]), f(&[b, t, g, c]));
+    let (out, lse, scale) = (f(&[b, s, g, r, c]), f(&[b, s, g, r]), 0.125);
+    vec![
+        case(SelectKeys { keys: j }, &[&q, &k, &w, &rows, &keys, &rows, &keys], &[&index], (4, i(&[b, s]), "`kpos`")),
+        case(IndexScores, &[&q, &k, &w, &index], &[&row], (1, f(&[b, t, 7]), "`k`")),
+        case(IndexScoresGrad, &[&q, &k, &w, &index, &row], &[&q, &k, &w], (4, f(&[b, s, t]), "`dscores`")),
+        case(SparseAttention { scale }, &[&aq, &ak, &av, &index], &[&out, &lse], (3, i(&[b, t, j]), "`index`")),
+        case(
+            SparseAttentionGrad { scale },
+            &[&aq, &ak, &av, &out, &lse, &out, &index],
+            &[&aq, &ak, &av],
+            (5, f(&[b, s]), "`dout`"),
+        ),
+        case(KeyMass { scale }, &[&aq, &ak, &lse, &index], &[&row], (2, f(&[b, s, g]), "`lse`")),
+        case(IndexLoss, &[&row, &row, &index], &[&f(&[])], (1, f(&[b, s, t]), "`mass`")),
+        case(IndexLossGrad, &[&row, &row, &index, &f(&[])], &[&row], (3, f(&[1]), "`dloss`")),
+    ]
+}
+
 fn updates() -> Vec<OpCase> {
     let (w, one) = (f(&[2, 3]), f(&[]));
     let adamw = AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
@@ -294,8 +318,20 @@ fn updates() -> Vec<OpCase> {
 }
 
 pub(super) fn cases() -> Vec<OpCase> {
-    [elementwise(), shapes(), quantised(), selections(), norms(), heads(), scans(), vocabulary(), experts(), updates()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        elementwise(),
+        shapes(),
+        quantised(),
+        selections(),
+        norms(),
+        heads(),
+        scans(),
+        vocabulary(),
+        experts(),
+        sparse(),
+        updates(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

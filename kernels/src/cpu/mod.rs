@@ -36,6 +36,7 @@ pub mod shape;
 mod simd;
 pub mod softmax;
 mod source;
+pub mod sparse;
 pub mod take;
 mod team;
 #[cfg(test)]

@@ -78,6 +78,17 @@ impl<E: Named> EnumSet<E> {
         other.bits & !self.bits == 0
     }
 
+    /// Returns whether some value is in both sets.
+    pub fn intersects(self, other: EnumSet<E>) -> bool {
+        other.bits & self.bits != 0
+    }
+
+    /// The values of either set.
+    #[must_use]
+    pub fn union(self, other: EnumSet<E>) -> EnumSet<E> {
+        EnumSet { bits: self.bits | other.bits, of: PhantomData }
+    }
+
     /// Values in their order.
     pub fn iter(self) -> impl Iterator<Item = E> {
         E::ALL.iter().copied().filter(move |value| self.contains(*value))

@@ -35,12 +35,15 @@ fn flops(model: &Model, block: &Block, passes: impl Fn(&Stmt) -> f64) -> f64 {
         if let Some(flops) = scan_flops(op, &operands) {
             return passes(stmt) * flops;
         }
-        if !matches!(op, KernelOp::Einsum(_) | KernelOp::Attention(_)) {
-            return 0.0;
-        }
+        let passes = match op {
+            KernelOp::Einsum(_) | KernelOp::Attention(_) | KernelOp::SparseAttention(_) => passes(stmt),
+            // A choice has no gradient.
+            KernelOp::SelectKeys(_) => 1.0,
+            _ => return 0.0,
+        };
         let work = op.def().work(&operands.iter().collect::<Vec<_>>(), &results.iter().collect::<Vec<_>>());
         let has_places = stmt.operands.iter().any(|&value| takes_places(model, block.ty(value)));
-        passes(stmt) * work.flops as f64 * if has_places { filled } else { 1.0 }
+        passes * work.flops as f64 * if has_places { filled } else { 1.0 }
     });
     flops.sum()
 }

@@ -251,6 +251,13 @@ impl Rule {
         self.condition.value(numbers) == Some(0)
     }
 
+    /// The numbers that it names.
+    pub fn names(&self) -> Vec<RuleName> {
+        let mut names = Vec::new();
+        self.condition.add_names(&mut names);
+        names
+    }
+
     /// The condition as written.
     pub fn text(&self) -> &str {
         &self.text
@@ -333,6 +340,17 @@ impl Reader<'_> {
 }
 
 impl Expression {
+    fn add_names(&self, names: &mut Vec<RuleName>) {
+        match self {
+            Expression::Number(_) => {}
+            Expression::Name(name) => names.push(*name),
+            Expression::Both(_, left, right) => {
+                left.add_names(names);
+                right.add_names(names);
+            }
+        }
+    }
+
     /// The value; `None` if it depends on an unknown number, or does not exist.
     fn value(&self, numbers: &RuleNumbers) -> Option<i64> {
         let (operator, left, right) = match self {

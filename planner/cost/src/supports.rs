@@ -22,6 +22,8 @@ pub struct Supports {
     pub schedules: Option<EnumSet<ScheduleName>>,
     /// Supported recomputation: module names, or words of [`Supports::RECOMPUTE`].
     pub recompute: Option<Vec<String>>,
+    /// The only recomputations of a framework that has policies instead of switches. One that recomputes nothing may not be among them.
+    pub policies: Option<Vec<Recompute>>,
     /// ZeRO stages with several data-parallel ranks.
     pub zero: Option<Vec<u8>>,
     /// Kinds of context parallelism.
@@ -153,6 +155,10 @@ impl Supports {
 
     /// Words of a recomputation that are not supported.
     pub fn lacks(&self, recompute: &Recompute) -> Vec<String> {
+        if let Some(policies) = &self.policies {
+            let is_one = *recompute == Recompute::Auto || policies.iter().any(|policy| is_same(policy, recompute));
+            return if is_one { Vec::new() } else { vec![recompute.to_string()] };
+        }
         let words = match recompute {
             Recompute::None | Recompute::Auto => Vec::new(),
             Recompute::Full(None) => vec!["full"],
@@ -202,6 +208,16 @@ impl Supports {
     }
 }
 
+/// Returns whether two recomputations are of the same values, in whatever order they name them.
+fn is_same(one: &Recompute, other: &Recompute) -> bool {
+    match (one, other) {
+        (Recompute::Selective(one), Recompute::Selective(other)) => {
+            one.len() == other.len() && one.iter().all(|name| other.contains(name))
+        }
+        _ => one == other,
+    }
+}
+
 /// Returns whether a list has a value. A list that is left out has all values, and `None` is in no list.
 fn has<E: Named>(list: Option<EnumSet<E>>, value: Option<E>) -> bool {
     list.is_none_or(|list| value.is_some_and(|value| list.contains(value)))
@@ -227,11 +243,31 @@ mod tests {
     fn what_is_listed_is_all_there_is() {
         let some = Supports { recompute: list(&["full", "mlp"]), zero: Some(vec![0, 1]), ..Supports::default() };
         assert_eq!((some.modules(), some.zero(2)), (Some(vec!["mlp"]), false));
-        let lacks = |text: &str| some.lacks(&text.parse().unwrap());
-        assert_eq!(lacks("selective:q0+mlp+moe"), ["values", "moe"]);
-        assert_eq!(lacks("selective"), ["core_attn"]);
-        assert_eq!((lacks("full:2"), lacks("full"), lacks("none")), (vec!["full:n".to_string()], vec![], vec![]));
+        for (text, lacked) in [
+            ("selective:q0+mlp+moe", &["values", "moe"][..]),
+            ("selective", &["core_attn"]),
+            ("full:2", &["full:n"]),
+            ("full", &[]),
+            ("none", &[]),
+        ] {
+            assert_eq!(some.lacks(&text.parse().unwrap()), lacked, "{text}");
+        }
         let full = Supports { recompute: list(&["full"]), ..Supports::default() };
         assert!(!full.recomputes_parts() && full.modules() == Some(Vec::new()));
+    }
+
+    #[test]
+    fn policies_are_all_that_is_recomputed() {
+        let policies = ["selective:layernorm+mlp", "full"].map(|text| text.parse().unwrap());
+        let named = Supports { policies: Some(policies.into()), ..Supports::default() };
+        for (text, lacked) in [
+            ("selective:mlp+layernorm", &[][..]),
+            ("full", &[]),
+            ("auto", &[]),
+            ("none", &["none"]),
+            ("selective:mlp", &["selective:mlp"]),
+        ] {
+            assert_eq!(named.lacks(&text.parse().unwrap()), lacked, "{text}");
+        }
     }
 }

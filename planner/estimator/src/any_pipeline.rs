@@ -11,6 +11,7 @@ use super::evaluator::Evaluator;
 use super::memory::states;
 use super::memory_fit::{RecomputeOptions, Saving, cheapest_first};
 use super::open_shards::{Sharded, Sharding};
+use super::rank_waits::{OpenOrders, average};
 use super::relaxation::Relaxation;
 use ir::options::ParallelConfig;
 
@@ -21,8 +22,8 @@ pub struct OpenPipelines {
     pub enough: f64,
     /// Memory budget of a device, in bytes.
     pub budget: f64,
-    /// True if some order has weight gradients apart.
-    pub splits: bool,
+    /// Orders of their actions.
+    pub orders: OpenOrders,
 }
 
 impl Evaluator {
@@ -49,7 +50,7 @@ impl Evaluator {
         }
         let options = self.database.memory_options(&config)?;
         let more = [held, once].map(|times| open.recomputed(&times, open.saved(&times) - room, &options));
-        Ok(open.average_with(more[0].max(more[1])))
+        Ok(open.average_with(more[0].max(more[1]), pipelines.orders))
     }
 }
 
@@ -73,7 +74,7 @@ impl Relaxation<'_> {
         let held = |&block: &usize| {
             let profile = &self.fast.profiles[block];
             let held = (microbatches * after / pipelines.enough - 1.0).max(0.0);
-            let weights = if pipelines.splits { 0.0 } else { profile.w.total() };
+            let weights = if pipelines.orders.splits { 0.0 } else { profile.w.total() };
             after += profile.f.total() + profile.i.total() + weights;
             held
         };
@@ -105,11 +106,12 @@ impl Relaxation<'_> {
         if left > 0.0 { f64::INFINITY } else { seconds }
     }
 
-    /// Seconds of a step whose average rank has a share of `more` seconds of recomputation of each micro-batch.
-    fn average_with(&self, more: f64) -> f64 {
+    /// Seconds of a step whose average rank has a share of `more` seconds of recomputation of each micro-batch, in addition to its waits.
+    fn average_with(&self, more: f64, orders: OpenOrders) -> f64 {
         let each = |profile: &cost::Profile| profile.f.total() + profile.i.total() + profile.w.total();
         let whole = self.fast.sum(each) + more;
         let work = f64::from(self.microbatches) * whole / self.parallel.pp as f64;
-        (work + self.platform.fixed()) * self.platform.stragglers(self.parallel.devices())
+        (average(&self.rank_waits(orders)).total() + work + self.platform.fixed())
+            * self.platform.stragglers(self.parallel.devices())
     }
 }

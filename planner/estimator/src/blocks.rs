@@ -14,7 +14,7 @@ use ir::ids::{BlockId, Value};
 use ir::options::Recompute;
 use std::ops::Range;
 use std::sync::Arc;
-use transforms::recompute::check_names;
+use transforms::recompute::{check_names, is_layer};
 
 /// A model planned for one micro-batch of the ranks that compute a block together.
 #[derive(Debug)]
@@ -91,14 +91,34 @@ pub(super) struct Blocks {
 const LAUNCHED: f64 = 0.85;
 
 /// Blocks of which costs are computed.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum BlockFilter<'a> {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum BlockFilter {
     /// All blocks.
     All,
-    /// Blocks without experts; the others cost nothing.
+    /// Blocks without experts.
     Others,
-    /// Blocks with experts; the costs of the others are given.
-    Experts(&'a Blocks),
+    /// Blocks with experts.
+    Experts,
+}
+
+impl BlockFilter {
+    /// Returns `true` if a block is among them.
+    pub(super) fn has(self, block: &Block) -> bool {
+        match self {
+            BlockFilter::All => true,
+            BlockFilter::Others => Routing::of(block).is_none(),
+            BlockFilter::Experts => Routing::of(block).is_some(),
+        }
+    }
+}
+
+/// Costs that are known before others are computed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KnownCosts<'a> {
+    /// Those of the blocks that are left out. They cost nothing if these are not known.
+    pub(super) others: Option<&'a Blocks>,
+    /// Those of all blocks without recomputation.
+    pub(super) plain: Option<&'a Blocks>,
 }
 
 /// Checks the options of a configuration that a plan does not depend on: names of recomputed values, and sharded heads.
@@ -108,7 +128,7 @@ pub(super) enum BlockFilter<'a> {
 pub(super) fn check(model: &Model, config: &BlockConfig) -> Result<(), Error> {
     check_names(model, &config.options.recompute)?;
     planner::check_states(model, &config.parallel())?;
-    Ok(planner::check_heads(&model.dims, &config.parallel())?)
+    Ok(planner::check_heads(model, &config.parallel())?)
 }
 
 impl Tied {
@@ -238,25 +258,32 @@ impl Blocks {
         options: &BlockOptions,
         platform: &Platform<'_>,
         share: &dyn Fn(Reach) -> f64,
-        which: BlockFilter<'_>,
+        which: BlockFilter,
+        known: KnownCosts<'_>,
     ) -> Blocks {
-        let under = |recompute: Recompute, known: &dyn Fn(&Blocks) -> &[Profile]| -> Vec<Profile> {
-            let options = BlockOptions { recompute, ..options.clone() };
-            let cost = |(id, block): (BlockId, &Block)| match (which, Routing::of(block)) {
-                (BlockFilter::Others, Some(_)) => Profile::default(),
-                (BlockFilter::Experts(others), None) => known(others)[id.index()].clone(),
-                _ => masked(profile(model, block, &options, platform), share(Reach::of_block(block))),
-            };
-            model.blocks.iter().map(cost).collect()
+        let under = |recompute: &Recompute, id: BlockId, others: Option<&[Profile]>| {
+            let block = &model.blocks[id];
+            if !which.has(block) {
+                return others.map_or_else(Profile::default, |others| others[id.index()].clone());
+            }
+            let options = BlockOptions { recompute: recompute.clone(), ..options.clone() };
+            masked(profile(model, block, &options, platform), share(Reach::of_block(block)))
         };
-        let recomputed = || under(Recompute::Full(None), &|others| others.recomputed.as_deref().unwrap_or_default());
-        let (recompute, recomputed) = match &options.recompute {
-            // Full recomputation applies to layers, not to the ends of the model.
-            Recompute::Full(_) => (Recompute::None, Some(recomputed())),
-            other => (other.clone(), None),
+        let of_others = known.others.map(|others| &others.profiles[..]);
+        let all = |recompute: &Recompute| model.blocks.keys().map(|id| under(recompute, id, of_others)).collect();
+        let outline = Arc::clone(outline);
+        let Recompute::Full(_) = options.recompute else {
+            return Blocks { outline, profiles: all(&options.recompute), recomputed: None, on_host: None };
         };
-        let profiles = under(recompute, &|others| &others.profiles);
-        Blocks { outline: Arc::clone(outline), profiles, recomputed, on_host: None }
+        let profiles: Vec<Profile> = known.plain.map_or_else(|| all(&Recompute::None), |plain| plain.profiles.clone());
+        let of_others = known.others.and_then(|others| others.recomputed.as_deref());
+        // Full recomputation applies to layers, not to the ends of the model. Blocks that are left out may not be planned.
+        let recomputed = |(id, block): (BlockId, &Block)| match which.has(block) && !is_layer(block) {
+            true => profiles[id.index()].clone(),
+            false => under(&Recompute::Full(None), id, of_others),
+        };
+        let recomputed = Some(model.blocks.iter().map(recomputed).collect());
+        Blocks { outline, profiles, recomputed, on_host: None }
     }
 }
 

@@ -39,6 +39,14 @@ pub(super) struct Staged {
     pub(super) flow: PipelineTimeline,
 }
 
+/// What bounds need of stages in their order, which takes a hundredth of their memory.
+pub(super) struct Simulated {
+    /// Critical path, if it is known.
+    pub(super) path: Option<CriticalPath>,
+    /// Seconds of the step.
+    pub(super) seconds: f64,
+}
+
 impl Staged {
     /// First block instance of each stage.
     pub(super) fn starts(&self) -> Vec<usize> {
@@ -106,12 +114,25 @@ impl Candidate<'_> {
 
     /// The step of stages in their order, and the memory of each pipeline rank.
     pub(super) fn step(&self, blocks: &Blocks, staged: &Staged) -> (Step, Vec<StageMemory>) {
-        let Candidate { parallel, platform, budget, .. } = self;
-        let replicas = Replicas::new(parallel, self.microbatches, platform);
-        let Staged { loads, flow, .. } = staged;
-        let ordered =
-            OrderedStages { parallel, replicas: &replicas, loads, tied: &blocks.outline.tied, flow, budget: *budget };
-        (ordered.step(self.tied(blocks, loads)), ordered.memory())
+        let replicas = Replicas::new(&self.parallel, self.microbatches, &self.platform);
+        let ordered = self.ordered(blocks, staged, &replicas);
+        (ordered.step(self.tied(blocks, &staged.loads)), ordered.memory())
+    }
+
+    /// Seconds of the step of stages in their order.
+    pub(super) fn seconds(&self, blocks: &Blocks, staged: &Staged) -> f64 {
+        let replicas = Replicas::new(&self.parallel, self.microbatches, &self.platform);
+        self.ordered(blocks, staged, &replicas).step(self.tied(blocks, &staged.loads)).seconds
+    }
+
+    fn ordered<'a>(
+        &'a self,
+        blocks: &'a Blocks,
+        Staged { loads, flow, .. }: &'a Staged,
+        replicas: &'a Replicas<'a>,
+    ) -> OrderedStages<'a> {
+        let Candidate { parallel, budget, .. } = self;
+        OrderedStages { parallel, replicas, loads, tied: &blocks.outline.tied, flow, budget: *budget }
     }
 
     /// Seconds between each stage and the next. If a stack sends and receives in one call, both ends are blocked for half of the

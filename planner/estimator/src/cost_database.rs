@@ -7,10 +7,12 @@
 //! | `dense_costs` | [`BlockConfig`] | costs of the blocks without experts |
 //! | `partitions` | [`PartitionConfig`] | first block instance of each stage |
 //! | `timelines` | [`PipelineConfig`] | stages in their order |
+//! | `simulated` | [`PipelineConfig`] | seconds and critical path of these |
 //! | `promising_stages` | [`PipelineConfig`] | boundaries that may be faster than the default ones |
 //! | `faster_stages` | [`PipelineConfig`] | boundaries that are faster than the default ones |
 //! | `frontiers` | [`BlockConfig`], instances of each block | choices of values to recompute |
 //! | `block_frontiers` | [`BlockConfig`] | the same for one instance of each block |
+//! | `dense_frontiers` | [`BlockConfig`] | the same for the blocks without experts |
 //! | `offload_choices` | [`BlockConfig`] | values to recompute if the rest is offloaded |
 //! | `memory_options` | [`BlockConfig`] | options of blocks to save less |
 //! | `average_ranks` | [`AverageRankConfig`] | lower bounds over all pipelines |
@@ -18,8 +20,8 @@
 //! No query sees the memory of devices and hosts, so requests that differ in these alone share all results.
 
 use super::action_order::OrderCache;
-use super::blocks::{BlockFilter, Blocks, Outline, Planned, check};
-use super::candidate::{Candidate, Staged, Stepped};
+use super::blocks::{BlockFilter, Blocks, KnownCosts, Outline, Planned, check};
+use super::candidate::{Candidate, Simulated, Staged, Stepped};
 use super::error::Error;
 use super::faster_stages::{faster_stages, promising_stages};
 use super::memory_fit::{RecomputeOptions, offloaded};
@@ -30,7 +32,7 @@ use super::plan_template::{Part, Plan};
 use super::projection::{
     AverageRankConfig, BlockConfig, CostContext, PartitionConfig, PipelineConfig, PlanConfig, PlanKey,
 };
-use super::recompute_choice::{choices_of_each, fastest};
+use super::recompute_choice::{BlockChoices, choices_of_each, fastest};
 use super::relaxation::{Relaxation, StepCost};
 use super::stages::{given_starts, is_even, starts};
 use cost::{Cluster, Frontier, Platform, Profile, Recipe, RecomputeChoice, RecomputeCost, Stack, frontier};
@@ -73,10 +75,12 @@ pub(super) struct CostDatabase {
     dense_costs: CostQuery<BlockConfig, Answer<Blocks>>,
     partitions: CostQuery<PartitionConfig, Answer<Vec<usize>>>,
     timelines: CostQuery<PipelineConfig, Answer<Staged>>,
+    simulated: CostQuery<PipelineConfig, Answer<Simulated>>,
     promising_stages: CostQuery<PipelineConfig, Answer<Vec<Vec<u32>>>>,
     faster_stages: CostQuery<PipelineConfig, Answer<Vec<u32>>>,
     frontiers: CostQuery<(BlockConfig, Vec<u64>), Answer<Frontier>>,
-    block_frontiers: CostQuery<BlockConfig, Answer<Vec<Vec<RecomputeChoice>>>>,
+    block_frontiers: CostQuery<BlockConfig, Answer<BlockChoices>>,
+    dense_frontiers: CostQuery<BlockConfig, Answer<BlockChoices>>,
     offload_choices: CostQuery<BlockConfig, Answer<Vec<String>>>,
     memory_options: CostQuery<BlockConfig, Answer<RecomputeOptions>>,
     average_ranks: CostQuery<AverageRankConfig, Result<StepCost, Error>>,
@@ -125,10 +129,12 @@ impl CostDatabase {
             dense_costs: Query::new(dense_costs),
             partitions: Query::new(partition),
             timelines: Query::new(timeline),
+            simulated: Query::new(simulated),
             promising_stages: Query::new(promising_stages),
             faster_stages: Query::new(faster_stages),
             frontiers: Query::new(frontier_of),
             block_frontiers: Query::new(block_frontiers),
+            dense_frontiers: Query::new(dense_frontiers),
             offload_choices: Query::new(offload_choice),
             memory_options: Query::new(memory_options),
             average_ranks: Query::new(average_rank),
@@ -191,6 +197,14 @@ impl CostDatabase {
         self.timelines.get(self, config)
     }
 
+    /// Seconds and critical path of stages in the order of their schedule.
+    ///
+    /// # Errors
+    /// As [`CostDatabase::timeline`].
+    pub(super) fn simulated(&self, config: &PipelineConfig) -> Answer<Simulated> {
+        self.simulated.get(self, config)
+    }
+
     /// Boundaries, for all stages but the first, of which [`CostDatabase::faster_stages`] are the fastest ones.
     ///
     /// # Errors
@@ -224,6 +238,14 @@ impl CostDatabase {
         let staged = self.timeline(&candidate.pipeline_config())?;
         let (step, memory) = candidate.step(&blocks, &staged);
         Ok(Stepped { blocks, staged, step, memory })
+    }
+
+    /// Stages of a candidate with these blocks, in the order of their schedule.
+    fn staged(&self, candidate: &Candidate<'_>, blocks: &Blocks) -> Result<Staged, Error> {
+        let parallel = &candidate.parallel;
+        let schedule = ScheduledPipeline::of(parallel, candidate.microbatches)?;
+        let starts = self.stage_starts(&parallel.stages, &candidate.block_config()?, blocks, &schedule.pipeline)?;
+        candidate.staged(blocks, &starts, &schedule, &self.orders)
     }
 
     /// Costs of the blocks, on the device and, if some layers are offloaded, in host memory too.
@@ -296,18 +318,25 @@ impl CostDatabase {
     }
 
     /// Costs of some blocks.
-    fn compute_costs(&self, config: &BlockConfig, which: BlockFilter<'_>) -> Answer<Blocks> {
+    fn compute_costs(&self, config: &BlockConfig, which: BlockFilter, known: KnownCosts<'_>) -> Answer<Blocks> {
         let cluster = self.clusters.get(self, &config.cores_each);
-        let part = if let BlockFilter::Experts(_) = which { Part::Experts } else { Part::All };
-        self.in_plan(config, part, |model, outline| {
+        self.in_plan(config, part_of(which), |model, outline| {
             // The other blocks were checked when their costs were computed.
-            if part == Part::All {
+            if which != BlockFilter::Experts {
                 check(model, config)?;
             }
             let platform = self.platform(&cluster);
             let share = |reach| self.context.attention_share(reach);
-            Ok(Arc::new(Blocks::of(model, outline, &config.options, &platform, &share, which)))
+            Ok(Arc::new(Blocks::of(model, outline, &config.options, &platform, &share, which, known)))
         })?
+    }
+
+    /// Choices of values to recompute for one instance of each of some blocks; those of the others are given.
+    fn compute_choices(&self, config: &BlockConfig, which: BlockFilter, others: &BlockChoices) -> Answer<BlockChoices> {
+        let cluster = self.clusters.get(self, &config.cores_each);
+        self.in_plan(config, part_of(which), |model, _| {
+            Arc::new(choices_of_each(model, &config.options, &self.platform(&cluster), which, others))
+        })
     }
 
     /// Costs of the blocks without experts, if these do not depend on how experts are sharded over ranks. This holds in a
@@ -322,6 +351,11 @@ impl CostDatabase {
     }
 }
 
+/// The part of a model that has some blocks.
+fn part_of(which: BlockFilter) -> Part {
+    if which == BlockFilter::Experts { Part::Experts } else { Part::All }
+}
+
 fn block_costs(database: &CostDatabase, config: &BlockConfig) -> Answer<Blocks> {
     // Costs with whole layers recomputed contain those of blocks that save everything.
     let is_plain = config.options.recompute == Recompute::None;
@@ -331,11 +365,20 @@ fn block_costs(database: &CostDatabase, config: &BlockConfig) -> Answer<Blocks> 
         return Ok(Arc::new(Blocks { outline, profiles, recomputed: None, on_host: None }));
     }
     let dense = if database.planning == Planning::ByShape { database.dense_of(config)? } else { None };
-    database.compute_costs(config, dense.as_deref().map_or(BlockFilter::All, BlockFilter::Experts))
+    let which = if dense.is_some() { BlockFilter::Experts } else { BlockFilter::All };
+    let plain = known_plain(&database.block_costs, config);
+    database.compute_costs(config, which, KnownCosts { others: dense.as_deref(), plain: plain.as_deref() })
 }
 
 fn dense_costs(database: &CostDatabase, config: &BlockConfig) -> Answer<Blocks> {
-    database.compute_costs(config, BlockFilter::Others)
+    let plain = known_plain(&database.dense_costs, config);
+    database.compute_costs(config, BlockFilter::Others, KnownCosts { others: None, plain: plain.as_deref() })
+}
+
+/// Costs without recomputation, if they are known.
+fn known_plain(costs: &CostQuery<BlockConfig, Answer<Blocks>>, config: &BlockConfig) -> Option<Arc<Blocks>> {
+    let is_plain = config.options.recompute == Recompute::None;
+    if is_plain { None } else { costs.known(&config.recomputing_nothing())?.ok() }
 }
 
 fn partition(database: &CostDatabase, config: &PartitionConfig) -> Answer<Vec<usize>> {
@@ -348,11 +391,20 @@ fn partition(database: &CostDatabase, config: &PartitionConfig) -> Answer<Vec<us
 fn timeline(database: &CostDatabase, config: &PipelineConfig) -> Answer<Staged> {
     database.in_candidate(config, |candidate| {
         let parallel = &candidate.parallel;
-        let config = candidate.block_config()?;
-        let blocks = database.costs_of_layers(&config, parallel.offload)?;
-        let schedule = ScheduledPipeline::of(parallel, candidate.microbatches)?;
-        let starts = database.stage_starts(&parallel.stages, &config, &blocks, &schedule.pipeline)?;
-        candidate.staged(&blocks, &starts, &schedule, &database.orders).map(Arc::new)
+        let blocks = database.costs_of_layers(&candidate.block_config()?, parallel.offload)?;
+        database.staged(&candidate, &blocks).map(Arc::new)
+    })
+}
+
+fn simulated(database: &CostDatabase, config: &PipelineConfig) -> Answer<Simulated> {
+    database.in_candidate(config, |candidate| {
+        let blocks = database.costs_of_layers(&candidate.block_config()?, candidate.parallel.offload)?;
+        let staged = match database.timelines.known(config) {
+            Some(known) => known?,
+            None => Arc::new(database.staged(&candidate, &blocks)?),
+        };
+        let seconds = candidate.seconds(&blocks, &staged);
+        Ok(Arc::new(Simulated { path: staged.path().cloned(), seconds }))
     })
 }
 
@@ -364,11 +416,16 @@ fn frontier_of(database: &CostDatabase, (config, runs): &(BlockConfig, Vec<u64>)
     })
 }
 
-fn block_frontiers(database: &CostDatabase, config: &BlockConfig) -> Answer<Vec<Vec<RecomputeChoice>>> {
-    let cluster = database.clusters.get(database, &config.cores_each);
-    database.in_plan(config, Part::All, |model, _| {
-        Arc::new(choices_of_each(model, &config.options, &database.platform(&cluster)))
-    })
+fn block_frontiers(database: &CostDatabase, config: &BlockConfig) -> Answer<BlockChoices> {
+    if database.planning == Planning::Alone || database.dense_of(config)?.is_none() {
+        return database.compute_choices(config, BlockFilter::All, &BlockChoices::default());
+    }
+    let others = database.dense_frontiers.get(database, &config.without_experts())?;
+    database.compute_choices(config, BlockFilter::Experts, &others)
+}
+
+fn dense_frontiers(database: &CostDatabase, config: &BlockConfig) -> Answer<BlockChoices> {
+    database.compute_choices(config, BlockFilter::Others, &BlockChoices::default())
 }
 
 fn offload_choice(database: &CostDatabase, config: &BlockConfig) -> Answer<Vec<String>> {
@@ -406,5 +463,5 @@ fn average_rank(database: &CostDatabase, config: &AverageRankConfig) -> Result<S
     let candidate = Candidate { parallel: config.parallel(), platform, microbatches, cores_each, budget: 0.0 };
     let blocks = database.block_costs(&candidate.block_config()?)?;
     let open = Relaxation::of(&candidate, &blocks);
-    Ok(open.average_rank(open.average_elements(), config.slices, config.budget()))
+    Ok(open.average_rank(open.average_elements(), config.orders, config.budget()))
 }

@@ -6,6 +6,7 @@ use super::evaluator::Evaluator;
 use super::layer_room::OpenBoundaries;
 use super::pipeline::ScheduledPipeline;
 use super::projection::PipelineConfig;
+use super::rank_waits::{OpenOrders, with_layers};
 use super::relaxation::Relaxation;
 use ir::options::{Offload, ParallelConfig, Recompute};
 use scheduler::partition::{Chain, RunSeconds, regular};
@@ -85,7 +86,7 @@ impl Relaxation<'_> {
                 chain.fastest().map_or(0.0, |(least, _)| least)
             }
             Placement::Bidirectional => 0.0,
-            _ => f64::from(pipeline.microbatches) * self.fullest_rank(pipeline),
+            _ => self.fullest_rank(schedule),
         };
         (seconds + self.platform.fixed()) * self.platform.stragglers(self.parallel.devices())
     }
@@ -109,27 +110,19 @@ impl Relaxation<'_> {
         ends
     }
 
-    /// Lower bound on the seconds of a micro-batch on the rank with most work: the least time in which all ranks together have
-    /// room for as many layers as the model has, beside its ends.
-    fn fullest_rank(&self, pipeline: &Pipeline) -> f64 {
+    /// Lower bound on the seconds of a step on the rank with most work. In less time the ranks together have no room for all layers of the
+    /// model, next to its ends and the waits of each rank.
+    fn fullest_rank(&self, schedule: &ScheduledPipeline) -> f64 {
         let (seconds, layers) = (self.run_seconds(), &self.fast.outline.layers);
-        let ends: Vec<f64> = self.model_ends(&seconds, pipeline).into_iter().map(RunSeconds::total).collect();
+        let microbatches = f64::from(schedule.pipeline.microbatches);
+        let ends = self.model_ends(&seconds, &schedule.pipeline).into_iter().map(RunSeconds::total);
+        let waits = self.rank_waits(OpenOrders::of(schedule));
+        let busy: Vec<f64> = ends.zip(&waits).map(|(end, wait)| wait.total() + microbatches * end).collect();
         let each = seconds[layers.clone()].iter().map(|run| run.total()).fold(f64::INFINITY, f64::min);
-        let most = ends.iter().copied().fold(0.0, f64::max);
-        if layers.is_empty() || each <= 0.0 {
-            return most;
-        }
-        let room = |load: f64| ends.iter().map(|end| ((load - end) / each + ROOM).floor()).sum::<f64>();
-        let is_enough = |load: &f64| *load >= most && room(*load) >= layers.len() as f64;
-        // The rank with most work has a number of layers, and one of the ends or none.
-        let least = |end: f64| (0..=layers.len()).map(|number| end + number as f64 * each).find(is_enough);
-        let ends = ends.iter().copied().filter(|end| *end > 0.0).chain([0.0]);
-        ends.filter_map(least).fold(f64::INFINITY, f64::min)
+        let each = if layers.is_empty() { 0.0 } else { microbatches * each };
+        with_layers(&busy, layers.len(), each)
     }
 }
-
-/// Rounding error that a number of layers may have.
-const ROOM: f64 = 1e-6;
 
 impl Relaxation<'_> {
     /// First block instances of the stages of partitions that may be faster than the default one.
@@ -165,20 +158,16 @@ pub(super) fn faster_stages(database: &CostDatabase, config: &PipelineConfig) ->
     if promising.is_empty() {
         return Ok(Arc::default());
     }
-    database.in_candidate(config, |candidate| {
-        let blocks = database.block_costs(&candidate.block_config()?)?;
-        let seconds = |stages: &[u32]| {
-            let parallel = ParallelConfig { stages: stages.to_vec(), ..config.parallel.clone() };
-            let staged = database.timeline(&PipelineConfig { parallel, ..config.clone() })?;
-            Ok::<_, Error>(candidate.step(&blocks, &staged).0.seconds)
-        };
-        let mut best = (seconds(&[])? * WORTH_STATING, &[][..]);
-        for stages in promising.iter() {
-            let step = seconds(stages)?;
-            if step < best.0 {
-                best = (step, stages);
-            }
+    let seconds = |stages: &[u32]| {
+        let parallel = ParallelConfig { stages: stages.to_vec(), ..config.parallel.clone() };
+        Ok::<_, Error>(database.simulated(&PipelineConfig { parallel, ..config.clone() })?.seconds)
+    };
+    let mut best = (seconds(&[])? * WORTH_STATING, &[][..]);
+    for stages in promising.iter() {
+        let step = seconds(stages)?;
+        if step < best.0 {
+            best = (step, stages);
         }
-        Ok(Arc::new(best.1.to_vec()))
-    })
+    }
+    Ok(Arc::new(best.1.to_vec()))
 }

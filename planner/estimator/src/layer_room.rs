@@ -11,6 +11,7 @@ use super::memory::states;
 use super::memory_fit::{ROUNDING, RecomputeOptions, Reduction};
 use super::open_shards::{Sharded, Sharding};
 use super::pipeline::ScheduledPipeline;
+use super::rank_waits::OpenOrders;
 use super::relaxation::Relaxation;
 use scheduler::partition::RunSeconds;
 use scheduler::placement::Placement;
@@ -60,6 +61,8 @@ struct RankLoad {
     ahead: f64,
     /// Seconds of a micro-batch forward and back through a chain.
     round_trip: f64,
+    /// Seconds before its first action and after its last one.
+    wait: f64,
 }
 
 impl LayerRoom {
@@ -102,13 +105,13 @@ impl LayerRoom {
     /// Seconds of a step if a rank has this number of layers, each of which recomputes for `more` seconds in a micro-batch. In a chain the
     /// paths through a rank are those of [`scheduler::partition::Chain`].
     fn seconds_with(&self, rank: &RankLoad, layers: f64, more: f64) -> f64 {
-        let RankLoad { end, ahead, round_trip, .. } = *rank;
+        let RankLoad { end, ahead, round_trip, wait, .. } = *rank;
         let RunSeconds { f, i, w } = self.layer;
         let (f, i, w) = (end.f + layers * f, end.i + layers * (i + more), end.w + layers * w);
         let b = if self.splits { i } else { i + w };
         let (fewer, rest) = (self.microbatches - 1.0, self.microbatches - ahead);
         let path = round_trip + f64::max(rest * f + fewer * b, fewer * f + rest * b);
-        path.max(self.microbatches * (f + i + w))
+        path.max(wait + self.microbatches * (f + i + w))
     }
 }
 
@@ -188,7 +191,8 @@ impl Relaxation<'_> {
         let is_chain = pipeline.placement == Placement::Chain;
         let (round_trip, are_equal) = (if is_chain { all.f + back } else { 0.0 }, self.has_equal_layers());
         let mut ranks = Vec::with_capacity(pipeline.ranks as usize);
-        for (rank, end) in (0..).zip(self.model_ends(&seconds, pipeline)) {
+        let waits = self.rank_waits(OpenOrders::of(schedule));
+        for (rank, (end, wait)) in (0..).zip(self.model_ends(&seconds, pipeline).into_iter().zip(waits)) {
             let of_each = kind.min_microbatches_of_each(rank, pipeline);
             // All stages have a layer, except possibly the first and the last one.
             let further = match of_each > 0 && rank > 0 && are_equal {
@@ -196,7 +200,14 @@ impl Relaxation<'_> {
                 false => 0,
             };
             let ahead = if is_chain { f64::from(ahead(rank).clamp(1, pipeline.microbatches)) } else { 1.0 };
-            ranks.push(RankLoad { end, of_each: of_each.into(), further: further.into(), ahead, round_trip });
+            ranks.push(RankLoad {
+                end,
+                of_each: of_each.into(),
+                further: further.into(),
+                ahead,
+                round_trip,
+                wait: wait.total(),
+            });
         }
         ranks
     }

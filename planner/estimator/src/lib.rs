@@ -68,6 +68,7 @@ mod plan_template;
 mod prediction;
 mod projection;
 mod quantities;
+mod rank_waits;
 mod recipe;
 mod recompute_choice;
 mod relaxation;
@@ -97,6 +98,7 @@ pub use memory::ModelStates;
 pub use memory_fit::MemoryChoices;
 pub use model_work::{ModelWork, Undecided};
 pub use open_shards::{FitLimits, Sharding};
+pub use rank_waits::OpenOrders;
 pub use recipe::recipe;
 pub use relaxation::StepCost;
 pub use report::{

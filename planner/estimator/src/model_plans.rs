@@ -37,11 +37,14 @@ impl ModelTraits {
         let has_experts = model.blocks.values().any(|block| Routing::of(block).is_some());
         let size = |role| model.dim_of(role).map(|dim| dim.size);
         let outline = Outline::of(model);
+        let heads = Heads::of(model.dims.values()).map(|heads| heads.keys * heads.queries);
         let numbers = RuleNumbers::of(|name| match name {
             RuleName::Layers => Some(outline.layers.len() as u64),
+            // Frameworks expand latent vectors to keys of each head.
+            RuleName::KvHeads if size(DimRole::KvLatent).is_some() => heads,
             RuleName::KvHeads => size(DimRole::KvHeads),
             RuleName::Experts => size(DimRole::Experts).or(Some(0)),
-            RuleName::Heads => Heads::of(model.dims.values()).map(|heads| heads.keys * heads.queries),
+            RuleName::Heads => heads,
             RuleName::Mla => Some(u64::from(size(DimRole::KvLatent).is_some())),
             RuleName::ExpertBias => Some(u64::from(has_expert_bias(model))),
             _ => None,

@@ -3,6 +3,7 @@
 //! each projection takes it or drops it.
 
 use super::error::Error;
+use super::rank_waits::OpenOrders;
 use super::recipe;
 use super::request::EstimateRequest;
 use cost::{BlockOptions, Reach, Recipe, Spread, Stack, Supports};
@@ -159,6 +160,11 @@ impl BlockConfig {
         self.with(Recompute::Full(None), self.options.offload)
     }
 
+    /// The same without recomputation.
+    pub(super) fn recomputing_nothing(&self) -> BlockConfig {
+        self.with(Recompute::None, self.options.offload)
+    }
+
     /// The same with all activations saved on the device.
     pub(super) fn keeping_all(&self) -> BlockConfig {
         self.with(Recompute::None, false)
@@ -250,8 +256,7 @@ pub(super) struct AverageRankConfig {
     rank_order: Arc<[String]>,
     pub(super) microbatches: u32,
     pub(super) cores_each: u64,
-    /// The largest number of sequence slices of any order.
-    pub(super) slices: u32,
+    pub(super) orders: OpenOrders,
     /// Bits of the memory budget in bytes, if there is one.
     budget: Option<u64>,
 }
@@ -270,7 +275,7 @@ impl AverageRankConfig {
     pub(super) fn of(
         parallel: &ParallelConfig,
         context: StepContext,
-        slices: u32,
+        orders: OpenOrders,
         budget: Option<f64>,
     ) -> AverageRankConfig {
         let ParallelConfig {
@@ -320,7 +325,7 @@ impl AverageRankConfig {
             rank_order: Arc::clone(rank_order),
             microbatches,
             cores_each,
-            slices,
+            orders,
             budget: budget.map(f64::to_bits),
         }
     }

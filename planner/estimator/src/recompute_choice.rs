@@ -1,13 +1,13 @@
 //! Selection of the single values to recompute so that a configuration fits: `recompute=auto`.
 
-use super::blocks::Outline;
+use super::blocks::{BlockFilter, Outline};
 use super::candidate::Staged;
 use super::error::Error;
 use super::memory::GIB;
 use super::quantities::StageRuns;
 use super::report::StageMemory;
 use cost::{BlockOptions, Frontier, Kind, Platform, RecomputeChoice, frontier};
-use ir::graph::Model;
+use ir::graph::{Block, Model};
 use ir::options::Recompute;
 
 /// Number of instances of each layer block on pipeline ranks that exceed the memory budget `budget`, in bytes. A single kind of
@@ -31,19 +31,27 @@ pub(super) fn crowded(
     runs
 }
 
-/// Pareto-optimal choices of values for one instance of each block; empty for blocks that are not layers.
+/// Choices of values for one instance of each block; empty for blocks that are not layers.
+pub(super) type BlockChoices = Vec<Vec<RecomputeChoice>>;
+
+/// Pareto-optimal choices of each of some blocks; `others` has the choices of the others, if they are known.
 pub(super) fn choices_of_each(
     model: &Model,
     options: &BlockOptions,
     platform: &Platform<'_>,
-) -> Vec<Vec<RecomputeChoice>> {
-    let choices = |block: usize| {
+    blocks: BlockFilter,
+    others: &BlockChoices,
+) -> BlockChoices {
+    let choices = |(block, which): (usize, &Block)| {
+        if !blocks.has(which) {
+            return others.get(block).cloned().unwrap_or_default();
+        }
         let alone: Vec<f64> = (0..model.blocks.len()).map(|at| f64::from(u8::from(at == block))).collect();
         let mut best = frontier(model, &alone, options, platform).best;
         best.retain(|choice| !choice.choices.is_empty());
         best
     };
-    (0..model.blocks.len()).map(choices).collect()
+    model.blocks.values().enumerate().map(choices).collect()
 }
 
 /// Names of recomputed values, with the choice of fewest `seconds` for each kind of layer. `each` has the choices of each block

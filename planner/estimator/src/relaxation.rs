@@ -9,6 +9,7 @@ use super::memory_fit::{FitRank, KnownPath, MemoryChoices, MemoryFit, ROUNDING, 
 use super::ordered_stages::OrderedStages;
 use super::pipeline::{ActivationLifetime, PipelineTimeline, RankBound, ScheduledPipeline, least, least_of_ranks};
 use super::quantities::{PerSection, TpReductions};
+use super::rank_waits::{self, OpenOrders, RankWaits};
 use super::replicas::Replicas;
 use super::stages::{StageCost, StageKinds, loads, memory_loads, run_loads, seconds};
 use super::step::LeastAfter;
@@ -91,10 +92,11 @@ impl<'a> Relaxation<'a> {
     /// - Some rank works at least as long as the average, and some rank's update has at least the average number of elements.
     /// - A partition into stages never hides more of ZeRO's gathers and scatters.
     /// - Ranks communicate on average no less than all of them as one rank, each with its share.
+    /// - Ranks wait on average no less than for the fewest instances before their first stage ([`rank_waits`]).
     ///
-    /// Idle time is not counted, except that a micro-batch, in at most `slices` slices, goes through all ranks. Saved
+    /// Other idle time is not counted, except that a micro-batch goes through all ranks. Saved
     /// activations are not counted. If the rest exceeds `budget`, or `budget` is `None`, no bound on seconds is given.
-    pub(super) fn average_rank(&self, elements: Elements, slices: u32, budget: Option<f64>) -> StepCost {
+    pub(super) fn average_rank(&self, elements: Elements, orders: OpenOrders, budget: Option<f64>) -> StepCost {
         let (parallel, pp) = (self.parallel, self.parallel.pp as f64);
         let replicas = Replicas::new(parallel, self.microbatches, self.platform);
         let bytes = self.average_bytes(elements, None, &replicas);
@@ -104,14 +106,29 @@ impl<'a> Relaxation<'a> {
         let load = run_loads(self.fast, parallel, &replicas);
         let microbatches = f64::from(self.microbatches);
         let whole = load.seconds();
-        let average = whole / pp;
-        let work = microbatches * average.total();
+        let each = whole / pp;
+        let work = microbatches * each.total();
         let local = (elements.trained / replicas.state_parts()).total();
-        let compute = Passes { forward: average.f, backward: average.i + average.w };
+        let compute = Passes { forward: each.f, backward: each.i + each.w };
         let exchange = replicas.least_exchange(elements, compute);
-        let summed = (work + exchange.reduce).max(self.fullest()).max(self.through(whole, slices));
+        let waits = self.rank_waits(orders);
+        let Passes { forward, backward } = rank_waits::average(&waits);
+        // Gradients of the first rank are reduced after all backwards.
+        let average = forward + work + exchange.reduce.max(backward);
+        let summed = average.max(self.fullest(&waits, orders)).max(self.through(whole, orders.slices));
         let path = summed + super::step::optimizer(local, self.platform) + exchange.gather + self.platform.fixed();
         StepCost { seconds: path * self.platform.stragglers(parallel.devices()), bytes }
+    }
+
+    /// The bound of [`Relaxation::average_rank`] without what depends on how states are sharded.
+    pub(super) fn work_alone(&self, orders: OpenOrders) -> f64 {
+        let spans = self.fast.outline.spans.iter();
+        let whole: PerSection = spans.map(|span| self.seconds(span) * span.runs.len() as f64).sum();
+        let waits = self.rank_waits(orders);
+        let work = f64::from(self.microbatches) * whole.total() / self.parallel.pp as f64;
+        let average = rank_waits::average(&waits).total() + work;
+        let path = average.max(self.fullest(&waits, orders)).max(self.through(whole, orders.slices));
+        (path + self.platform.fixed()) * self.platform.stragglers(self.parallel.devices())
     }
 
     /// Elements of the average rank.
@@ -149,14 +166,18 @@ impl<'a> Relaxation<'a> {
         once.min((once + whole.w) / (slices * (1.0 - rest)))
     }
 
-    /// Seconds of the rank with most layers, since layers are indivisible. Of n layers on p ranks, some rank has n/p, rounded
-    /// up. If two chains share ranks, some pair of ranks has 2n/p.
-    fn fullest(&self) -> f64 {
-        let layers = self.fast.outline.layers.len() as u64;
-        let most = (2 * layers).div_ceil(self.parallel.pp) as f64 / 2.0;
+    /// Seconds of the rank with most layers, since layers are indivisible, if ranks wait for `waits`. If two chains share ranks, a pair of
+    /// ranks has layers together: of n layers on p ranks, some pair has 2n/p, rounded up.
+    fn fullest(&self, waits: &RankWaits, orders: OpenOrders) -> f64 {
+        let layers = self.fast.outline.layers.len();
         let spans = self.fast.outline.spans.iter().filter(|span| span.are_layers);
         let least = spans.map(|span| self.seconds(span).total()).fold(f64::INFINITY, f64::min);
-        if layers > 0 { f64::from(self.microbatches) * most * least } else { 0.0 }
+        let least = if layers > 0 { f64::from(self.microbatches) * least } else { 0.0 };
+        if orders.has_two_chains {
+            return (2 * layers as u64).div_ceil(self.parallel.pp) as f64 / 2.0 * least;
+        }
+        let waits: SmallVec<[f64; 32]> = waits.iter().map(|wait| wait.total()).collect();
+        rank_waits::with_layers(&waits, layers, least)
     }
 
     /// Seconds of a forward, an input gradient and a weight gradient of one of these block instances.

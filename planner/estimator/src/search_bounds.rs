@@ -7,6 +7,7 @@ use super::evaluator::Evaluator;
 use super::memory_fit::MemoryChoices;
 use super::pipeline::ScheduledPipeline;
 use super::projection::{AverageRankConfig, BlockConfig, StepContext};
+use super::rank_waits::OpenOrders;
 use super::relaxation::{FitQuery, Relaxation, StepCost, work_of};
 use super::stages::StageCost;
 use ir::options::{Offload, ParallelConfig, Recompute};
@@ -47,18 +48,23 @@ impl Evaluator {
         Ok((config, blocks))
     }
 
-    /// Lower bound over all pipelines of configurations at least as fast as `fast`, with memory options left open. `slices`
-    /// is the largest number of sequence slices of any order. If `budget` is `None`, only the memory bound is computed.
+    /// Lower bound over all pipelines of configurations at least as fast as `fast`, with memory options and some orders left open. If
+    /// `budget` is `None`, only the memory bound is computed.
     ///
     /// # Errors
     /// As [`Evaluator::cost`].
-    pub fn average_rank(&self, fast: &ParallelConfig, slices: u32, budget: Option<f64>) -> Result<StepCost, Error> {
+    pub fn average_rank(
+        &self,
+        fast: &ParallelConfig,
+        orders: OpenOrders,
+        budget: Option<f64>,
+    ) -> Result<StepCost, Error> {
         let context = StepContext {
             zero: self.zero(fast),
             microbatches: self.microbatches(fast),
             cores_each: self.cores_each(fast),
         };
-        self.database.average_rank(&AverageRankConfig::of(fast, context, slices, budget))
+        self.database.average_rank(&AverageRankConfig::of(fast, context, orders, budget))
     }
 
     /// Lower bound on bytes over all pipelines and all numbers of micro-batches. The configurations shard their states as one
@@ -98,7 +104,7 @@ impl Evaluator {
     }
 
     /// Lower bounds over all pipelines, for configurations whose micro-batches take a share of the work of a large one. They have the same
-    /// number of pipeline ranks.
+    /// number of pipeline ranks. If the work alone takes more than `enough` seconds, it is the only bound.
     ///
     /// # Errors
     /// As [`Evaluator::cost`].
@@ -106,17 +112,24 @@ impl Evaluator {
         &self,
         large: LargeShare<'_>,
         fast: &[ParallelConfig],
-        slices: u32,
+        orders: OpenOrders,
+        enough: f64,
         budget: Option<f64>,
     ) -> Result<Vec<StepCost>, Error> {
         let blocks = self.block_costs(large.config)?.part(large.share);
+        if let Some(first) = fast.first() {
+            let seconds = Relaxation::of(&self.candidate(first.clone()), &blocks).work_alone(orders);
+            if seconds > enough {
+                return Ok(vec![StepCost { seconds, bytes: 0.0 }]);
+            }
+        }
         let mut elements = None;
         let bound = |parallel: &ParallelConfig| {
             let candidate = self.candidate(parallel.clone());
             let open = Relaxation::of(&candidate, &blocks);
             // They do not depend on how states are sharded.
             let elements = *elements.get_or_insert_with(|| open.average_elements());
-            open.average_rank(elements, slices, budget)
+            open.average_rank(elements, orders, budget)
         };
         Ok(fast.iter().map(bound).collect())
     }
@@ -155,9 +168,9 @@ impl Evaluator {
             // The same without recomputation or offloading: one cached result serves all.
             let plain =
                 self.candidate(ParallelConfig { offload: Offload::None, recompute: Recompute::None, ..fast.clone() });
-            order = Some(self.database.timeline(&plain.pipeline_config())?);
+            order = Some(self.database.simulated(&plain.pipeline_config())?);
         }
-        let path = order.as_ref().and_then(|staged| staged.path());
+        let path = order.as_ref().and_then(|order| order.path.as_ref());
         if let Some(path) = path {
             open.along(&mut staged, path);
         }

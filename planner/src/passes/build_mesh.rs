@@ -300,8 +300,8 @@ mod tests {
     #[test]
     fn an_axis_that_straddles_a_level_is_refused() {
         let parallel = |dp, tp| ParallelConfig { dp, tp, ..ParallelConfig::default() };
-        assert!(on_levels(&parallel(2, 6), None, &[4]).is_err());
-        assert!(on_levels(&parallel(3, 4), None, &[8]).is_err());
-        assert_eq!(on_levels(&parallel(4, 4), None, &[8]).unwrap().axes.len(), 3);
+        assert!(on_levels(&parallel(2, 6), &[], &[4]).is_err());
+        assert!(on_levels(&parallel(3, 4), &[], &[8]).is_err());
+        assert_eq!(on_levels(&parallel(4, 4), &[], &[8]).unwrap().axes.len(), 3);
     }
 }

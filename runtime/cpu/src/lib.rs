@@ -15,6 +15,7 @@ mod rearrange;
 mod rows;
 mod scan;
 mod select;
+mod sparse;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -483,11 +484,13 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::Rope(op) => attend::rope(op, site),
         KernelOp::Attention(op) => attend::attention(op, site).map(|(run, _)| run),
         KernelOp::AttentionGrad(op) => attend::attention_grad(op, site).map(|(run, _)| run),
-        KernelOp::Scan(op) => scan::scan(&op.0, site),
-        KernelOp::ScanGrad(op) => scan::scan_grad(&op.0, site),
-        KernelOp::ShortConv(_) => scan::short_conv(site),
-        KernelOp::ShortConvDx(_) => scan::short_conv_dx(site),
-        KernelOp::ShortConvDw(_) => scan::short_conv_dw(site),
+        KernelOp::Scan(_)
+        | KernelOp::ScanGrad(_)
+        | KernelOp::ShortConv(_)
+        | KernelOp::ShortConvDx(_)
+        | KernelOp::ShortConvDw(_) => {
+            scan::kernel(op, site).ok_or_else(|| format!("operands of `{}` have other dims", op.def().name()))
+        }
         KernelOp::Embedding(_) => tokens::embedding(site),
         KernelOp::EmbeddingGrad(op) => tokens::embedding_grad(site, op),
         KernelOp::CrossEntropy(_) => tokens::cross_entropy(site),
@@ -500,6 +503,16 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::Dispatch(_) => experts::dispatch(site, shared),
         KernelOp::Combine(_) => experts::combine(site),
         KernelOp::CombineDw(_) => experts::combine_dw(site),
+        KernelOp::SelectKeys(_)
+        | KernelOp::IndexScores(_)
+        | KernelOp::IndexScoresGrad(_)
+        | KernelOp::SparseAttention(_)
+        | KernelOp::SparseAttentionGrad(_)
+        | KernelOp::KeyMass(_)
+        | KernelOp::IndexLoss(_)
+        | KernelOp::IndexLossGrad(_) => {
+            sparse::kernel(op, site).ok_or_else(|| format!("operands of `{}` have other dims", op.def().name()))
+        }
         KernelOp::AbsMax(_) => quantise::absmax(site),
         KernelOp::ScaleFor(op) => quantise::scale_for(op),
         KernelOp::Quantise(_) => quantise::quantise(site),

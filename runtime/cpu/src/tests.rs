@@ -59,7 +59,7 @@ fn cases() -> Vec<Case> {
     let by_pair = |fractional| Scaling::Yarn { factor: 8.0, low: 1.0, high: 4.0, context: 100, fractional };
     let adamw = AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0.1 };
     let ragged = |text| Einsum { ragged: Some(Ragged { rows: 2, mean: 2 }), ..Einsum::new(text).unwrap() };
-    let mut cases = elementwise();
+    let mut cases = [elementwise(), sparse()].concat();
     cases.extend([
         case(Einsum::new("b s h, h g d -> b s g d").unwrap(), &[&[3, 4, 5], &[5, 2, 3]], &[]),
         case(Einsum::new("a b -> b").unwrap(), &[&[4, 5]], &[]),
@@ -130,6 +130,29 @@ fn cases() -> Vec<Case> {
         case(Sgd { momentum: 0.9, nesterov: true, weight_decay: 0.1 }, &[&[4, 5], &[4, 5], &[4, 5], &[], &[]], &[]),
     ]);
     cases
+}
+
+/// Attention to chosen keys, and its indexer.
+fn sparse() -> Vec<Case> {
+    let sparse: [&[u64]; 4] = [&[3, 6, 3, 3, 4], &[3, 9, 3, 4], &[3, 9, 3, 2], &[3, 6, 3, 3, 2]];
+    vec![
+        case(
+            SelectKeys { keys: 3 },
+            &[&[3, 6, 3, 4], &[3, 9, 4], &[3, 6, 3], &[3, 6], &[3, 9], &[3, 6], &[3, 9]],
+            &[3, 4, 5, 6],
+        ),
+        case(IndexScores, &[&[3, 6, 3, 4], &[3, 9, 4], &[3, 6, 3], &[3, 6, 5]], &[3]),
+        case(IndexScoresGrad, &[&[3, 6, 3, 4], &[3, 9, 4], &[3, 6, 3], &[3, 6, 5], &[3, 6, 5]], &[3]),
+        case(SparseAttention { scale: 0.4 }, &[sparse[0], sparse[1], sparse[2], &[3, 6, 5]], &[3]),
+        case(
+            SparseAttentionGrad { scale: 0.4 },
+            &[sparse[0], sparse[1], sparse[2], sparse[3], &[3, 6, 3, 3], sparse[3], &[3, 6, 5]],
+            &[6],
+        ),
+        case(KeyMass { scale: 0.4 }, &[sparse[0], sparse[1], &[3, 6, 3, 3], &[3, 6, 5]], &[3]),
+        case(IndexLoss, &[&[3, 6, 5], &[3, 6, 5], &[3, 6, 5]], &[2]),
+        case(IndexLossGrad, &[&[3, 6, 5], &[3, 6, 5], &[3, 6, 5], &[]], &[2]),
+    ]
 }
 
 /// Scans of each kind, with decays of heads and of keys, in chunks of which the last is short; and short convolutions.
@@ -222,12 +245,14 @@ fn operand(op: &Op, place: usize, ty: &Type) -> Array<f64> {
     let dims: Vec<usize> = ty.sizes().iter().map(|&size| size as usize).collect();
     let key = [place as u32, 9];
     if ty.dtype == DType::I32 {
-        let last =
-            if matches!(op, Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_))) { 2.0 } else { 8.0 };
+        let are_places =
+            matches!(op, Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_) | KernelOp::SelectKeys(_)));
+        let last = if are_places { 2.0 } else { 8.0 };
         return Array::Int(Dense::from_fn(&dims, |i| (uniform(key, i as u64) * last) as i32 - 1));
     }
     let update = matches!(op, Op::Kernel(KernelOp::AdamW(_) | KernelOp::Sgd(_)));
-    let positive = update || matches!(op, Op::Kernel(KernelOp::Unary(_) | KernelOp::Binary(_)));
+    let is_mass = place == 1 && matches!(op, Op::Kernel(KernelOp::IndexLoss(_) | KernelOp::IndexLossGrad(_)));
+    let positive = update || is_mass || matches!(op, Op::Kernel(KernelOp::Unary(_) | KernelOp::Binary(_)));
     // A state that does not grow: decays are below 0, and keys below 1.
     let factor = match (op, place) {
         (Op::Kernel(KernelOp::Scan(_) | KernelOp::ScanGrad(_)), 3) => return Array::Real(decays(&dims, key)),
@@ -484,8 +509,19 @@ fn every_op_takes_narrow_operands_as_its_law_allows() {
     for dtype in [DType::BF16, DType::F16] {
         let never = |name: &&str| !taken.contains(&(dtype, *name));
         // Cases with integers alone, and ops on what the optimizer keeps in f32.
-        let f32_only =
-            ["less_equal", "equal", "iota", "token_loss", "scale_for", "ages", "delayed_scale", "adamw", "sgd"];
+        let f32_only = [
+            "less_equal",
+            "equal",
+            "iota",
+            "token_loss",
+            "index_loss",
+            "index_loss_grad",
+            "scale_for",
+            "ages",
+            "delayed_scale",
+            "adamw",
+            "sgd",
+        ];
         assert_eq!(kernel_names().into_iter().filter(never).collect::<Vec<_>>(), f32_only, "{dtype:?}");
     }
 }

@@ -76,6 +76,16 @@ pub(super) fn lower(low: &mut Lowering<'_>, op: &KernelOp) -> Result<Vec<Made>, 
         | Op::CombineDw(_)
         | Op::Attention(_)
         | Op::AttentionGrad(_) => Err(format!("the kernels of `{}` are written by hand", op.def().name())),
+        Op::SelectKeys(_)
+        | Op::IndexScores(_)
+        | Op::IndexScoresGrad(_)
+        | Op::SparseAttention(_)
+        | Op::SparseAttentionGrad(_)
+        | Op::KeyMass(_)
+        | Op::IndexLoss(_)
+        | Op::IndexLossGrad(_) => {
+            Err(format!("`{}` has no kernel for a GPU yet: train this model on a processor", op.def().name()))
+        }
     }
 }
 

@@ -200,6 +200,11 @@ impl Packing {
         self.counts
     }
 
+    /// Bytes of memory: a number for each example and each window.
+    pub fn bytes(&self) -> u64 {
+        (size_of_val(&self.examples[..]) + size_of_val(&self.ends[..])) as u64
+    }
+
     /// The CRC-32 of which examples each window has.
     pub fn checksum(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
@@ -234,11 +239,12 @@ impl Packing {
                 LossOn::Completion => {
                     self.labels(part, number, tokens, &mut labels)?;
                     labels.iter().filter(|&&label| label >= 0).try_for_each(|&id| check(number, id.cast_unsigned()))?;
-                    batch.push_labelled(segment, &ids[..inputs], &labels);
+                    batch.push_labelled(segment, &ids[..inputs], labels.iter().copied());
                 }
                 LossOn::All => batch.push(segment, &ids, inputs),
             }
         }
+        batch.has_examples = true;
         batch.repeat(begin, self.seq);
         Ok(())
     }

@@ -20,6 +20,8 @@ pub struct Batch {
     pub segments: Vec<i32>,
     /// Tokens at the ends of windows of examples that stand there once more, without labels.
     pub repeated: usize,
+    /// True if a window has examples with labels of their own.
+    pub has_examples: bool,
 }
 
 impl Batch {
@@ -61,11 +63,11 @@ impl Batch {
         }
     }
 
-    /// Adds an example with labels of its own, of its first tokens.
-    pub(super) fn push_labelled(&mut self, segment: i32, ids: &[u32], labels: &[i32]) {
+    /// Adds tokens of a segment with a label for each.
+    pub(super) fn push_labelled(&mut self, segment: i32, ids: &[u32], labels: impl IntoIterator<Item = i32>) {
         self.push(segment, ids, ids.len());
-        let begin = self.labels.len() - labels.len();
-        self.labels[begin..].copy_from_slice(labels);
+        let begin = self.labels.len() - ids.len();
+        self.labels[begin..].iter_mut().zip(labels).for_each(|(label, own)| *label = own);
     }
 
     /// Completes the window of `seq` tokens that begins at `begin`: what it has stands there once more, without labels.
@@ -87,7 +89,7 @@ impl Batch {
         self.labels.clear();
         self.positions.clear();
         self.segments.clear();
-        self.repeated = 0;
+        (self.repeated, self.has_examples) = (0, false);
     }
 }
 

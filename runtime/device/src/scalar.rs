@@ -17,6 +17,7 @@ pub fn unary(kind: UnaryKind) -> Option<Unary> {
         UnaryKind::Erf => Unary::Erf,
         UnaryKind::Sin => Unary::Sin,
         UnaryKind::Cos => Unary::Cos,
+        UnaryKind::Stop => Unary::Scale(1.0),
         UnaryKind::Floor => Unary::Floor,
         UnaryKind::Sigmoid => Unary::Sigmoid,
         UnaryKind::Softplus => Unary::Softplus,

@@ -4,7 +4,7 @@ use ir::fused::Fused;
 use ir::graph::{Model, Stmt};
 use ir::ids::{BodyId, Reg, Token, Value};
 use ir::mesh::{Axes, Mesh};
-use ir::ops::{Collective, KernelOp};
+use ir::ops::{Collective, KernelOp, OpClass};
 use ir::program::{Body, BodyInstr, Class, Instr, Program, Transfer};
 use ir::types::{Dim, Type};
 use serde::{Deserialize, Serialize};
@@ -224,7 +224,7 @@ fn kernel_site(mesh: &Mesh, body: &Body, stmt: &Stmt) -> TraceSite {
     let (flops, bytes) = work.map_or((0, 0), |work| (work.flops, work.bytes));
     let kind = match &stmt.op {
         ir::ops::Op::Kernel(KernelOp::Einsum(_)) => SiteKind::Matmul,
-        ir::ops::Op::Kernel(KernelOp::Attention(_) | KernelOp::AttentionGrad(_)) => SiteKind::Attention,
+        ir::ops::Op::Kernel(_) if stmt.op.facts().class == OpClass::Attention => SiteKind::Attention,
         _ => SiteKind::Memory,
     };
     let sign = if stmt.accumulate { "+=" } else { "=" };

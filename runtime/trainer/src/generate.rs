@@ -177,7 +177,7 @@ impl Loaded {
             labels: vec![-1; seq * rows],
             positions: (0..last.len() as i32).collect(),
             segments: vec![0; last.len()],
-            repeated: 0,
+            ..Batch::default()
         };
         batch.tokens.resize(seq * rows, 0);
         batch.positions.resize(seq * rows, 0);

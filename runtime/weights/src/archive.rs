@@ -24,6 +24,8 @@ fn place(tensor: &StoredTensor) -> Option<FileTensor> {
     let format = match tensor.dtype {
         6 => Dtype::F16,
         7 => Dtype::F32,
+        // Who loads it says that its elements are not read.
+        8 => Dtype::F64,
         13 => Dtype::BF16,
         _ => return None,
     };

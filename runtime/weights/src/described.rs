@@ -112,6 +112,7 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
     } else {
         pairs.push(("head_dim", config.head.into()));
     }
+    pairs.extend(indexer(config));
     pairs.extend(positions(config));
     if let Some(window) = &config.window {
         let limited = if window.chunked { "chunked_attention" } else { "sliding_attention" };
@@ -126,6 +127,20 @@ fn llama(config: &LlamaConfig) -> Map<String, Value> {
     pairs.push(("num_nextn_predict_layers", config.mtp.map_or(0, |mtp| mtp.depth).into()));
     pairs.extend(config.mtp.map(|mtp| ("mtp_loss_scaling_factor", mtp.loss_factor.into())));
     map(pairs)
+}
+
+/// The keys of an indexer. Classes count the heads that they expand the one key to.
+fn indexer(config: &LlamaConfig) -> Vec<Pair> {
+    let Some(indexer) = &config.indexer else { return Vec::new() };
+    let types = (0..config.layers).map(|layer| if indexer.shared.contains(layer) { "shared" } else { "full" });
+    vec![
+        ("num_key_value_heads", config.heads.into()),
+        ("index_n_heads", indexer.heads.into()),
+        ("index_head_dim", indexer.head.into()),
+        ("index_topk", indexer.keys.into()),
+        ("index_loss_coef", indexer.loss.into()),
+        ("indexer_types", json!(types.collect::<Vec<_>>())),
+    ]
 }
 
 /// A number without a fraction as an integer: classes refuse others where they expect one.

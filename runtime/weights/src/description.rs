@@ -101,9 +101,11 @@ impl Description {
         }
     }
 
-    /// The first elements of a head, which positions turn; none: all.
+    /// The first elements of a head, which positions turn; none: all. Indexers turn as many as their latent attention does.
     pub(crate) fn turned(&self) -> Option<u64> {
-        if let ModelConfig::Llama(config) = &self.config { config.rotation.turned } else { None }
+        let ModelConfig::Llama(config) = &self.config else { return None };
+        let latent = config.latent.as_ref().filter(|_| config.indexer.is_some());
+        latent.map(|latent| latent.turned).or(config.rotation.turned)
     }
 
     /// The class of `transformers` that computes the model.

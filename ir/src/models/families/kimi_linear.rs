@@ -70,18 +70,20 @@ const DELTA_IN_ATTENTION: &[HubTensor] = &[
     HubTensor::linear("self_attn.q_proj.weight", &["wmq"]).when(When::Param("wmq")),
     HubTensor::linear("self_attn.k_proj.weight", &["wmk"]),
     HubTensor::linear("self_attn.v_proj.weight", &["wmv"]),
-    HubTensor::vector("self_attn.conv1d.weight", &["conv_mq", "conv_mk", "conv_mv"]).shaped(Form::Taps).when(IN_ONE),
-    HubTensor::vector("self_attn.q_conv1d.weight", &["conv_mq"]).shaped(Form::Taps),
-    HubTensor::vector("self_attn.k_conv1d.weight", &["conv_mk"]).shaped(Form::Taps),
-    HubTensor::vector("self_attn.v_conv1d.weight", &["conv_mv"]).shaped(Form::Taps),
+    HubTensor::vector("self_attn.conv1d.weight", &["conv_mq", "conv_mk", "conv_mv"])
+        .shaped(FileShape::Taps)
+        .when(IN_ONE),
+    HubTensor::vector("self_attn.q_conv1d.weight", &["conv_mq"]).shaped(FileShape::Taps),
+    HubTensor::vector("self_attn.k_conv1d.weight", &["conv_mk"]).shaped(FileShape::Taps),
+    HubTensor::vector("self_attn.v_conv1d.weight", &["conv_mv"]).shaped(FileShape::Taps),
     HubTensor::linear("self_attn.forget_gate.f_a_proj.weight", &["wdecay_a"]).when(IN_MODULE),
     HubTensor::linear("self_attn.forget_gate.f_b_proj.weight", &["wdecay_b"]).when(IN_MODULE),
     HubTensor::vector("self_attn.forget_gate.dt_bias", &["dt_bias"]).when(IN_MODULE),
-    HubTensor::vector("self_attn.forget_gate.A_log", &["a_log"]).shaped(Form::OfHeads).when(IN_MODULE),
+    HubTensor::vector("self_attn.forget_gate.A_log", &["a_log"]).shaped(FileShape::OfHeads).when(IN_MODULE),
     HubTensor::linear("self_attn.f_a_proj.weight", &["wdecay_a"]),
     HubTensor::linear("self_attn.f_b_proj.weight", &["wdecay_b"]),
     HubTensor::vector("self_attn.dt_bias", &["dt_bias"]),
-    HubTensor::vector("self_attn.A_log", &["a_log"]).shaped(Form::OfHeads),
+    HubTensor::vector("self_attn.A_log", &["a_log"]).shaped(FileShape::OfHeads),
     HubTensor::linear("self_attn.b_proj.weight", &["wbeta"]),
     HubTensor::linear("self_attn.g_a_proj.weight", &["wgate_a"]),
     HubTensor::linear("self_attn.g_b_proj.weight", &["wgate_b"]),
@@ -103,7 +105,7 @@ const EXPERTS_OF_KIMI: &[HubTensor] = &[
     HubTensor::linear("block_sparse_moe.shared_experts.down_proj.weight", &["shared_down"]).when(OLDER),
 ];
 
-/// What an object within the file states of delta rules.
+/// An object within the file that states the delta rules.
 #[derive(serde::Deserialize, Default)]
 struct Stated {
     head_dim: Option<u64>,

@@ -36,6 +36,7 @@ mod glm;
 mod glm4;
 mod glm4_moe;
 mod glm4_moe_lite;
+mod glm_moe_dsa;
 mod gpt2;
 mod gpt_bigcode;
 mod gpt_neo;
@@ -109,8 +110,8 @@ use bert::{
 use decoders::{
     bart, bigbird_pegasus, blenderbot, blenderbot_small, marian, mbart, mvp, pegasus, plbart, trocr, whisper,
 };
-use deepseek::{deepseek_v2, deepseek_v3};
-use gemma::{gemma2, gemma3_text};
+use deepseek::{deepseek_v2, deepseek_v3, deepseek_v32};
+use gemma::{gemma2, gemma3_text, gemma4_unified_text};
 use lfm::{lfm2, lfm2_moe};
 use mamba::{bamba, falcon_h1, falcon_mamba, granitemoehybrid, jamba, mamba1, mamba2, nemotron_h};
 use qwen::{qwen2, qwen2_moe, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next};
@@ -135,8 +136,10 @@ pub const FAMILIES: &[Family] = &[
     qwen3_5_moe::FAMILY,
     deepseek_v2::FAMILY,
     deepseek_v3::FAMILY,
+    deepseek_v32::FAMILY,
     gemma2::FAMILY,
     gemma3_text::FAMILY,
+    gemma4_unified_text::FAMILY,
     olmo2::FAMILY,
     olmo3::FAMILY,
     phi3::FAMILY,
@@ -165,6 +168,7 @@ pub const FAMILIES: &[Family] = &[
     glm::FAMILY,
     glm4::FAMILY,
     glm4_moe_lite::FAMILY,
+    glm_moe_dsa::FAMILY,
     ernie4_5::FAMILY,
     ernie4_5_moe::FAMILY,
     internlm3::FAMILY,

@@ -66,10 +66,12 @@ const DELTA_OF_OLMO: &[HubTensor] = &[
     HubTensor::linear("linear_attn.a_proj.weight", &["wdecay"]),
     HubTensor::linear("linear_attn.b_proj.weight", &["wbeta"]),
     HubTensor::linear("linear_attn.g_proj.weight", &["wgate"]),
-    HubTensor::vector("linear_attn.conv1d.weight", &["conv_mq", "conv_mk", "conv_mv"]).shaped(Form::Taps).when(IN_ONE),
-    HubTensor::vector("linear_attn.q_conv1d.weight", &["conv_mq"]).shaped(Form::Taps),
-    HubTensor::vector("linear_attn.k_conv1d.weight", &["conv_mk"]).shaped(Form::Taps),
-    HubTensor::vector("linear_attn.v_conv1d.weight", &["conv_mv"]).shaped(Form::Taps),
+    HubTensor::vector("linear_attn.conv1d.weight", &["conv_mq", "conv_mk", "conv_mv"])
+        .shaped(FileShape::Taps)
+        .when(IN_ONE),
+    HubTensor::vector("linear_attn.q_conv1d.weight", &["conv_mq"]).shaped(FileShape::Taps),
+    HubTensor::vector("linear_attn.k_conv1d.weight", &["conv_mk"]).shaped(FileShape::Taps),
+    HubTensor::vector("linear_attn.v_conv1d.weight", &["conv_mv"]).shaped(FileShape::Taps),
     HubTensor::vector("linear_attn.A_log", &["a_log"]),
     HubTensor::vector("linear_attn.dt_bias", &["dt_bias"]),
     HubTensor::vector("linear_attn.o_norm.weight", &["scan_norm"]),

@@ -2,9 +2,9 @@
 
 use super::prelude::Preset;
 use super::{
-    apertus, cohere2, deepseek_v2, deepseek_v3, dots1, gemma2, gemma3_text, glm4_moe, gpt_neox, gpt_oss, gpt2, granite,
-    llama, llama4_text, minimax_m2, mistral, mixtral, olmo2, olmo3, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3,
-    tiny,
+    apertus, cohere2, deepseek_v2, deepseek_v3, deepseek_v32, dots1, gemma2, gemma3_text, glm4_moe, gpt_neox, gpt_oss,
+    gpt2, granite, llama, llama4_text, minimax_m2, mistral, mixtral, olmo2, olmo3, phi3, qwen2, qwen2_moe, qwen3,
+    qwen3_moe, smollm3, tiny,
 };
 
 /// All presets, in the order in which they are listed.
@@ -30,6 +30,7 @@ const PRESETS: &[&[Preset]] = &[
     qwen3_moe::PRESETS,
     deepseek_v2::PRESETS,
     deepseek_v3::PRESETS,
+    deepseek_v32::PRESETS,
     qwen2_moe::PRESETS,
     glm4_moe::PRESETS,
     gpt_oss::PRESETS,

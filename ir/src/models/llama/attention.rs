@@ -4,29 +4,36 @@
 
 use super::alibi::Alibi;
 use super::config::{HeadGate, LlamaConfig, QkNorm, Temperature};
-use super::layers::{HeadDims, LayerKind};
+use super::indexer::Indexer;
+use super::latent::Latent;
+use super::layers::{HeadDims, KeyChoice, LayerKind};
 use super::qk_norm::{self, AllHeads, flat_norm};
 use crate::models::draft::{Body, DraftError, Linear, Weight};
 use crate::models::rotation::Rotation;
-use crate::ops::{Attention, AttentionSettings, Binary, BinaryKind, Dropout, UnaryKind};
+use crate::ops::{Attention, AttentionSettings, Binary, BinaryKind, Dropout, RmsNorm, UnaryKind};
 use crate::types::DType;
 
 /// The parameters of attention; the matrix that writes to the residual stream has the deviation `residual`.
 pub(super) fn weights(config: &LlamaConfig, kind: &LayerKind<'_>, residual: f64) -> Vec<Weight> {
     let deviation = config.deviation;
     if let Some(latent) = &config.latent {
-        return latent.weights(deviation, residual);
+        let mut weights = latent.weights(deviation, residual, config.indexer.is_some());
+        let indexer = config.indexer.filter(|_| kind.choice == KeyChoice::Own);
+        weights.extend(indexer.into_iter().flat_map(|indexer| indexer.weights(deviation)));
+        return weights;
     }
-    let HeadDims { heads, queries, keys, values, given } = kind.dims;
+    let HeadDims { heads, queries, keys, values, given, .. } = kind.dims;
     let mut weights = vec![
         Weight::normal("wq", &format!("h {queries}"), deviation),
         Weight::normal("wk", &format!("h {keys}"), deviation),
-        Weight::normal("wv", &format!("h {values}"), deviation),
-        Weight::normal("wo", &format!("{given} h"), residual),
     ];
+    weights.extend((!kind.keys_are_values).then(|| Weight::normal("wv", &format!("h {values}"), deviation)));
+    weights.push(Weight::normal("wo", &format!("{given} h"), residual));
     if config.qkv_bias {
         let biases = [("bq", queries), ("bk", keys), ("bv", values)];
-        let biases = biases.into_iter().filter(|(name, _)| !(config.plain_keys && *name == "bk"));
+        let biases = biases
+            .into_iter()
+            .filter(|(name, _)| !(config.plain_keys && *name == "bk" || kind.keys_are_values && *name == "bv"));
         weights.extend(biases.map(|(name, dims)| Weight::constant(name, dims, 0.0)));
     }
     weights.extend(kind.out_bias.then(|| Weight::constant("bo", "h", 0.0)));
@@ -46,7 +53,14 @@ pub(super) fn build(
     x: &str,
 ) -> Result<(), DraftError> {
     let given = match &config.latent {
-        Some(latent) => latent.heads(kind.rotation, b, x).map(|()| "g r dv")?,
+        Some(latent) => {
+            if let Some(indexer) = &config.indexer {
+                let rotation = kind.rotation.ok_or(DraftError::NoPositions)?;
+                sparse(&Sparse { config, latent, indexer, rotation, is_own: kind.choice == KeyChoice::Own }, b, x)?;
+                return b.linear(&Linear { y, x: "o", w: "wo", bias: None, from: "g r dv", to: "h" });
+            }
+            latent.heads(kind.rotation, b, x).map(|()| "g r dv")?
+        }
         None => heads(config, kind, b, x).map(|()| kind.dims.given)?,
     };
     let (p, path) = (config.attention_dropout, "layer.o".to_string());
@@ -65,12 +79,36 @@ pub(super) fn build(
     }
     let mut x = if gated.is_some() { "ow" } else { "o" };
     if config.inner_norms {
-        let all = AllHeads { dims: given, size: config.heads * config.value.unwrap_or(config.head) };
+        let all = AllHeads { dims: given, size: config.heads * config.value.unwrap_or(kind.head) };
         flat_norm(b, config.norm_eps, &all, "on", x, "heads_norm")?;
         x = "on";
     }
     let bias = kind.out_bias.then_some("bo");
     b.linear(&Linear { y, x, w: "wo", bias, from: given, to: "h" })
+}
+
+/// Attention to the keys that an indexer chooses.
+struct Sparse<'a> {
+    config: &'a LlamaConfig,
+    latent: &'a Latent,
+    indexer: &'a Indexer,
+    rotation: &'a Rotation,
+    /// The layer has the indexer.
+    is_own: bool,
+}
+
+/// `o`, what heads give at chosen keys, and what trains the indexer.
+fn sparse(sparse: &Sparse<'_>, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+    let Sparse { config, latent, indexer, rotation, is_own } = *sparse;
+    latent.absorbed(rotation, b, x)?;
+    if is_own {
+        indexer.choose(latent, rotation, b, x)?;
+    }
+    latent.attend_to_choice(config.score_scale(), b)?;
+    match indexer.loss.filter(|_| is_own) {
+        Some(factor) => indexer.loss(config.score_scale(), factor, b),
+        None => Ok(()),
+    }
 }
 
 /// The dims of the gates of heads, if there are any.
@@ -107,6 +145,8 @@ fn softplus(b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Norm,
+    /// A norm of each head without a gain.
+    PlainNorm,
     Clip(f64),
     Turn(&'a Rotation),
     Temper(Temperature),
@@ -158,10 +198,13 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
         Side {
             name: "v",
             heads: kind.dims.values,
-            steps: config.clip.map(Step::Clip).into_iter().chain(scale).collect(),
+            steps: [config.value_norm.then_some(Step::PlainNorm), config.clip.map(Step::Clip), scale]
+                .into_iter()
+                .flatten()
+                .collect(),
         },
     ];
-    for side in &sides {
+    for side in sides.iter().filter(|side| !(kind.keys_are_values && side.name == "v")) {
         let (y, w, bias) = (side.value(0), format!("w{}", side.name), format!("b{}", side.name));
         let has_bias = config.qkv_bias && !(config.plain_keys && side.name == "k");
         let bias = has_bias.then_some(&*bias);
@@ -171,9 +214,16 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
     for number in 0..longest {
         for side in &sides {
             let Some(step) = side.steps.get(number) else { continue };
-            let (from, to) = (side.value(number), side.value(number + 1));
+            let (mut from, to) = (side.value(number), side.value(number + 1));
+            if kind.keys_are_values && side.name == "v" && number == 0 {
+                from = sides[1].value(0);
+            }
             match step {
                 Step::Norm => qk_norm::build(config, kind, b, side, &from, &to)?,
+                Step::PlainNorm => {
+                    b.ones("v_gain", &from, kind.dims.size)?;
+                    b.op(&[&to, "v_rstd"], RmsNorm { eps: config.norm_eps }, &[&from, "v_gain"])?;
+                }
                 Step::Clip(bound) => clip(b, *bound, &to, &from)?,
                 Step::Turn(rotation) => rotation.turn(b, &to, &from)?,
                 Step::Temper(temperature) => temper(b, *temperature, side.heads, &to, &from)?,

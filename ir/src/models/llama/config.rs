@@ -1,5 +1,6 @@
 //! A configuration of the LLaMA family.
 
+use super::indexer::Indexer;
 use super::latent::Latent;
 use super::norm::Norm;
 use crate::models::error::{ConfigError, depth, invalid, not_negative, positive};
@@ -205,6 +206,18 @@ pub struct LlamaConfig {
     pub local_kv_heads: Option<u64>,
     /// Size of a head. Latent attention states its own sizes.
     pub head: u64,
+    /// The same of layers with a window, where these have another one; they state their key heads, too (Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_head: Option<u64>,
+    /// In layers without a window values are the products that keys are made of (Gemma 4).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keys_are_values: bool,
+    /// Values of each head are normed, without a gain (Gemma 4).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub value_norm: bool,
+    /// The result of a layer is multiplied by a number of the layer, which is not trained (Gemma 4).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub layer_scale: bool,
     /// Size of a head's values, where it is another one (MiMo-V2-Flash).
     pub value: Option<u64>,
     /// The factor of values.
@@ -301,6 +314,9 @@ pub struct LlamaConfig {
     pub deviation: f64,
     /// Keys and values come from a latent vector (DeepSeek).
     pub latent: Option<Latent>,
+    /// Queries attend to keys that an indexer chooses, over the latent vector (DeepSeek-V3.2). There is one key head then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub indexer: Option<Indexer>,
     /// Attention to another sequence.
     pub cross: Option<Cross>,
     /// Layers that carry a state in place of attention.
@@ -321,7 +337,7 @@ impl LlamaConfig {
         self.window.filter(|window| !window.full.contains(layer))
     }
 
-    /// What a layer has in place of attention or beside it, if it carries a state.
+    /// The state that a layer carries in place of attention or together with it, if any.
     pub(super) fn scanned_of(&self, layer: u32) -> Option<&Scanned> {
         self.scanned.as_ref().filter(|scanned| scanned.layers.contains(layer))
     }
@@ -331,6 +347,11 @@ impl LlamaConfig {
         let experts = self.experts.as_ref()?;
         let factor = experts.balance.loss.filter(|_| experts.balance.spans_layers())?.factor;
         Some((factor, self.layers - experts.dense.count(self.layers)))
+    }
+
+    /// True if layers pass a choice of keys on.
+    pub(super) fn passes_choice(&self) -> bool {
+        self.indexer.is_some_and(|indexer| indexer.passes())
     }
 
     /// The dim of the tokens that are read.
@@ -372,6 +393,7 @@ impl LlamaConfig {
             ("num_key_value_heads", self.kv_heads),
             ("v_head_dim", self.value.unwrap_or(1)),
             ("head_dim", self.head),
+            ("head_dim", self.local_head.unwrap_or(1)),
             ("embedding_size", self.embedding_size.unwrap_or(1)),
             ("output_embedding_size", self.head_layer.map_or(1, |layer| layer.size)),
             ("cross_attention_hidden_size", self.cross.map_or(1, |cross| cross.hidden)),
@@ -422,10 +444,16 @@ impl LlamaConfig {
             }
         }
         self.latent.as_ref().map_or(Ok(()), Latent::check)?;
+        self.indexer.map_or(Ok(()), |indexer| indexer.check(self.latent.as_ref()))?;
         self.experts.as_ref().map_or(Ok(()), |experts| experts.check(self.layers))?;
         if self.mtp.is_some() && self.balance_over_layers().is_some() {
             let why = "layers that predict further tokens are no part of a loss over all layers".to_string();
             return Err(invalid("router_balance", why));
+        }
+        if self.mtp.is_some() && self.passes_choice() {
+            let why =
+                "layers that predict further tokens are not known where layers share a choice of keys; set it to 0";
+            return Err(invalid("mtp_loss_scaling_factor", why.to_string()));
         }
         self.mtp.as_ref().map_or(Ok(()), Mtp::check)
     }

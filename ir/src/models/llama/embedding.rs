@@ -2,6 +2,7 @@
 
 use super::config::{EmbeddingNorm, EmbeddingScale, Learned, LlamaConfig, Waves};
 use super::dropout;
+use super::indexer::CHOICE;
 use crate::graph::{ArgKind, ResultKind};
 use crate::models::balance;
 use crate::models::draft::{Body, Draft, DraftError, Linear, Weight};
@@ -11,7 +12,8 @@ use crate::types::{DType, PartialKind};
 /// The names of the tables whose first row is added.
 const KINDS: [&str; 2] = ["wte", "wke"];
 
-/// The block, and its call, which gives `x`, and the sums over layers of names `passed`, none so far.
+/// The block, and its call, which gives `x`, and what layers pass on by the names `passed`: sums over layers, none so far, and a choice
+/// of keys, which no layer reads.
 pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) -> Result<(), DraftError> {
     let weights = weights(config);
     let has_positions = config.learned.is_some() || config.waves.is_some();
@@ -20,8 +22,11 @@ pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) ->
     let args: Vec<_> = inputs.iter().map(|name| (*name, ArgKind::Input, draft.ids())).collect();
     let block = draft.block("embed", &args, &weights, &vec![ResultKind::Value; 1 + passed.len()], |b| {
         let x = rows(config, b)?;
-        if !passed.is_empty() {
+        if passed.contains(&balance::PASSED[0]) {
             balance::first(b)?;
+        }
+        if let Some(indexer) = config.indexer.filter(|_| passed.contains(&CHOICE)) {
+            indexer.first(b)?;
         }
         [&*x].iter().chain(passed).map(|name| b.value(name)).collect()
     })?;

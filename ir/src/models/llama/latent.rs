@@ -29,6 +29,12 @@ pub struct Latent {
     pub score_factor: f64,
 }
 
+/// Names of the parts of queries and keys that turn, if there is a rotation.
+pub(super) struct Turned {
+    pub(super) query: &'static str,
+    pub(super) key: &'static str,
+}
+
 impl Latent {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let sizes = [
@@ -57,7 +63,9 @@ impl Latent {
         dims
     }
 
-    pub(super) fn weights(&self, deviation: f64, residual: f64) -> Vec<Weight> {
+    /// The parameters. With absorbed heads, each query head of the one key head has matrices of its own for keys and values.
+    pub(super) fn weights(&self, deviation: f64, residual: f64, is_absorbed: bool) -> Vec<Weight> {
+        let heads = if is_absorbed { "g r" } else { "g" };
         let mut weights = Vec::new();
         if self.query_rank.is_some() {
             weights.push(Weight::normal("wdq", "h lq", deviation));
@@ -69,9 +77,9 @@ impl Latent {
             Weight::normal("wqr", &format!("{from} g r dr"), deviation).part_of("q_b"),
             Weight::normal("wdkv", "h lk", deviation).part_of("kv_a"),
             Weight::constant("kv_norm", "lk", 1.0),
-            Weight::normal("wkn", "lk g dn", deviation).part_of("kv_b"),
+            Weight::normal("wkn", &format!("lk {heads} dn"), deviation).part_of("kv_b"),
             Weight::normal("wkr", "h dr", deviation).part_of("kv_a"),
-            Weight::normal("wv", "lk g dv", deviation).part_of("kv_b"),
+            Weight::normal("wv", &format!("lk {heads} dv"), deviation).part_of("kv_b"),
             Weight::normal("wo", "g r dv h", residual),
         ]);
         weights
@@ -79,6 +87,18 @@ impl Latent {
 
     /// `q`, `k` and `v` of `x`; without a rotation no part turns (Kimi Linear).
     pub(super) fn heads(&self, rotation: Option<&Rotation>, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
+        let Turned { query, key } = self.parts(rotation, b, x)?;
+        for (y, w, d) in [("kn", "wkn", "dn"), ("v", "wv", "dv")] {
+            b.op(&[y], Einsum::new(&format!("b s lk, lk g {d} -> b s g {d}"))?, &["ckv", w])?;
+        }
+        let to_heads = Broadcast { equation: Equation::parse("b s dr -> b s g dr")?, free: b.dims("g") };
+        b.op(&["kr"], to_heads, &[key])?;
+        b.op(&["q"], Concat { dim: 4 }, &["qn", query])?;
+        b.op(&["k"], Concat { dim: 3 }, &["kn", "kr"])
+    }
+
+    /// The parts of queries, `qn` and the one that turns, the latent vector `ckv`, and the part of keys that turns.
+    pub(super) fn parts(&self, rotation: Option<&Rotation>, b: &mut Body<'_>, x: &str) -> Result<Turned, DraftError> {
         let (query, from) = if self.query_rank.is_some() { ("cq", "lq") } else { (x, "h") };
         if self.query_rank.is_some() {
             b.op(&["cq0"], Einsum::new("b s h, h lq -> b s lq")?, &[x, "wdq"])?;
@@ -89,19 +109,10 @@ impl Latent {
         }
         b.op(&["ckv0"], Einsum::new("b s h, h lk -> b s lk")?, &[x, "wdkv"])?;
         b.op(&["ckv", "ckv_rstd"], LATENT_NORM, &["ckv0", "kv_norm"])?;
-        for (y, w, d) in [("kn", "wkn", "dn"), ("v", "wv", "dv")] {
-            b.op(&[y], Einsum::new(&format!("b s lk, lk g {d} -> b s g {d}"))?, &["ckv", w])?;
-        }
         b.op(&["kr0"], Einsum::new("b s h, h dr -> b s dr")?, &[x, "wkr"])?;
-        let [mut qr, mut kr] = ["qr0", "kr0"];
-        if let Some(rotation) = rotation {
-            rotation.turn(b, "qr", qr)?;
-            rotation.turn(b, "kr1", kr)?;
-            [qr, kr] = ["qr", "kr1"];
-        }
-        let to_heads = Broadcast { equation: Equation::parse("b s dr -> b s g dr")?, free: b.dims("g") };
-        b.op(&["kr"], to_heads, &[kr])?;
-        b.op(&["q"], Concat { dim: 4 }, &["qn", qr])?;
-        b.op(&["k"], Concat { dim: 3 }, &["kn", "kr"])
+        let Some(rotation) = rotation else { return Ok(Turned { query: "qr0", key: "kr0" }) };
+        rotation.turn(b, "qr", "qr0")?;
+        rotation.turn(b, "kr1", "kr0")?;
+        Ok(Turned { query: "qr", key: "kr1" })
     }
 }

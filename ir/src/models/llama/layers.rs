@@ -22,21 +22,39 @@ pub(super) struct HeadDims {
     pub(super) values: &'static str,
     /// Results of heads.
     pub(super) given: &'static str,
+    /// Elements of a query or key.
+    pub(super) size: &'static str,
 }
 
 impl HeadDims {
-    const ALIKE: HeadDims = HeadDims { heads: "g r", queries: "g r d", keys: "g d", values: "g d", given: "g r d" };
+    const ALIKE: HeadDims =
+        HeadDims { heads: "g r", queries: "g r d", keys: "g d", values: "g d", given: "g r d", size: "d" };
     const LOCAL: HeadDims =
-        HeadDims { heads: "gl rl", queries: "gl rl d", keys: "gl d", values: "gl d", given: "gl rl d" };
+        HeadDims { heads: "gl rl", queries: "gl rl d", keys: "gl d", values: "gl d", given: "gl rl d", size: "d" };
+    /// Local heads of another size.
+    const SMALL: HeadDims =
+        HeadDims { heads: "gl rl", queries: "gl rl dl", keys: "gl dl", values: "gl dl", given: "gl rl dl", size: "dl" };
 
-    fn of(is_local: bool, has_values: bool) -> HeadDims {
+    fn of(is_local: bool, has_values: bool, has_size: bool) -> HeadDims {
         match (is_local, has_values) {
+            _ if is_local && has_size => HeadDims::SMALL,
             (false, false) => HeadDims::ALIKE,
             (false, true) => HeadDims { values: "g dv", given: "g r dv", ..HeadDims::ALIKE },
             (true, false) => HeadDims::LOCAL,
             (true, true) => HeadDims { values: "gl dv", given: "gl rl dv", ..HeadDims::LOCAL },
         }
     }
+}
+
+/// How a layer has the keys to which its queries attend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum KeyChoice {
+    /// They attend to all that they see.
+    All,
+    /// Its own indexer chooses.
+    Own,
+    /// They are those of the last layer with an indexer.
+    Shared,
 }
 
 /// A kind of layer: a block of the model.
@@ -50,7 +68,7 @@ pub(super) struct LayerKind<'a> {
     pub(super) mixes: bool,
     /// It has a feed-forward net, or experts in its place.
     pub(super) has_net: bool,
-    /// What it has in place of attention or beside it, if it carries a state.
+    /// The state that it carries in place of attention or together with it, if any.
     pub(super) scanned: Option<&'a Scanned>,
     /// The window of attention, if any.
     pub(super) window: Option<Window>,
@@ -66,14 +84,20 @@ pub(super) struct LayerKind<'a> {
     pub(super) kv_heads: u64,
     /// The dims of heads.
     pub(super) dims: HeadDims,
+    /// Size of a head.
+    pub(super) head: u64,
+    /// Values are what keys are made of.
+    pub(super) keys_are_values: bool,
     /// Heads have a sink.
     pub(super) sinks: bool,
+    /// The keys of queries.
+    pub(super) choice: KeyChoice,
 }
 
 impl LayerKind<'_> {
     /// True if it has attention.
     pub(super) fn attends(&self) -> bool {
-        self.mixes && self.scanned.is_none_or(|scanned| scanned.beside.is_some())
+        self.mixes && self.scanned.is_none_or(|scanned| scanned.with_attention.is_some())
     }
 
     /// The inputs of its block.
@@ -93,13 +117,16 @@ impl LayerKind<'_> {
 /// Layers with experts are called `layer`, and those without them `dense`; without any experts all are called `layer`. Where
 /// only some layers have a window, these are called `local` and `local_dense`. Where only some layers of the same window have no
 /// positions, the names of these have `nope` in them. A first layer without a norm of what attention reads has `first`, a last one
-/// with a bias of its own `last`. Where only some layers carry a state in place of attention, the names of these have `scan` in them. Layers without attention and a state have `still`, those without a net `netless`.
+/// with a bias of its own `last`. Where only some layers carry a state in place of attention, the names of these have `scan` in them. Layers
+/// without attention and a state have `still`, those without a net `netless`, and those that take the choice of keys of another layer
+/// `shared`.
 pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>> {
     let mixed = config.window.is_some_and(|window| (1..config.layers).contains(&window.full.count(config.layers)));
     // The numbers of layers with and without positions, by whether they have a window.
     let mut turns = [[0_u32; 2]; 2];
     let attends = |layer: &u32| {
-        config.scanned_of(*layer).is_none_or(|scanned| scanned.beside.is_some()) && !config.still.contains(*layer)
+        config.scanned_of(*layer).is_none_or(|scanned| scanned.with_attention.is_some())
+            && !config.still.contains(*layer)
     };
     for layer in (0..config.layers).filter(attends) {
         turns[usize::from(config.window_of(layer).is_some())][usize::from(config.nope.contains(layer))] += 1;
@@ -108,7 +135,7 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
     let scans = (0..config.layers).filter(|&layer| config.scanned_of(layer).is_some()).count() as u32;
     (0..config.layers).map(move |layer| {
         let scanned = config.scanned_of(layer);
-        let in_place = scanned.is_some_and(|scanned| scanned.beside.is_none());
+        let in_place = scanned.is_some_and(|scanned| scanned.with_attention.is_none());
         let (mixes, has_net) = (!config.still.contains(layer), !config.netless.contains(layer));
         let experts = config.experts.as_ref().filter(|experts| has_net && !experts.dense.contains(layer));
         let nope = mixes && !in_place && config.nope.contains(layer);
@@ -117,6 +144,11 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let rotation = (!nope).then_some(local.unwrap_or(&config.rotation));
         let is_dense = config.experts.is_some() && has_net && experts.is_none();
         let differs = nope && turns[usize::from(window.is_some())].iter().all(|&count| count > 0);
+        let choice = match config.indexer {
+            None => KeyChoice::All,
+            Some(indexer) if indexer.shared.contains(layer) => KeyChoice::Shared,
+            Some(_) => KeyChoice::Own,
+        };
         let (bare, last) = (config.bare_first && layer == 0, config.last_bias && layer + 1 == config.layers);
         let parts = [
             (bare, "first"),
@@ -126,6 +158,7 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
             (differs, "nope"),
             (!mixes, "still"),
             (!has_net && some_have_nets, "netless"),
+            (choice == KeyChoice::Shared, "shared"),
             (is_dense, "dense"),
         ];
         let parts: Vec<&str> = parts.iter().filter(|(holds, _)| *holds).map(|(_, part)| *part).collect();
@@ -133,7 +166,9 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
         let out_bias = config.out_bias && (!config.last_bias || last);
         let is_local = window.is_some();
         let kv_heads = config.local_kv_heads.filter(|_| is_local);
-        let dims = HeadDims::of(kv_heads.is_some(), config.value.is_some());
+        let dims = HeadDims::of(kv_heads.is_some(), config.value.is_some(), config.local_head.is_some());
+        let head = config.local_head.filter(|_| is_local).unwrap_or(config.head);
+        let keys_are_values = config.keys_are_values && !is_local;
         let sinks = config.sinks == Sinks::All || config.sinks == Sinks::Local && is_local;
         let kv_heads = kv_heads.unwrap_or(config.kv_heads);
         let norms = scanned.and_then(|scanned| scanned.norms).unwrap_or(config.norms);
@@ -150,7 +185,10 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
             out_bias,
             kv_heads,
             dims,
+            head,
+            keys_are_values,
             sinks,
+            choice,
         }
     })
 }

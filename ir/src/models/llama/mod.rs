@@ -10,6 +10,7 @@ mod cross;
 mod dropout;
 mod embedding;
 mod head;
+mod indexer;
 mod latent;
 mod layers;
 mod mtp;
@@ -22,14 +23,16 @@ pub use config::{
     Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Learned, LlamaConfig, Mtp, Norms, QkNorm,
     Sinks, Temperature, Waves,
 };
+pub use indexer::Indexer;
 pub use latent::Latent;
 pub use norm::Norm;
 
-use self::layers::{LayerKind, Layers, kinds, runs};
+use self::indexer::{CHOICE, INDEX_LOSS};
+use self::layers::{KeyChoice, LayerKind, Layers, kinds, runs};
 use super::balance::{self, ADDED, PASSED};
 use super::draft::{Batch, Body, Draft, DraftError, Weight};
 use super::error::ConfigError;
-use super::mixers::Beside;
+use super::mixers::WithAttention;
 use super::rotation::LENGTHS;
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
@@ -58,7 +61,10 @@ impl LlamaConfig {
             }
             dims.extend(self.value.map(|value| DimName::new("dv", value, None)));
         }
+        let local = self.local_head.filter(|_| kinds(self).any(|kind| kind.dims.size == "dl"));
+        dims.extend(local.map(|size| DimName::new("dl", size, None)));
         dims.extend(self.scanned.iter().flat_map(|scanned| scanned.mixer.dims()));
+        dims.extend(self.indexer.iter().flat_map(Indexer::dims));
         if kinds(self).any(|kind| kind.has_net && kind.experts.is_none()) {
             dims.push(DimName::new("f", self.feed_forward, Some(DimRole::FeedForward)));
         }
@@ -97,7 +103,8 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
     let (stream, ids) = (draft.ty("b s h"), draft.ids());
     let over_layers = config.balance_over_layers();
     let passed = if over_layers.is_some() { &PASSED[..] } else { &[] };
-    embedding::build(config, &mut draft, passed)?;
+    let choice = config.passes_choice().then_some(CHOICE);
+    embedding::build(config, &mut draft, &passed.iter().copied().chain(choice).collect::<Vec<_>>())?;
     if kinds(config).any(|kind| kind.inputs().contains(&LENGTHS)) {
         draft.input(LENGTHS);
     }
@@ -133,6 +140,7 @@ fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError>
     let mut last = "x".to_string();
     let passed = if config.balance_over_layers().is_some() { &PASSED[..] } else { &[] };
     let mut passed: Vec<String> = passed.iter().map(|name| name.to_string()).collect();
+    let mut choice = config.passes_choice().then_some(CHOICE.to_string());
     let array = runs.last().map_or("layer".to_string(), |(kind, _)| kind.name.clone());
     for (at, (kind, range)) in runs.iter().enumerate() {
         let known = blocks.iter().find(|(name, _)| *name == kind.name).map(|(_, block)| *block);
@@ -153,11 +161,13 @@ fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError>
         };
         let taken: Vec<&str> = passed.iter().filter(|_| kind.experts.is_some()).map(|name| &**name).collect();
         let given: Vec<String> = taken.iter().zip(ADDED).map(|(_, name)| format!("{name}{at}")).collect();
-        let operands = [&[&*last], &*taken, kind.inputs()].concat();
-        let results = [std::slice::from_ref(&result), &given].concat().join(" ");
+        let chosen: Vec<String> = choice.iter().map(|_| format!("{CHOICE}{at}")).collect();
+        let operands = [&[&*last], &*taken, choice.as_deref().as_slice(), kind.inputs()].concat();
+        let results = [std::slice::from_ref(&result), &given, &chosen].concat().join(" ");
         draft.call(&results, block, Some(range.clone()), &operands, &[&kind.name]);
         last = result;
         passed = if given.is_empty() { passed } else { given };
+        choice = chosen.into_iter().next();
     }
     let block = blocks.iter().find(|(name, _)| *name == array).map(|(_, block)| *block);
     let inputs = runs.last().map_or(&[][..], |(kind, _)| kind.inputs());
@@ -176,13 +186,23 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
     draft.declare_array(&kind.name, count, &weights);
     let (stream, ids) = (draft.ty("b s h"), draft.ids());
     let mut args = vec![("x", ArgKind::Value, stream)];
-    let further = kind.experts.map_or(Vec::new(), |experts| experts.balance.results());
+    let mut further = kind.experts.map_or(Vec::new(), |experts| experts.balance.results());
     let mut results = vec![ResultKind::Value];
     let mut given = vec!["y"];
+    if let Some(indexer) = config.indexer {
+        further.extend((kind.choice == KeyChoice::Own && indexer.loss.is_some()).then_some(INDEX_LOSS));
+    }
     if kind.experts.is_some() && config.balance_over_layers().is_some() {
         args.extend(PASSED.map(|name| (name, ArgKind::Value, draft.wide("n"))));
         given.extend(ADDED);
         results.extend([ResultKind::Value; 2]);
+    }
+    if let Some(indexer) = config.indexer.filter(Indexer::passes) {
+        // A layer with an indexer passes its own on.
+        let name = if kind.choice == KeyChoice::Own { "choice_before" } else { CHOICE };
+        args.push((name, ArgKind::Value, indexer.choice(draft)));
+        given.push(CHOICE);
+        results.push(ResultKind::Value);
     }
     args.extend(kind.inputs().iter().map(|name| (*name, ArgKind::Input, ids.clone())));
     results.extend(further.iter().map(|_| ResultKind::Regulariser));
@@ -199,6 +219,10 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
                 }
                 None => net::build(config, b, x),
             })?;
+            if config.layer_scale {
+                let product = Binary::spread(BinaryKind::Mul, "b s h, () -> b s h")?;
+                b.op(&["y"], product, &["unscaled", "layer_scale"])?;
+            }
         }
         given.iter().map(|name| b.value(name)).collect()
     })
@@ -207,7 +231,7 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
 /// `p`: attention of `x`, or what a state gives, or the sum of both.
 fn mix(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
     let Some(scanned) = kind.scanned else { return attention::build(config, kind, b, "p", x) };
-    let Some(Beside { read, attention, state }) = scanned.beside else {
+    let Some(WithAttention { read, attention, state }) = scanned.with_attention else {
         return scanned.mixer.build(b, config.norm_eps, "p", x);
     };
     scanned.mixer.build(b, config.norm_eps, "scan_given", x)?;
@@ -232,7 +256,8 @@ fn net_branch<'a>(config: &LlamaConfig, kind: &LayerKind<'_>) -> Branch<'a> {
     let read = if config.branches == Branches::InTurn { stream } else { "x" };
     let normed = if config.branches == Branches::Shared { "a" } else { "n" };
     let result = if kind.experts.is_some_and(|experts| experts.normed) { "fn" } else { "fd" };
-    Branch { norms: kind.norms, number: 2, read, stream, sum: "y", normed, result }
+    let sum = if config.layer_scale { "unscaled" } else { "y" };
+    Branch { norms: kind.norms, number: 2, read, stream, sum, normed, result }
 }
 
 /// A branch of a layer, `sum = stream + norm(f(norm(read)))` or `sum = norm(stream + f(read))`, with the norms of the configuration.
@@ -315,5 +340,6 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
         None => net::weights(config, residual),
     });
     weights.extend(after.then(|| config.norm.weights("post_norm2", "h")).into_iter().flatten());
+    weights.extend(config.layer_scale.then(|| Weight::constant("layer_scale", "", 1.0).frozen()));
     weights
 }

@@ -10,13 +10,13 @@ use crate::ops::{Binary, BinaryKind, LayerNorm, Reshape, RmsNorm};
 pub(super) fn weights(norm: QkNorm, heads: HeadDims) -> Vec<Weight> {
     let dims = match norm {
         QkNorm::None | QkNorm::Turned => return Vec::new(),
-        QkNorm::Heads | QkNorm::HeadsTurned | QkNorm::LayerHeads => ["d", "d"],
+        QkNorm::Heads | QkNorm::HeadsTurned | QkNorm::LayerHeads => [heads.size; 2],
         QkNorm::Whole | QkNorm::LayerEach => [heads.queries, heads.keys],
     };
     let mut weights: Vec<Weight> =
         ["q_norm", "k_norm"].iter().zip(dims).map(|(name, dims)| Weight::constant(*name, dims, 1.0)).collect();
     if norm == QkNorm::LayerHeads {
-        weights.extend(["q_norm_bias", "k_norm_bias"].map(|name| Weight::constant(name, "d", 0.0)));
+        weights.extend(["q_norm_bias", "k_norm_bias"].map(|name| Weight::constant(name, heads.size, 0.0)));
     }
     weights
 }
@@ -39,7 +39,7 @@ pub(super) fn build(
         QkNorm::Turned => {
             // Queries come first, and keys have the same gain.
             if *side == "q" {
-                b.ones("qk_norm", plain, "d")?;
+                b.ones("qk_norm", plain, kind.dims.size)?;
             }
             b.op(&[normed, &rstd], RmsNorm { eps }, &[plain, "qk_norm"])
         }
@@ -48,8 +48,8 @@ pub(super) fn build(
         }
         QkNorm::LayerEach => {
             if *side == "q" {
-                b.ones("qk_ones", plain, "d")?;
-                b.zeros("qk_zeros", plain, "d")?;
+                b.ones("qk_ones", plain, kind.dims.size)?;
+                b.zeros("qk_zeros", plain, kind.dims.size)?;
             }
             let alike = format!("{side}_alike");
             b.op(&[&alike, &mean, &rstd], LayerNorm { eps }, &[plain, "qk_ones", "qk_zeros"])?;
@@ -58,7 +58,7 @@ pub(super) fn build(
         }
         QkNorm::Whole => {
             let count = if *side == "q" { config.heads } else { kind.kv_heads };
-            let all = AllHeads { dims: heads, size: count * config.head };
+            let all = AllHeads { dims: heads, size: count * kind.head };
             flat_norm(b, eps, &all, normed, plain, &gain)
         }
     }

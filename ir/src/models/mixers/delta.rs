@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Rows of a chunk, as flash-linear-attention has them.
 const CHUNK: u64 = 64;
 
-/// What decays a state.
+/// Factors by which a state decays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum DeltaDecay {
     /// One factor for each head (Qwen3-Next).
@@ -25,7 +25,7 @@ pub enum DeltaDecay {
 pub struct DeltaNet {
     /// Its heads.
     pub heads: ScanHeads,
-    /// What decays a state.
+    /// Factors by which a state decays.
     pub decay: DeltaDecay,
     /// The factor of beta: with 2 a state may lose more than it has for a key (OLMo hybrid).
     pub beta_scale: f64,

@@ -22,12 +22,12 @@ use serde::Serialize;
 /// Layers that have a mixer with a state in place of attention.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Scanned {
-    /// What they have.
+    /// Their mixer.
     pub mixer: Mixer,
     /// The layers.
     pub layers: LayerSet,
-    /// They have attention beside it; none: in its place.
-    pub beside: Option<Beside>,
+    /// Factors of layers that have attention, too; none: the mixer is in its place.
+    pub with_attention: Option<WithAttention>,
     /// The norms of their branches, where these are others than those of the model (OLMo hybrid).
     pub norms: Option<Norms>,
 }
@@ -35,18 +35,18 @@ pub struct Scanned {
 impl Scanned {
     /// Layers that have a mixer in place of attention.
     pub(super) const fn of(mixer: Mixer, layers: LayerSet) -> Scanned {
-        Scanned { mixer, layers, beside: None, norms: None }
+        Scanned { mixer, layers, with_attention: None, norms: None }
     }
 }
 
 /// A state and attention side by side: the factors of what attention reads, and of what both give (Falcon-H1).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Beside {
-    /// Of what attention reads.
+pub struct WithAttention {
+    /// The factor of what attention reads.
     pub read: f64,
-    /// Of what attention gives.
+    /// The factor of what attention gives.
     pub attention: f64,
-    /// Of what the state gives.
+    /// The factor of what the state gives.
     pub state: f64,
 }
 

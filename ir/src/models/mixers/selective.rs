@@ -44,7 +44,7 @@ pub struct Selective {
     pub first_steps: [f64; 2],
 }
 
-/// What comes from the channels: the end of its name, its matrix and its dim.
+/// Results of the channels: the end of its name, its matrix and its dim.
 const SIDES: [(&str, &str, &str); 3] = [("dt", "wdecay_a", "ls"), ("mk", "wmk", "ks"), ("mq", "wmq", "ks")];
 
 impl Selective {

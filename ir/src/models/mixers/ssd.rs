@@ -35,9 +35,9 @@ pub struct Ssd {
 /// Factors within a state space (Falcon-H1).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct SsdScales {
-    /// Of what it reads.
+    /// The factor of what it reads.
     pub read: f64,
-    /// Of the products that are its gates, values, keys, queries and steps.
+    /// Factors of the products that are its gates, values, keys, queries and steps.
     pub products: [f64; 5],
 }
 
@@ -49,9 +49,9 @@ impl SsdScales {
 /// The norm of the results of a state space, in groups of heads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum SsdNorm {
-    /// Of the results times their gates.
+    /// A norm of the results times their gates.
     Gated,
-    /// Of the results, which then meet their gates (Falcon-H1).
+    /// A norm of the results, which then meet their gates (Falcon-H1).
     BeforeGate,
     /// None: results times gates (Falcon-H1).
     None,

@@ -82,6 +82,10 @@ impl Base {
             heads: sizes.heads,
             kv_heads: heads.kv_heads,
             local_kv_heads: None,
+            local_head: None,
+            keys_are_values: false,
+            value_norm: false,
+            layer_scale: false,
             head: heads.size,
             value: None,
             value_scale: 1.0,
@@ -132,6 +136,7 @@ impl Base {
             // Where the class has none, it takes this one (Youtu).
             deviation: fields.optional("initializer_range")?.unwrap_or(2.0 / (5.0 * sizes.hidden as f64).sqrt()),
             latent: None,
+            indexer: None,
             cross: None,
             scanned: None,
             still: LayerSet::None,

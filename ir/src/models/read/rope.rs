@@ -145,6 +145,9 @@ impl Stated<'_> {
     /// The rotation of heads; `theta` is its base unless the object has one.
     fn rotation(&self, head: Head, theta: f64) -> Result<Rotation, ConfigError> {
         let (family, rope) = (self.place.family, &self.rope);
+        if self.kind()? == "proportional" {
+            return self.proportional(head, theta);
+        }
         let part = rope.optional("partial_rotary_factor")?.map_or_else(|| family.part(self.place.fields), Ok)?;
         if part != 1.0 && family.part.is_none() {
             let why = format!("{part} is not supported, only 1.0: all of a head turns");
@@ -158,6 +161,21 @@ impl Stated<'_> {
             _ => 1.0,
         };
         Ok(Rotation { theta, scaling, gain, turned, backwards: false })
+    }
+
+    fn kind(&self) -> Result<String, ConfigError> {
+        self.rope.get(if self.rope.states("rope_type") { "rope_type" } else { "type" })
+    }
+
+    /// A rotation of heads by the frequencies of all their pairs, of which a part turns and the others stay: `_compute_proportional_rope_parameters`
+    /// of `transformers`.
+    fn proportional(&self, head: Head, theta: f64) -> Result<Rotation, ConfigError> {
+        let (rope, theta) = (&self.rope, self.rope.optional("rope_theta")?.unwrap_or(theta));
+        let (part, factor) =
+            (rope.optional("partial_rotary_factor")?.unwrap_or(1.0), rope.optional("factor")?.unwrap_or(1.0));
+        let turning = (part * head.size as f64 / 2.0) as u64;
+        let divisors: Vec<f64> = (0..head.size / 2).map(|pair| if pair < turning { factor } else { STILL }).collect();
+        Ok(Rotation { scaling: Some(Scaling::Pairs { divisors: divisors.into() }), ..Rotation::of(theta) })
     }
 
     /// Tokens of the context before scaling.
@@ -177,8 +195,7 @@ impl Stated<'_> {
 
     fn scaling(&self) -> Result<Option<Scaling>, ConfigError> {
         let rope = &self.rope;
-        let kind: String = rope.get(if rope.states("rope_type") { "rope_type" } else { "type" })?;
-        match (kind.as_str(), self.place.family.kinds) {
+        match (self.kind()?.as_str(), self.place.family.kinds) {
             ("default" | "mrope", _) => Ok(None),
             // Old files of Phi-3 have the other names.
             ("longrope", _) | ("su" | "yarn", Kinds::LongRope) => Ok(Some(Scaling::Lengths {
@@ -187,6 +204,7 @@ impl Stated<'_> {
                 context: self.context()?,
             })),
             (_, Kinds::LongRope) => {
+                let kind = self.kind()?;
                 Err(unsupported(self.place.field, format!("{kind} is not supported, only default and longrope")))
             }
             ("linear", _) => Ok(Some(Scaling::Linear { factor: rope.get("factor")? })),
@@ -198,6 +216,7 @@ impl Stated<'_> {
             })),
             ("yarn", _) => self.yarn().map(Some),
             _ => {
+                let kind = self.kind()?;
                 let why = format!("{kind} is not supported, only default, linear, llama3, yarn and longrope");
                 Err(unsupported(self.place.field, why))
             }
@@ -253,6 +272,9 @@ impl Stated<'_> {
         Ok(by * by)
     }
 }
+
+/// The divisor of the frequency of a pair that does not turn: the angle of the last position is 0 in any format.
+const STILL: f64 = 1e300;
 
 /// The YaRN `mscale` of a scaling factor, with the coefficient `by`.
 fn grown(factor: f64, by: f64) -> f64 {

@@ -68,6 +68,9 @@ impl Rows {
     }
 }
 
+/// The result of what an op checks or emits. The error is the reason, which names operands as the op's signature does.
+pub type OpResult<T> = Result<T, String>;
+
 /// The definition of an op.
 pub trait OpDef: Debug {
     /// Its name in the text form.
@@ -87,7 +90,7 @@ pub trait OpDef: Debug {
     ///
     /// # Errors
     /// The op does not accept the operands; the message has the reason.
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String>;
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>>;
 
     /// The sharding rule for tensors of these shapes: see [`crate::rule`].
     fn rule(&self, operands: &[&Type], results: &[&Type]) -> String;
@@ -96,7 +99,7 @@ pub trait OpDef: Debug {
     ///
     /// # Errors
     /// The op has no gradient.
-    fn gradient(&self, builder: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+    fn gradient(&self, builder: &mut Builder<'_>, call: &Cotangents<'_>) -> OpResult<Vec<Option<Value>>> {
         let _ = (builder, call);
         Err(format!("`{}` has no gradient", self.name()))
     }
@@ -113,7 +116,7 @@ pub trait OpDef: Debug {
     }
 
     /// Emits the op as a graph of smaller ops and returns the results. Composite ops use it, and ops with a sharded `!` dim.
-    fn expand(&self, builder: &mut Builder<'_>, operands: &[Value]) -> Option<Result<Vec<Value>, String>> {
+    fn expand(&self, builder: &mut Builder<'_>, operands: &[Value]) -> Option<OpResult<Vec<Value>>> {
         let _ = (builder, operands);
         None
     }
@@ -147,7 +150,7 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     /// The op does not accept the operands.
-    pub fn op(&mut self, op: impl Into<Op>, operands: &[Value]) -> Result<Vec<Value>, String> {
+    pub fn op(&mut self, op: impl Into<Op>, operands: &[Value]) -> OpResult<Vec<Value>> {
         let op = op.into();
         let types: Vec<&Type> = operands.iter().map(|&v| self.block.ty(v)).collect();
         let inferred = op.infer(&types).map_err(|why| format!("`{}`: {why}", op.name()))?;
@@ -169,7 +172,7 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     /// The op does not accept the operands, or it does not have exactly one result.
-    pub fn one(&mut self, op: impl Into<Op>, operands: &[Value]) -> Result<Value, String> {
+    pub fn one(&mut self, op: impl Into<Op>, operands: &[Value]) -> OpResult<Value> {
         match self.op(op, operands)?.as_slice() {
             [value] => Ok(*value),
             results => Err(format!("wanted one result, got {}", results.len())),
@@ -180,7 +183,7 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     /// The op does not accept the operands, or it does not have exactly one result.
-    pub fn named(&mut self, name: &str, op: impl Into<Op>, operands: &[Value]) -> Result<Value, String> {
+    pub fn named(&mut self, name: &str, op: impl Into<Op>, operands: &[Value]) -> OpResult<Value> {
         let value = self.one(op, operands)?;
         self.block.values[value].name = name.to_string();
         Ok(value)

@@ -19,6 +19,8 @@ pub struct OpFacts {
     pub updates: &'static [usize],
     /// Operands used causally: result position `t` reads only positions `<= t`. A sequence slice needs only a prefix of them.
     pub causal_operands: &'static [usize],
+    /// Operands that the op takes as constants: nothing flows back to them.
+    pub constants: &'static [usize],
     /// Groups of operands of the result's shape. An element of the result is zero where those of all operands of a group are.
     pub keeps_zeros: &'static [&'static [usize]],
     /// True if backward sections recompute the op, which copies live operands, instead of saving its result.

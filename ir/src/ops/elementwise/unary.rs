@@ -20,6 +20,8 @@ pub(super) enum UnaryClass {
     Linear,
     /// A linear function whose result has another element type.
     Cast,
+    /// A linear function of a constant.
+    Constant,
     /// Not linear, and 0 at 0.
     KeepsZeros,
     /// Any other.
@@ -76,7 +78,8 @@ impl OpDef for Unary {
         let class = self.0.class();
         OpFacts {
             class: if class == UnaryClass::Cast { OpClass::Other } else { OpClass::Activation },
-            linear: if matches!(class, UnaryClass::Linear | UnaryClass::Cast) {
+            constants: if class == UnaryClass::Constant { &[0] } else { &[] },
+            linear: if matches!(class, UnaryClass::Linear | UnaryClass::Constant | UnaryClass::Cast) {
                 Linear::Each(&[0])
             } else {
                 Linear::No

@@ -138,4 +138,6 @@ unary_functions! {
     };
     /// The largest integer that is not above x.
     Floor = "floor": UnaryClass::KeepsZeros, |s| s.unary(UnaryKind::Scale(0.0), s.dy);
+    /// `x`, as a constant: nothing flows back.
+    Stop = "stop": UnaryClass::Constant, |_s| Err("nothing flows back through `stop`".to_string());
 }

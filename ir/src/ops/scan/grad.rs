@@ -1,6 +1,6 @@
 //! The gradient of a scan.
 
-use super::settings::{Pass, signature};
+use super::settings::{ScanPass, signature};
 use super::{ScanKind, ScanSettings};
 use crate::ops::{Attr, Attrs, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::Type;
@@ -50,6 +50,6 @@ impl OpDef for ScanGrad {
     }
 
     fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
-        Work::of(self.0.flops(operands, Pass::Backward), operands, results)
+        Work::of(self.0.flops(operands, ScanPass::Backward), operands, results)
     }
 }

@@ -70,7 +70,7 @@ impl OpDef for Scan {
     }
 
     fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
-        Work::of(self.0.flops(operands, settings::Pass::Forward), operands, results)
+        Work::of(self.0.flops(operands, settings::ScanPass::Forward), operands, results)
     }
 }
 

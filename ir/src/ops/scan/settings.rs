@@ -27,7 +27,7 @@ pub struct ScanSettings {
 
 /// A pass of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Pass {
+pub(super) enum ScanPass {
     Forward,
     Backward,
 }
@@ -147,19 +147,19 @@ impl ScanSettings {
     /// | linear | `C k/r + C c + 4 k c` | `C k (2 + 1/r) + 2 C c + 10 k c` |
     /// | delta | `2 C k/r + 2 C c + 6 k c` | `C k (4 + 2/r) + 5 C c + 16 k c` |
     /// | selective | `7 k c` | `20 k c` |
-    pub(super) fn flops(&self, operands: &[&Type], pass: Pass) -> u64 {
+    pub(super) fn flops(&self, operands: &[&Type], pass: ScanPass) -> u64 {
         let size = |place: usize, dim: usize| operands.get(place).and_then(|ty| ty.dims.get(dim)).map_or(1, |d| d.size);
         let (s, r, k, c) = (size(2, 1), size(2, 3).max(1), size(1, 3), size(2, 4));
         let rows = self.chunk.min(s);
         let shared = if has_decay_by_key(operands) { 1 } else { r };
         let (of_keys, of_values, of_state) = (rows * k, rows * c, k * c);
         let of_token = match (self.kind, pass) {
-            (ScanKind::Linear, Pass::Forward) => of_keys / shared + of_values + 4 * of_state,
-            (ScanKind::Linear, Pass::Backward) => 2 * of_keys + of_keys / shared + 2 * of_values + 10 * of_state,
-            (ScanKind::Delta, Pass::Forward) => 2 * of_keys / shared + 2 * of_values + 6 * of_state,
-            (ScanKind::Delta, Pass::Backward) => 4 * of_keys + 2 * of_keys / shared + 5 * of_values + 16 * of_state,
-            (ScanKind::Selective, Pass::Forward) => 7 * of_state,
-            (ScanKind::Selective, Pass::Backward) => 20 * of_state,
+            (ScanKind::Linear, ScanPass::Forward) => of_keys / shared + of_values + 4 * of_state,
+            (ScanKind::Linear, ScanPass::Backward) => 2 * of_keys + of_keys / shared + 2 * of_values + 10 * of_state,
+            (ScanKind::Delta, ScanPass::Forward) => 2 * of_keys / shared + 2 * of_values + 6 * of_state,
+            (ScanKind::Delta, ScanPass::Backward) => 4 * of_keys + 2 * of_keys / shared + 5 * of_values + 16 * of_state,
+            (ScanKind::Selective, ScanPass::Forward) => 7 * of_state,
+            (ScanKind::Selective, ScanPass::Backward) => 20 * of_state,
         };
         let heads = [0, 1, 2, 3].map(|dim| size(2, dim));
         heads.into_iter().fold(of_token, u64::saturating_mul)

@@ -44,11 +44,18 @@ fn active(block: &Block, frozen: &EntitySet<Value>, records: &EntitySet<Value>) 
     let trained = trained(block, frozen).filter(|&param| !records.contains(param));
     active.extend(block.differentiable_args().chain(trained));
     for stmt in block[SectionKind::F].stmts.iter().filter(|stmt| stmt.op.facts().noted.is_none()) {
-        if stmt.operands.iter().any(|&value| active.contains(value)) {
+        if needed(stmt, &active).contains(&true) {
             active.extend(stmt.results.iter().copied().filter(|&value| is_float(block, value)));
         }
     }
     active
+}
+
+/// By operand of a statement, true if its cotangent is needed.
+fn needed(stmt: &Stmt, active: &EntitySet<Value>) -> Vec<bool> {
+    let constants = stmt.op.facts().constants;
+    let operands = stmt.operands.iter().enumerate();
+    operands.map(|(place, &value)| active.contains(value) && !constants.contains(&place)).collect()
 }
 
 /// The parameters that note results: nothing else is their gradient.
@@ -98,7 +105,7 @@ impl Walk<'_> {
     }
 
     fn statement(&mut self, stmt: &Stmt, active: &EntitySet<Value>) -> Result<(), BuildError> {
-        let needed: Vec<bool> = stmt.operands.iter().map(|&value| active.contains(value)).collect();
+        let needed = needed(stmt, active);
         if !needed.contains(&true) {
             return Ok(());
         }

@@ -204,6 +204,14 @@ impl Encoded {
             | KernelOp::Dispatch(_)
             | KernelOp::Combine(_)
             | KernelOp::CombineDw(_)
+            | KernelOp::SelectKeys(_)
+            | KernelOp::IndexScores(_)
+            | KernelOp::IndexScoresGrad(_)
+            | KernelOp::SparseAttention(_)
+            | KernelOp::SparseAttentionGrad(_)
+            | KernelOp::KeyMass(_)
+            | KernelOp::IndexLoss(_)
+            | KernelOp::IndexLossGrad(_)
             | KernelOp::AbsMax(_)
             | KernelOp::ScaleFor(_)
             | KernelOp::Quantise(_)
@@ -242,7 +250,7 @@ impl Encoded {
             UnaryKind::AtMost(max) => return Some(self.with_number(PlainOp::Min, x, max)),
             UnaryKind::Cast(_) if self.graph[x].data.shape.dtype == to.dtype => return Some(x),
             UnaryKind::Cast(_) => return Some(self.add(NodeKind::Cast(to.dtype), &[x])),
-            UnaryKind::Softplus | UnaryKind::Floor => return None,
+            UnaryKind::Softplus | UnaryKind::Floor | UnaryKind::Stop => return None,
         };
         Some(self.add(NodeKind::Plain(op), &[x]))
     }

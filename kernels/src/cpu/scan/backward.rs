@@ -2,7 +2,7 @@
 
 use super::chunk::{self, Chunk, take};
 use super::pairs::{dot, multiply_by, multiply_rows, product, scaled_rows, substitute_back, weighted_sums};
-use super::{Head, Inputs, Kind, Scan, Targets};
+use super::{Head, Inputs, Recurrence, Scan, Targets};
 use crate::cpu::matrix::Matrix;
 
 /// Elements of scratch memory that [`head`] needs.
@@ -105,7 +105,7 @@ impl Slopes<'_> {
         // The keys times the factors behind them are in the chunk's space now.
         product([n, c, k], Matrix::rows(&*chunk.space, k), Matrix::rows(&*self.state, c), self.x, 1.0, false);
         product([n, c, n], Matrix::rows(&*chunk.p, n).transposed(), Matrix::rows(&*self.out, c), self.x, 1.0, true);
-        if chunk.scan.kind == Kind::Delta {
+        if chunk.scan.kind == Recurrence::Delta {
             let (m, beta, rest) = (&chunk.m[..n * n], &chunk.beta[..n], &chunk.rest[..n * c]);
             substitute_back(m, beta, c, rest, &mut self.x[..n * c], &mut self.beta[..n]);
         }
@@ -117,7 +117,7 @@ impl Slopes<'_> {
         let added = Matrix::rows(&*chunk.x, c).transposed();
         product([n, n, c], Matrix::rows(&*self.out, c), added, self.p, 1.0, false);
         (0..n).for_each(|i| self.p[i * n..][i + 1..n].fill(0.0));
-        if chunk.scan.kind == Kind::Delta {
+        if chunk.scan.kind == Recurrence::Delta {
             product([n, n, c], Matrix::rows(&*self.x, c), added, self.m, -1.0, false);
             (0..n).for_each(|i| self.m[i * n..][i..n].fill(0.0));
         }
@@ -131,7 +131,7 @@ impl Slopes<'_> {
         multiply_rows(&mut self.q[..n * k], &chunk.e[..n * w], k);
         product([n, k, c], Matrix::rows(&*chunk.x, c), behind, self.written, 1.0, false);
         multiply_rows(&mut self.written[..n * k], &chunk.f[..n * w], k);
-        if chunk.scan.kind == Kind::Delta {
+        if chunk.scan.kind == Recurrence::Delta {
             product([n, k, c], Matrix::rows(&*self.x, c), before, self.read, -1.0, false);
             multiply_rows(&mut self.read[..n * k], &chunk.e[..n * w], k);
         } else {
@@ -141,7 +141,7 @@ impl Slopes<'_> {
 
     /// By queries and keys, through the products of pairs of rows.
     fn through_pairs(&mut self, chunk: &mut Chunk<'_>) {
-        let (n, k, is_delta) = (chunk.n, chunk.scan.k, chunk.scan.kind == Kind::Delta);
+        let (n, k, is_delta) = (chunk.n, chunk.scan.k, chunk.scan.kind == Recurrence::Delta);
         let Slopes { p, m, q, written, read, .. } = self;
         if chunk.scan.by_key {
             let a = &chunk.a[..n * k];
@@ -200,7 +200,7 @@ impl Slopes<'_> {
                     (false, true) => decay.copy_from_slice(self.sums),
                     (false, false) => decay[0] = self.sums.iter().sum(),
                 }
-                if scan.kind == Kind::Delta {
+                if scan.kind == Recurrence::Delta {
                     *to.further.0.add(of_values) = self.beta[i];
                 }
             }
@@ -215,7 +215,7 @@ impl Slopes<'_> {
         scaled_rows(&chunk.q[..n * k], e, k, chunk.space);
         let queries = Matrix::rows(&*chunk.space, k).transposed();
         product([k, c, n], queries, Matrix::rows(&*self.out, c), self.state, 1.0, true);
-        if chunk.scan.kind == Kind::Delta {
+        if chunk.scan.kind == Recurrence::Delta {
             scaled_rows(&chunk.key[..n * k], e, k, chunk.space);
             let keys = Matrix::rows(&*chunk.space, k).transposed();
             product([k, c, n], keys, Matrix::rows(&*self.x, c), self.state, -1.0, true);

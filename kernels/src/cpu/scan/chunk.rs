@@ -1,7 +1,7 @@
 //! A chunk of rows of a head, and what both passes compute of it.
 
 use super::pairs::{factors, multiply_by, product, scaled_rows, substitute, weighted_products};
-use super::{Head, Inputs, Kind, Scan};
+use super::{Head, Inputs, Recurrence, Scan};
 use crate::cpu::matrix::Matrix;
 
 /// A chunk of rows of a head. All matrices have contiguous rows.
@@ -68,7 +68,7 @@ impl<'s> Chunk<'s> {
             self.q[i * k..][..k].iter_mut().zip(queries).for_each(|(q, x)| *q = scan.scale * x);
             self.key[i * k..][..k].copy_from_slice(&inputs.k[of_keys..][..k]);
             self.v[i * c..][..c].copy_from_slice(&inputs.v[of_values * c..][..c]);
-            self.beta[i] = if scan.kind == Kind::Delta { inputs.further[of_values] } else { 1.0 };
+            self.beta[i] = if scan.kind == Recurrence::Delta { inputs.further[of_values] } else { 1.0 };
             let begins = inputs.pos[head.b * scan.s + from + i] == 0;
             let decays = &inputs.decay[of_values * w..][..w];
             self.a[i * w..][..w].iter_mut().zip(decays).for_each(|(a, x)| *a = if begins { 0.0 } else { x.exp() });
@@ -94,7 +94,7 @@ impl<'s> Chunk<'s> {
     }
 
     fn multiply_pairs(&mut self) {
-        let (n, k, is_delta) = (self.n, self.scan.k, self.scan.kind == Kind::Delta);
+        let (n, k, is_delta) = (self.n, self.scan.k, self.scan.kind == Recurrence::Delta);
         if self.scan.by_key {
             let a = &self.a[..n * k];
             weighted_products(self.q, self.key, a, k, self.row, self.p);
@@ -119,7 +119,7 @@ impl<'s> Chunk<'s> {
     /// What the rows add to the state, given the state before them.
     pub(super) fn add(&mut self, state: &[f32]) {
         let (n, k, c) = (self.n, self.scan.k, self.scan.c);
-        if self.scan.kind != Kind::Delta {
+        if self.scan.kind != Recurrence::Delta {
             self.x[..n * c].copy_from_slice(&self.v[..n * c]);
             return;
         }

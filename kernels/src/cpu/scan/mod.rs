@@ -30,7 +30,7 @@ use super::par::{FLOPS, Par, Rows};
 
 /// What a row adds to the state along its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum Recurrence {
     /// Its value.
     Linear,
     /// Beta times the difference of its value and what the state has for its key.
@@ -43,7 +43,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
     /// What a row adds.
-    pub kind: Kind,
+    pub kind: Recurrence,
     /// Each row of the state has a decay of its own.
     pub by_key: bool,
     /// Sequences.
@@ -123,7 +123,7 @@ impl Scan {
         self.check(x);
         assert_eq!(out.len(), x.v.len(), "results are as values");
         let out = Target(out.as_mut_ptr());
-        if self.kind == Kind::Selective {
+        if self.kind == Recurrence::Selective {
             let units = self.b * self.g;
             return self.share(units, lanes::scratch(self), par, scratch, &|unit, scratch| {
                 // SAFETY: the results have been found long enough, and no other unit has these heads.
@@ -150,7 +150,7 @@ impl Scan {
         [&mut *q, &mut *k, &mut *further].into_iter().for_each(|sums| sums.fill(0.0));
         let [q, k, v, decay, further] = [q, k, v, decay, further].map(|x| Target(x.as_mut_ptr()));
         let targets = Targets { q, k, v, decay, further };
-        if self.kind == Kind::Selective {
+        if self.kind == Recurrence::Selective {
             // A rate has a gradient of each sequence.
             return self.share(self.g, lanes::scratch(self), par, scratch, &|g, scratch| {
                 for b in 0..self.b {
@@ -194,9 +194,9 @@ impl Scan {
         let Scan { b, s, g, r, k, c, .. } = *self;
         let (keys, heads) = (b * s * g * k, b * s * g * r);
         let further = match self.kind {
-            Kind::Linear => 0,
-            Kind::Delta => heads,
-            Kind::Selective => g * r * k,
+            Recurrence::Linear => 0,
+            Recurrence::Delta => heads,
+            Recurrence::Selective => g * r * k,
         };
         let sizes = [keys, keys, heads * c, heads * self.decays(), further];
         assert_eq!([x.q, x.k, x.v, x.decay, x.further].map(<[f32]>::len), sizes, "q, k, v, decay, beta or rates");

@@ -13,7 +13,7 @@ pub(super) fn product(
     scale: f32,
     accumulate: bool,
 ) {
-    assert!(out.len() >= m * n, "the product lies in the result");
+    assert!(out.len() >= m * n, "the product is in the result");
     if m * n * k == 0 {
         if !accumulate {
             out[..m * n].fill(0.0);

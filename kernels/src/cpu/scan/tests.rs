@@ -15,7 +15,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(kind: Kind, by_key: bool, s: usize, chunk: usize) -> Case {
+    fn new(kind: Recurrence, by_key: bool, s: usize, chunk: usize) -> Case {
         let (b, g, r, k, c) = (2, 2, 3, 8, 5);
         let scan = Scan { kind, by_key, b, s, g, r, k, c, scale: 0.4, chunk };
         let heads = b * s * g * r;
@@ -30,9 +30,9 @@ impl Case {
         let decay =
             normals(heads * scan.decays(), 4).iter().map(|x| -x * x * if *x > 1.0 { 9.0 } else { 0.1 }).collect();
         let further = match kind {
-            Kind::Linear => Vec::new(),
-            Kind::Delta => normals(heads, 5).iter().map(|x| 1.0 / (1.0 + x.exp())).collect(),
-            Kind::Selective => normals(g * r * k, 5).iter().map(|x| x.abs()).collect(),
+            Recurrence::Linear => Vec::new(),
+            Recurrence::Delta => normals(heads, 5).iter().map(|x| 1.0 / (1.0 + x.exp())).collect(),
+            Recurrence::Selective => normals(g * r * k, 5).iter().map(|x| x.abs()).collect(),
         };
         let pos = (0..(b * s) as i32).map(|row| row % s as i32).collect();
         Case { scan, q: keys(1), k: keys(2), v: normals(heads * c, 3), decay, further, pos }
@@ -61,8 +61,13 @@ impl Case {
     }
 }
 
-const KINDS: [(Kind, bool); 5] =
-    [(Kind::Linear, false), (Kind::Linear, true), (Kind::Delta, false), (Kind::Delta, true), (Kind::Selective, false)];
+const KINDS: [(Recurrence, bool); 5] = [
+    (Recurrence::Linear, false),
+    (Recurrence::Linear, true),
+    (Recurrence::Delta, false),
+    (Recurrence::Delta, true),
+    (Recurrence::Selective, false),
+];
 
 /// With chunks of one row a scan goes token by token.
 #[test]
@@ -122,7 +127,7 @@ fn documents_are_apart() {
 /// Without decay a linear scan is causal attention without a softmax.
 #[test]
 fn linear_without_decay_is_attention_without_softmax() {
-    let mut case = Case::new(Kind::Linear, false, 20, 16);
+    let mut case = Case::new(Recurrence::Linear, false, 20, 16);
     case.decay.fill(0.0);
     let Scan { b, s, g, r, k, c, scale, .. } = case.scan;
     let mut exact = vec![0.0; case.v.len()];

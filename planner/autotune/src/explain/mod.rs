@@ -36,13 +36,16 @@ pub use plan_file::{plan_schema, read_plan, request_of};
 pub use why_not::{WhyNot, why_not};
 
 use crate::error::Error;
-use crate::plan::{self, Explorer, Faster, Found, Gap, Infeasible, Objective, PlanReport, PlanRequest, Search, Why};
+use crate::plan::{
+    self, AtChance, Explorer, Faster, Found, Gap, Infeasible, Objective, PlanReport, PlanRequest, Search, Why,
+};
 use compiler::deadline::Deadline;
 use estimator::{EstimateReport, Estimator, estimate_until};
 use ir::options::ParallelConfig;
 use known::Known;
 use pool::Pool;
 use serde::Serialize;
+use support::parallel::both;
 use what_if::{Changed, Changes};
 
 /// Search for the best configurations of a request: [`crate::plan::find`].
@@ -114,6 +117,14 @@ pub fn given(
     Ok(PlanReport { chosen, why: why.map(|(why, _)| why), ..plan })
 }
 
+/// Configurations that the plan's own search does not look at.
+struct Further {
+    /// The best one beyond the stack.
+    beyond: Option<Faster>,
+    /// The best ones at other chances to fit.
+    chances: Vec<AtChance>,
+}
+
 /// A request that is explained.
 struct Job<'a> {
     estimator: &'a Estimator,
@@ -138,18 +149,38 @@ impl Job<'_> {
                 known.prefer(plan);
             }
         }
+        if !is_explored {
+            return self.reasons(known, None, least);
+        }
+        let fastest_s = search.fastest.as_ref().map_or(known.value(), |fastest| fastest.step_time_s);
+        // They share no configurations, and many of their rounds are too small for all cores.
+        let (further, why) =
+            both(|| self.further(&known.best, fastest_s), || self.reasons(known, explorer.as_ref(), least));
+        let why = why?;
+        Further { beyond: search.beyond, chances: search.chances } = further?;
+        Ok(why)
+    }
+
+    /// Reasons by configurations near the best known one, and by those that an explorer finds. Those that take less than `least` are
+    /// outside the space of the search.
+    fn reasons(&self, known: &Known, explorer: Option<&Explorer<'_>>, least: f64) -> Result<Option<Why>, Error> {
+        let Job { estimator, request, deadline } = *self;
         let pool = Pool::around(estimator, request, &known.best, &known.others, deadline).whole();
         let pool = pool.map(|pool| {
             let pool = pool.with_runners_up().inside(request.objective, least);
-            if let Some(explorer) = &explorer { pool.explored(explorer, &known.best) } else { pool }
+            if let Some(explorer) = explorer { pool.explored(explorer, &known.best) } else { pool }
         });
         let why = pool.map(|pool| self.why(&known.best, &pool)).transpose()?.flatten();
-        if is_explored {
-            search.beyond = plan::beyond(estimator, request, &known.best, deadline.clone())?;
-            let fastest_s = search.fastest.as_ref().map_or(known.value(), |fastest| fastest.step_time_s);
-            search.chances = plan::at_chances(estimator, request, (&known.best, fastest_s), deadline)?;
-        }
         Ok(why.map(|(why, _)| why))
+    }
+
+    /// What searches beyond the stack and at other chances to fit find.
+    fn further(&self, best: &EstimateReport, fastest_s: f64) -> Result<Further, Error> {
+        let Job { estimator, request, deadline } = *self;
+        Ok(Further {
+            beyond: plan::beyond(estimator, request, best, deadline.clone())?,
+            chances: plan::at_chances(estimator, request, (best, fastest_s), deadline)?,
+        })
     }
 
     /// Reasons for the best known configuration, if the search is not complete; `None` if the deadline passes first. A better

@@ -10,6 +10,7 @@ use compiler::parallel::{self, item};
 use estimator::{EstimateReport, EstimateRequest, Estimator, ROUNDING, estimate_until};
 use ir::config_key::ConfigKey;
 use ir::options::ParallelConfig;
+use support::parallel::each;
 
 /// Time limit of a search for a configuration with another choice, as a multiple of the best time, if no neighbour fits.
 const MOST_SLOWER: f64 = 4.0;
@@ -91,19 +92,18 @@ impl Pool {
 
     /// Adds the best configuration of each choice that the best one lacks; a neighbour is only a first guess.
     pub(super) fn explored(mut self, explorer: &Explorer<'_>, best: &EstimateReport) -> Pool {
-        let sides = NOTED.into_iter().flat_map(|key| [(key, false), (key, true)]);
-        for (key, more) in sides {
-            let Some((pin, known)) = self.open(key, more) else { continue };
+        let sides: Vec<(ConfigKey, bool)> = NOTED.into_iter().flat_map(|key| [(key, false), (key, true)]).collect();
+        let found = each(&sides, |&(key, more)| {
+            let (pin, known) = self.open(key, more)?;
             let below = if known.predicted.keeps_headroom {
                 known.predicted.step_time_s * (1.0 - ALIKE)
             } else {
                 best.predicted.step_time_s * MOST_SLOWER
             };
-            let around = Some(known.parallel.clone());
-            if let Some(other) = explorer.better(&pin, below, around) {
-                self.near.push((Neighbour { key, more, parallel: other.parallel.clone() }, Ok(other)));
-            }
-        }
+            let other = explorer.better(&pin, below, Some(known.parallel.clone()))?;
+            Some((Neighbour { key, more, parallel: other.parallel.clone() }, Ok(other)))
+        });
+        self.near.extend(found.into_iter().flatten());
         self
     }
 

@@ -1,6 +1,7 @@
 //! Cost oracle of the search.
 
 use super::large_microbatch::LargeMicrobatches;
+use super::space::open_orders;
 use crate::search::{Bound, CostEstimate, Level, Limits, Oracle, Recomputable, SearchNode, Space, within};
 use compiler::parallel;
 use estimator::{
@@ -22,7 +23,9 @@ pub(super) struct Costs<'a> {
     large: &'a LargeMicrobatches<'a>,
     /// `true` if configurations beyond their memory budget are of no use.
     is_limited: bool,
-    /// Options for sharding states by the degrees and the micro-batch that they depend on: dp, tp, pp, cp, ep, etp, mbs.
+    /// Options for sharding states by the degrees that they depend on: dp, tp, pp, cp, ep, etp.
+    all_shardings: Memo<[u64; 6], Vec<Sharding>>,
+    /// Those that change the cost of the average rank, by the degrees and the micro-batch: dp, tp, pp, cp, ep, etp, mbs.
     shardings: Memo<[u64; 7], Vec<Sharding>>,
     /// The average ranks of nodes with a decided micro-batch.
     average_ranks: Memo<MicrobatchKey, Vec<AverageRank>>,
@@ -87,7 +90,8 @@ impl<'a> Costs<'a> {
         large: &'a LargeMicrobatches<'a>,
         is_limited: bool,
     ) -> Costs<'a> {
-        Costs { evaluator, work, space, large, is_limited, shardings: Memo::default(), average_ranks: Memo::default() }
+        let (all_shardings, shardings, average_ranks) = Default::default();
+        Costs { evaluator, work, space, large, is_limited, all_shardings, shardings, average_ranks }
     }
 
     /// Lower bounds on all configurations of the space: all devices compute at their full rate, and each state is stored once.
@@ -314,7 +318,8 @@ impl<'a> Costs<'a> {
             let fast = self.fastest(node);
             let fast: Vec<ParallelConfig> = self.shardings(node).iter().map(|it| it.on(fast.clone())).collect();
             let bound = |large: LargeShare<'_>| {
-                let bounds = self.evaluator.average_ranks_by(large, &fast, self.space.slices, limits.bytes);
+                let Limits { seconds: enough, bytes: budget } = limits;
+                let bounds = self.evaluator.average_ranks_by(large, &fast, self.space.open_orders, enough, budget);
                 least(bounds.ok()?, limits)
             };
             // A large micro-batch that cannot be planned gives no bound.
@@ -342,14 +347,14 @@ impl<'a> Costs<'a> {
         let ParallelConfig { pp, dp, mbs, .. } = node.parallel;
         let orders = (self.space.orders)(pp, self.space.global_batch / (dp * mbs));
         let names = orders.iter().flat_map(|order| order.schedules.iter());
-        let splits = names.filter_map(|name| schedules::find(name).ok()).any(|kind| kind.splits_backward);
-        let pipelines = OpenPipelines { enough, budget, splits };
+        let orders = open_orders(names.filter_map(|name| schedules::find(name).ok()));
+        let pipelines = OpenPipelines { enough, budget, orders };
         self.evaluator.any_pipeline(&self.fastest(node), &self.shardings(node), &pipelines).ok()
     }
 
     /// Returns `true` if activations may be in host memory, or sequences may be cut into slices.
     fn has_host_or_slices(&self) -> bool {
-        self.space.slices > 1 || self.may_offload()
+        self.space.open_orders.slices > 1 || self.may_offload()
     }
 
     /// Returns `true` if activations may be in host memory.
@@ -398,23 +403,28 @@ impl<'a> Costs<'a> {
     }
 
     fn new_shardings(&self, node: &SearchNode) -> Vec<Sharding> {
-        let parts = self.space.shards(node);
-        let hides = parts.first().and_then(|first| first.parallel.dp_overlap);
-        let mut seen = Vec::new();
-        let is_new = |part: &&SearchNode| {
-            let sharding = (self.evaluator.zero(&part.parallel), part.parallel.shard, part.parallel.gather);
-            let is_new = part.parallel.dp_overlap == hides && !seen.contains(&sharding);
+        let ParallelConfig { dp, tp, pp, cp, ep, etp, .. } = node.parallel;
+        let Ok(open) = self.all_shardings.get(&[dp, tp, pp, cp, ep, etp], || {
+            let parts = self.space.shards(node);
+            Ok::<_, Infallible>(parts.iter().map(|part| Sharding::of(&part.parallel)).collect())
+        });
+        let hides = open.first().and_then(|first| first.dp_overlap);
+        let (mut seen, mut parallel) = (Vec::new(), node.parallel.clone());
+        let is_new = |part: &&Sharding| {
+            parallel.zero = part.zero;
+            let sharding = (self.evaluator.zero(&parallel), part.shard, part.gather);
+            let is_new = part.dp_overlap == hides && !seen.contains(&sharding);
             seen.push(sharding);
             is_new
         };
-        let mut all: Vec<Sharding> = parts.iter().filter(is_new).map(|part| Sharding::of(&part.parallel)).collect();
+        let mut all: Vec<Sharding> = open.iter().filter(is_new).copied().collect();
         all.reverse();
         all
     }
 
     /// Lower bound from the average rank; saved activations do not count.
     fn average_rank(&self, node: &SearchNode, limits: Limits) -> Option<StepCost> {
-        self.evaluator.average_rank(&self.fastest(node), self.space.slices, limits.bytes).ok()
+        self.evaluator.average_rank(&self.fastest(node), self.space.open_orders, limits.bytes).ok()
     }
 
     /// The node's configuration that saves least: undecided options recompute everything, or offload it.

@@ -6,6 +6,7 @@ use cost::Cluster;
 use estimator::EstimateReport;
 use ir::config_key::ConfigKey;
 use ir::options::{ParallelConfig, Recompute};
+use support::parallel::each;
 use transforms::recompute::is_module;
 
 /// Share of a device's memory below which two configurations count as equally roomy. Predictions of memory err by 2 to 4 % in the
@@ -146,16 +147,15 @@ pub(crate) fn simplest(
     };
     let mut plan = nominal.clone();
     loop {
-        let found = simpler(&plan.parallel, usual_zero).into_iter();
-        let found = found.filter_map(|pins| search(&pins, Some(&plan.parallel)));
-        let less = unset(&plan.parallel).into_iter().filter_map(|parallel| explorer.predict(&parallel));
-        let known = less.chain(others.iter().cloned());
+        let found = each(&simpler(&plan.parallel, usual_zero), |pins| search(pins, Some(&plan.parallel)));
+        let less = each(&unset(&plan.parallel), |parallel| explorer.predict(parallel));
+        let known = less.into_iter().flatten().chain(others.iter().cloned());
         let close = known.filter(|other| {
             other.predicted.keeps_headroom
                 && other.predicted.step_time_s <= most
                 && (other.beyond_stack.is_empty() || !nominal.beyond_stack.is_empty())
         });
-        let simplest = found.chain(close).min_by(|a, b| {
+        let simplest = found.into_iter().flatten().chain(close).min_by(|a, b| {
             let time = |report: &EstimateReport| report.predicted.step_time_s;
             order(a).cmp(&order(b)).then(time(a).total_cmp(&time(b)))
         });

@@ -7,8 +7,7 @@ use crate::search::{Hides, Order, Orders, Overlap, Pin, Recomputable, Schedules,
 use compiler::deadline::Deadline;
 use compiler::parallel::Pins;
 use cost::{Hidden, RuleName, RuleNumbers, Stack, Supports};
-use estimator::Evaluator;
-use estimator::check_pins;
+use estimator::{Evaluator, OpenOrders, check_pins};
 use ir::config_key::ConfigKey;
 use ir::dim_role::DimRole;
 use ir::graph::Model;
@@ -74,6 +73,7 @@ pub(super) fn space(
     Ok(Space {
         tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
         heads: Heads::all(model.dims.values()),
+        gathers_keys: planner::gathers_keys(&model),
         // Ranks do not hand on a state along a sequence.
         tokens: if first_state(&model).is_some() { 1 } else { size(DimRole::Sequence).unwrap_or(request.seq) },
         experts: size(DimRole::Experts).map(|number| [number, size(DimRole::ExpertFeedForward).unwrap_or(1)]),
@@ -83,7 +83,10 @@ pub(super) fn space(
         offload_optimizer,
         hides: hides(evaluator.stack()),
         batch: evaluator.source().is_text().then(|| batch_of(&model)),
-        slices: most_slices(schedule.as_deref(), slices, &supports).max(pin.parallel.slices.unwrap_or(1)),
+        open_orders: {
+            let open = all_orders(schedule.as_deref(), slices, &supports);
+            OpenOrders { slices: open.slices.max(pin.parallel.slices.unwrap_or(1)), ..open }
+        },
         orders: {
             let supports = supports.clone();
             let states_chunks = pin.has(ConfigKey::Vp) || pin.limits.is_limited(ConfigKey::Vp);
@@ -93,7 +96,7 @@ pub(super) fn space(
         common_schedules: SCHEDULES.iter().filter(|kind| kind.is_common).map(|kind| kind.name).collect(),
         odd,
         recomputable: Recomputable::of(&supports),
-        supported: supported(supports.clone(), job),
+        supported: supported(&supports, job),
         supports,
         global_batch: request.global_batch,
         devices: request.devices(),
@@ -213,13 +216,25 @@ fn allows_group(pipeline: &Pipeline, group: u32, supports: &Supports) -> bool {
     supports.forbidden_by(&numbers).next().is_none()
 }
 
-/// Largest number of slices that a schedule uses by default, if the model supports slices.
-fn most_slices(given: Option<&[String]>, slices: bool, supports: &Supports) -> u32 {
-    let is_open = |kind: &ScheduleKind| {
+/// The orders of the given schedules, or of those that the stack supports. Sequences are cut into slices only if the model supports it.
+fn all_orders(given: Option<&[String]>, slices: bool, supports: &Supports) -> OpenOrders {
+    let is_open = |kind: &&ScheduleKind| {
         given.map_or(supports.schedule(kind.name), |names| names.iter().any(|name| kind.name == name))
     };
-    let known = SCHEDULES.iter().filter(|kind| slices && is_open(kind));
-    known.filter_map(|kind| kind.pipeline(1, None, 1).ok()).map(|pipeline| pipeline.slices).max().unwrap_or(1)
+    let open = open_orders(SCHEDULES.iter().filter(is_open));
+    OpenOrders { slices: if slices { open.slices } else { 1 }, ..open }
+}
+
+/// The orders of some schedules.
+pub(super) fn open_orders(kinds: impl IntoIterator<Item = &'static ScheduleKind>) -> OpenOrders {
+    let mut open = OpenOrders { slices: 1, has_two_chains: false, splits: false };
+    for kind in kinds {
+        let slices = kind.pipeline(1, None, 1).map_or(1, |pipeline| pipeline.slices);
+        open.slices = open.slices.max(slices);
+        open.has_two_chains |= kind.placement == Placement::Bidirectional;
+        open.splits |= kind.splits_backward;
+    }
+    open
 }
 
 /// Adds a schedule to those of its order, sorted by saved activations. A schedule that saves less does so on every rank.

@@ -138,7 +138,7 @@ struct SearchState<'a> {
     stop: &'a (dyn Fn() -> bool + Send + Sync),
 }
 
-/// Finds the best configurations of a space: first among the usual ones, then near the incumbent as long as it
+/// Finds the best configurations of a space: first among the likely ones, then near the incumbent as long as it
 /// improves, then among all.
 pub fn search(space: &Space, roots: &[SearchNode], oracle: &impl Oracle, mut task: Task<'_>) -> Outcome {
     let mut known = Known { best: Best::new(task.wanted, task.by_memory), candidates: 0, others: f64::INFINITY };
@@ -148,7 +148,7 @@ pub fn search(space: &Space, roots: &[SearchNode], oracle: &impl Oracle, mut tas
     let mut next = match &task.around {
         Some(centre) => Region::near(centre),
         None if task.exhaustive || is_known => Region::All,
-        None => Region::Usual,
+        None => Region::Likely,
     };
     let Task { exhaustive, by_memory, .. } = task;
     loop {

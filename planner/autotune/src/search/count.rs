@@ -2,7 +2,7 @@
 
 use super::space::{Recomputable, Space};
 use super::{Level, SearchNode};
-use crate::search::keys::decided_by;
+use crate::search::keys::{Decided, decided_by};
 use ir::config_key::ConfigKey;
 use ir::options::{ParallelConfig, Recompute};
 use scheduler::schedules::{self, SCHEDULES, ScheduleKind};
@@ -73,7 +73,7 @@ fn of_ranks<'a>(
         let parallel = &node.parallel;
         let parts = space.shards(node);
         let shards =
-            [false, true].map(|sliced| parts.iter().filter(|part| can_slice(space, part) || !sliced).count() as u64);
+            [false, true].map(|sliced| parts.iter().filter(|part| !sliced || can_slice(space, part)).count() as u64);
         let ways = space.sequence_shardings(parallel).len() as u64;
         for mbs in space.sizes(parallel) {
             if stop() {
@@ -95,10 +95,13 @@ const SLICED: [Level; 5] = [Level::Degrees, Level::Axes, Level::Pipeline, Level:
 
 /// Returns whether sequences may be cut into slices under an option for sharding states.
 fn can_slice(space: &Space, part: &SearchNode) -> bool {
+    if space.open_orders.slices == 1 {
+        return false;
+    }
     let is_sliced = |kind: &&ScheduleKind| kind.slices(None) > 1;
     SCHEDULES.iter().find(is_sliced).is_none_or(|kind| {
         let parallel = ParallelConfig { schedule: kind.name.to_string(), ..part.parallel.clone() };
-        (space.supported)(decided_by(&SLICED), &parallel)
+        (space.supported)(Decided::unchecked(decided_by(&SLICED)), &parallel)
     })
 }
 
@@ -114,6 +117,9 @@ fn recomputed(space: &Space, pp: u64, microbatches: u64) -> [u64; 2] {
         let set = space.pin.limits.set(ConfigKey::Recompute).map(|values| values.len() as u64);
         let ways = set.unwrap_or_else(|| match (space.pin.has(ConfigKey::Recompute), &space.pin.parallel.recompute) {
             // No recomputation, parts of layers, and each number of layers (or all layers).
+            (false, _) | (true, Recompute::Auto) if space.supports.policies.is_some() => {
+                space.supports.policies.iter().flatten().count() as u64
+            }
             (false, _) | (true, Recompute::Auto) => {
                 let Recomputable { parts, whole, some } = space.recomputable;
                 1 + u64::from(parts) + if some { longest } else { u64::from(whole) }

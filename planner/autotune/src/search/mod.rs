@@ -18,6 +18,7 @@ pub use boundaries::within;
 pub use branch::{Outcome, Progress, Task, search};
 pub use count::{Counted, count};
 pub use divisors::divisors;
+pub use keys::Decided;
 pub(crate) use space::usual_zero;
 pub use space::{Hides, Order, Orders, Overlap, Pin, Recomputable, Space, Stop, Supported, has_usual_sizes};
 

@@ -9,6 +9,8 @@ use ir::options::{Offload, ParallelConfig, Recompute};
 /// Region of a space. It holds a node if it holds all decided options of the node.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Region {
+    /// Configurations that most runs use, and those whose devices share nothing but batches and ZeRO's states.
+    Likely,
     /// Configurations that most runs use.
     Usual,
     /// Configurations that differ from one in a single choice, with any memory-saving options.
@@ -25,13 +27,14 @@ impl Region {
 
     /// Returns whether the region has nodes with other stages than the cost model's own.
     pub(super) fn has_other_stages(&self) -> bool {
-        *self != Region::Usual
+        !matches!(self, Region::Likely | Region::Usual)
     }
 
     /// Returns whether the region holds all decided options of a node.
     pub(super) fn holds(&self, space: &Space, node: &SearchNode) -> bool {
         match self {
-            Region::Usual => is_usual(space, node),
+            Region::Likely => is_usual(space, node, is_alone(&node.parallel)),
+            Region::Usual => is_usual(space, node, false),
             Region::Near(centre) => is_near(centre, node),
             Region::All => true,
         }
@@ -40,10 +43,20 @@ impl Region {
 
 /// Returns whether all decided options of a node are usual or pinned. Usual means: tensor parallelism within a node, one
 /// sequence per micro-batch, unsliced sequences, unsharded experts, ZeRO-1, a common schedule on equal stages. Recomputation is off,
-/// of whole layers or of values chosen for the memory budget. Everything else follows the stack.
-fn is_usual(space: &Space, node: &SearchNode) -> bool {
-    let is_usual = |key: ConfigKey| (row(key).is_usual)(space, node) || space.pin.has(key);
+/// of whole layers or of values chosen for the memory budget. Everything else follows the stack. ZeRO's stage and the micro-batch may be
+/// any if they are `open`.
+fn is_usual(space: &Space, node: &SearchNode, open: bool) -> bool {
+    let is_usual = |key: ConfigKey| {
+        let is_open = open && matches!(key, ConfigKey::Zero | ConfigKey::Mbs);
+        is_open || (row(key).is_usual)(space, node) || space.pin.has(key)
+    };
     ConfigKey::ALL.into_iter().filter(|&key| node.level >= row(key).level).all(is_usual)
+}
+
+/// Returns whether data-parallel ranks are the only ones.
+fn is_alone(parallel: &ParallelConfig) -> bool {
+    let ParallelConfig { tp, cp, pp, ep, etp, .. } = *parallel;
+    [tp, cp, pp, ep, etp] == [1; 5]
 }
 
 /// Returns whether a node differs from a configuration in at most one decided choice. Recomputation and offload follow from
@@ -60,6 +73,7 @@ mod tests {
     use super::*;
     use crate::search::{Hides, Level, Order, Overlap, Pin, Recomputable};
     use cost::Supports;
+    use estimator::OpenOrders;
     use ir::heads::Heads;
 
     fn space() -> Space {
@@ -75,6 +89,7 @@ mod tests {
             global_batch: 8,
             tensor: vec![(4, true)],
             heads: vec![Heads { keys: 4, queries: 1, whole: true }],
+            gathers_keys: false,
             tokens: 16,
             experts: Some([2, 8]),
             layers: [6, 1],
@@ -83,7 +98,7 @@ mod tests {
             offload_optimizer: false,
             hides: Hides { tp: Overlap::IfAsked, dp: Overlap::ByDefault },
             batch: None,
-            slices: 1,
+            open_orders: OpenOrders { slices: 1, has_two_chains: false, splits: true },
             orders: Box::new(move |pp, _| match pp {
                 1 => [order(&["1f1b"], None, 1)].into(),
                 _ => [order(&["zb-h1", "1f1b"], None, pp), order(&["interleaved-1f1b"], Some(2), 2 * pp)].into(),
@@ -127,7 +142,7 @@ mod tests {
             schedules: [named(&parallel.schedule)].into(),
         };
         let centres = all.iter().step_by(all.len() / 20).map(Region::near);
-        for region in centres.chain([Region::Usual]) {
+        for region in centres.chain([Region::Usual, Region::Likely]) {
             let within: Vec<&ParallelConfig> =
                 all.iter().filter(|parallel| region.holds(&space, &one(parallel))).collect();
             assert!(within.len() > 1 && within.len() < all.len() / 2, "{region:?} has {}", within.len());

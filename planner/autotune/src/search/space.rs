@@ -2,10 +2,10 @@
 
 use super::divisors::divisors;
 use super::{Level, Schedules, SearchNode};
-use crate::search::keys::{decided_by, decided_up_to, row};
+use crate::search::keys::{Decided, decided_by, row};
 use compiler::parallel::Pins;
-use cost::{Degree, EnumSet, Named, Supports};
-use estimator::lacks;
+use cost::{Degree, Named, Supports};
+use estimator::{OpenOrders, lacks};
 use ir::config_key::ConfigKey;
 use ir::heads::Heads;
 use ir::options::{Offload, ParallelConfig, Recompute};
@@ -58,7 +58,7 @@ const LISTED: usize = 1 << 17;
 const FEW: u64 = 16;
 
 /// Returns whether the decided options of a configuration can be supported.
-pub type Supported = Box<dyn Fn(EnumSet<ConfigKey>, &ParallelConfig) -> bool + Send + Sync>;
+pub type Supported = Box<dyn Fn(Decided, &ParallelConfig) -> bool + Send + Sync>;
 
 /// Communication that a stack overlaps with compute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -118,6 +118,8 @@ pub struct Space {
     pub tensor: Vec<(u64, bool)>,
     /// Heads of attention, which tp shards, and Ulysses also over cp; and heads of scans.
     pub heads: Vec<Heads>,
+    /// Ranks that share a sequence must gather keys, since queries choose them.
+    pub gathers_keys: bool,
     /// Tokens per sequence, or of it the most parts that ranks can have.
     pub tokens: u64,
     /// Number of experts per layer, and the hidden size of one expert; `None` for a dense model.
@@ -134,8 +136,8 @@ pub struct Space {
     pub hides: Hides,
     /// Micro-batch size stated by the model.
     pub batch: Option<u64>,
-    /// Largest number of sequence slices of any order.
-    pub slices: u32,
+    /// Bounds on all orders.
+    pub open_orders: OpenOrders,
     /// Pipeline orders.
     pub orders: Orders,
     /// Schedules that most runs use.
@@ -230,7 +232,8 @@ impl Space {
         let tps = self.degrees(ConfigKey::Tp, self.pin.parallel.tp, devices);
         let some: Vec<Vec<ParallelConfig>> = each(&tps, |&tp| self.shares_of(devices, tp));
         let pairs = if self.experts.is_some() {
-            self.experts_of(&ParallelConfig { dp: devices, ..self.start() }).count()
+            let decided = Decided::unchecked(decided_by(&[Level::Degrees, Level::Axes]));
+            self.experts_of(&ParallelConfig { dp: devices, ..self.start() }, decided).count()
         } else {
             1
         };
@@ -278,7 +281,7 @@ impl Space {
                     let parallel = ParallelConfig { tp, pp, cp, dp, ..self.start() };
                     let is_allowed =
                         self.pin.allows(&[ConfigKey::Dp, ConfigKey::Tp, ConfigKey::Pp, ConfigKey::Cp], &parallel)
-                            && (self.supported)(decided_by(&[Level::Degrees]), &parallel);
+                            && (self.supported)(Decided::last_of(&[Level::Degrees]), &parallel);
                     shares.extend(is_allowed.then_some(parallel));
                 }
             }
@@ -326,11 +329,16 @@ impl Space {
 
     /// Extends degree nodes by expert degrees.
     fn with_experts(&self, parallel: &ParallelConfig) -> impl Iterator<Item = SearchNode> + use<'_> {
-        self.experts_of(parallel).map(|parallel| self.node(parallel, Level::Axes))
+        let decided = Decided::last_of(&[Level::Degrees, Level::Axes]);
+        self.experts_of(parallel, decided).map(|parallel| self.node(parallel, Level::Axes))
     }
 
-    /// Extends a configuration by expert degrees.
-    fn experts_of(&self, parallel: &ParallelConfig) -> impl Iterator<Item = ParallelConfig> + use<'_> {
+    /// Extends a configuration by expert degrees that rules allow.
+    fn experts_of(
+        &self,
+        parallel: &ParallelConfig,
+        decided: Decided,
+    ) -> impl Iterator<Item = ParallelConfig> + use<'_> {
         let ParallelConfig { dp, tp, cp, .. } = *parallel;
         let ranks = if self.experts.is_some() { dp * cp * tp } else { 1 };
         let [number, width] = self.experts.unwrap_or([1, 1]);
@@ -345,7 +353,7 @@ impl Space {
             .filter(move |(ep, etp)| ep.checked_mul(*etp).is_some_and(|cut| ranks.is_multiple_of(cut)))
             .map(move |(ep, etp)| ParallelConfig { ep, etp, ..parallel.clone() })
             .filter(|parallel| parallel.fold().is_ok() && self.pin.allows(&[ConfigKey::Ep, ConfigKey::Etp], parallel))
-            .filter(|parallel| (self.supported)(decided_by(&[Level::Degrees, Level::Axes]), parallel))
+            .filter(move |parallel| (self.supported)(decided, parallel))
     }
 
     /// Parts of a node, one level deeper, that can be supported; empty for a single configuration.
@@ -357,7 +365,7 @@ impl Space {
 
     /// Returns whether a node's decided options can be supported.
     pub(super) fn supports(&self, node: &SearchNode) -> bool {
-        (self.supported)(decided_up_to(node.level), &node.parallel)
+        (self.supported)(Decided::up_to(node.level), &node.parallel)
     }
 
     fn all_parts(&self, node: &SearchNode) -> Vec<SearchNode> {
@@ -395,11 +403,12 @@ impl Space {
         };
         let sizes = self.pin.or(ConfigKey::Mbs, &self.pin.parallel.mbs, open);
         let parallel = parallel.clone();
+        let decided = Decided::last_of(&[Level::Degrees, Level::Axes, Level::Batch]);
         sizes.into_iter().filter(move |&mbs| {
             let with = ParallelConfig { mbs, ..parallel.clone() };
             local.is_multiple_of(mbs)
                 && (!self.pin.limits(&[ConfigKey::Mbs]) || self.pin.allows(&[ConfigKey::Mbs], &with))
-                && (self.supported)(decided_by(&[Level::Degrees, Level::Axes, Level::Batch]), &with)
+                && (self.supported)(decided, &with)
         })
     }
 
@@ -427,7 +436,7 @@ impl Space {
             options.retain(|parallel| lacks(key, parallel, &self.supports).is_none());
             options.retain(|parallel| self.pin.allows(&[key], parallel));
         }
-        let decided = decided_by(&[Level::Degrees, Level::Axes, level]);
+        let decided = Decided::last_of(&[Level::Degrees, Level::Axes, level]);
         options.retain(|parallel| parallel.has_even_groups() && (self.supported)(decided, parallel));
         options
     }
@@ -440,7 +449,7 @@ impl Space {
                 && (!self.pin.has(ConfigKey::Vp) || given.vp == Some(order.chunks))
                 && order.stages <= (self.layers[0] + 2 * self.layers[1]).max(1)
         };
-        let decided = [ConfigKey::Pp, ConfigKey::Vp, ConfigKey::Schedule].into_iter().collect();
+        let decided = Decided::unchecked([ConfigKey::Pp, ConfigKey::Vp, ConfigKey::Schedule].into_iter().collect());
         let is_supported = |order: &&Order| {
             let (schedule, vp) = (order.schedules[0].to_string(), order.vp);
             (self.supported)(
@@ -523,6 +532,10 @@ impl Space {
         match (self.pin.has(ConfigKey::Recompute), &self.pin.parallel.recompute) {
             // `recompute=auto` follows from the memory budget: the oracle costs the fastest set of values that fits, or
             // none. The set includes all values that module recomputation would select.
+            (false, _) | (true, Recompute::Auto) if self.supports.policies.is_some() => {
+                let policies = self.supports.policies.iter().flatten();
+                policies.map(|policy| with(policy.clone(), Level::Complete)).collect()
+            }
             (false, _) | (true, Recompute::Auto) => {
                 let Recomputable { parts, whole, some } = self.recomputable;
                 let mut nodes = vec![with(Recompute::None, Level::Complete)];

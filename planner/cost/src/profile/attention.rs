@@ -2,6 +2,7 @@
 
 use super::local::Local;
 use super::site::Site;
+use super::sparse;
 use crate::attention::AttentionShape;
 use crate::collective_time::{CollectiveKind, Group};
 use crate::platform::Format;
@@ -46,21 +47,26 @@ pub(super) fn logical(local: &Local<'_>, stmt: &Stmt) -> Option<Attention> {
 }
 
 fn of_stmt(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option<Attention> {
-    let (Op::Kernel(op), [q, k, v, ..]) = (&stmt.op, stmt.operands.as_slice()) else { return None };
-    attention(op, [local.dims(*q), local.dims(*k), local.dims(*v)], size)
+    let Op::Kernel(op) = &stmt.op else { return None };
+    let dims: Vec<&[Dim]> = stmt.operands.iter().map(|&operand| local.dims(operand)).collect();
+    sparse::of(op, &dims, &size).or_else(|| attention(op, dims.first_chunk()?, size))
+}
+
+fn elements(dim: &Dim) -> f64 {
+    dim.size as f64
 }
 
 /// Shape of an op on tensors of these types, if it is an attention, and whether it is a gradient.
 pub(crate) fn attention_shape(op: &KernelOp, operands: &[Type]) -> Option<(AttentionShape, bool)> {
-    let [q, k, v, ..] = operands else { return None };
-    let attention = attention(op, [&q.dims, &k.dims, &v.dims], |dim| dim.size as f64)?;
+    let dims: Vec<&[Dim]> = operands.iter().map(|ty| ty.dims.as_slice()).collect();
+    let attention = sparse::of(op, &dims, &elements).or_else(|| attention(op, dims.first_chunk()?, elements))?;
     Some((attention.shape, attention.backward))
 }
 
 /// The operands are q `[b, s, g, r, d]`, k `[b, t, g, d]` and v `[b, t, g, c]`. A causal query reads `(s + 1)/2` of `s` keys on
 /// average, and no more than it reaches. So do the queries of a rank if sequences are sharded in zig-zag order (Dubey et al. 2024,
 /// section 3.3.2).
-fn attention(op: &KernelOp, dims: [&[Dim]; 3], size: impl Fn(&Dim) -> f64) -> Option<Attention> {
+fn attention(op: &KernelOp, dims: &[&[Dim]; 3], size: impl Fn(&Dim) -> f64) -> Option<Attention> {
     let (settings, backward) = match op {
         KernelOp::Attention(op) => (&op.0, false),
         KernelOp::AttentionGrad(op) => (&op.0, true),

@@ -19,6 +19,7 @@ mod row_groups;
 mod scan;
 mod section;
 mod site;
+mod sparse;
 mod tensors;
 
 pub use attention::Reach;

@@ -10,9 +10,10 @@ use crate::block_options::BlockOptions;
 use crate::platform::Platform;
 use crate::quantities::RecomputeCost;
 use ir::entity::EntityRef;
-use ir::graph::Model;
-use ir::ids::{BlockId, Value};
-use std::collections::{BTreeSet, HashMap};
+use ir::graph::{Model, SectionKind};
+use ir::ids::BlockId;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use transforms::recompute::is_layer;
 
 /// The layers of a kind, with the cost of an instance under each set of modules that changes this cost.
@@ -20,8 +21,8 @@ struct Layers {
     block: BlockId,
     /// Number of instances.
     runs: f64,
-    /// Cost of an instance, by the bits of the modules in `changes`.
-    costs: HashMap<usize, RecomputeCost>,
+    /// Cost of an instance under each set of the modules in `changes`, by their bits; that of other sets is not used.
+    costs: Vec<RecomputeCost>,
     /// Bits of the modules that change the cost.
     changes: usize,
 }
@@ -92,23 +93,16 @@ impl Layers {
     fn of(block: BlockId, runs: f64, site: &Site<'_>, modules: &[&str]) -> Layers {
         let mut priced = PricedSets::of(site, modules);
         let none = priced.cost(0);
-        let mut costs = HashMap::from([(0, none)]);
-        let mut changes = 0;
-        for set in (0..modules.len()).map(|at| 1 << at) {
-            let alone = priced.cost(set);
-            if alone != none {
-                changes |= set;
-                costs.insert(set, alone);
-            }
-        }
-        for set in (0..1usize << modules.len()).filter(|set| set & !changes == 0) {
-            costs.entry(set).or_insert_with(|| priced.cost(set));
+        let changes: usize = (0..modules.len()).map(|at| 1 << at).filter(|&set| priced.cost(set) != none).sum();
+        let mut costs = vec![none; 1 << modules.len()];
+        for set in (1..1usize << modules.len()).filter(|set| set & !changes == 0) {
+            costs[set] = priced.cost(set);
         }
         Layers { block, runs, costs, changes }
     }
 
     fn under(&self, set: usize) -> RecomputeCost {
-        self.costs[&(set & self.changes)]
+        self.costs[set & self.changes]
     }
 }
 
@@ -116,60 +110,74 @@ impl Layers {
 struct PricedSets<'s, 'a> {
     site: &'s Site<'a>,
     times: RecomputeTimes<'s, 'a>,
-    /// The values that each module drops.
-    modules: Vec<DroppedModule>,
+    /// What each module drops.
+    modules: Vec<DroppedBits>,
     /// Costs by what is dropped.
-    known: HashMap<DroppedSet, RecomputeCost>,
+    known: FxHashMap<DroppedBits, RecomputeCost>,
 }
 
-/// The values that a module drops.
-struct DroppedModule {
-    values: Vec<Value>,
-    recomputed: Vec<usize>,
-    /// True if the module is all ops that a list of saved ones lacks.
-    is_ops: bool,
-}
-
-/// The values that a set of modules drops.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
-struct DroppedSet {
-    values: BTreeSet<Value>,
-    recomputed: BTreeSet<usize>,
+/// What some modules drop: the bits of the block's values, then those of its statements that are recomputed in any case.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct DroppedBits {
+    bits: SmallVec<[u64; 8]>,
+    /// True if a list of saved ops decides some of the values.
     has_ops: bool,
 }
 
+impl DroppedBits {
+    /// No bits, of a layer with these numbers of values and statements.
+    fn none(site: &Site<'_>) -> DroppedBits {
+        let number = site.block().values.len() + site.block()[SectionKind::F].stmts.len();
+        DroppedBits { bits: SmallVec::from_elem(0, number.div_ceil(BITS)), has_ops: false }
+    }
+
+    fn of(site: &Site<'_>, module: &str) -> DroppedBits {
+        let Dropped { values, recomputed } = dropped(site, &[module.to_string()]);
+        let first = site.block().values.len();
+        let mut all = DroppedBits { has_ops: module == OPS, ..DroppedBits::none(site) };
+        for at in values.iter().map(EntityRef::index).chain(recomputed.into_iter().map(|at| first + at)) {
+            all.bits[at / BITS] |= 1 << (at % BITS);
+        }
+        all
+    }
+
+    fn add(&mut self, other: &DroppedBits) {
+        self.bits.iter_mut().zip(&other.bits).for_each(|(bits, more)| *bits |= more);
+        self.has_ops |= other.has_ops;
+    }
+
+    fn dropped(&self, site: &Site<'_>) -> Dropped {
+        let (values, stmts) = (site.block().values.len(), site.block()[SectionKind::F].stmts.len());
+        Dropped {
+            values: ir::saved::set(site.block().values.keys().filter(|value| self.has(value.index()))),
+            recomputed: (0..stmts).filter(|at| self.has(values + at)).collect(),
+        }
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.bits[at / BITS] >> (at % BITS) & 1 == 1
+    }
+}
+
+/// Bits of a word.
+const BITS: usize = u64::BITS as usize;
+
 impl<'s, 'a> PricedSets<'s, 'a> {
     fn of(site: &'s Site<'a>, modules: &[&str]) -> PricedSets<'s, 'a> {
-        let modules = modules.iter().map(|module| {
-            let Dropped { values, recomputed } = dropped(site, &[module.to_string()]);
-            let (values, recomputed) = (values.iter().collect(), recomputed.into_iter().collect());
-            DroppedModule { values, recomputed, is_ops: *module == OPS }
-        });
-        PricedSets { site, times: RecomputeTimes::of(site), modules: modules.collect(), known: HashMap::new() }
+        let modules = modules.iter().map(|module| DroppedBits::of(site, module)).collect();
+        PricedSets { site, times: RecomputeTimes::of(site), modules, known: FxHashMap::default() }
     }
 
     /// Cost of the layer if it recomputes a set of the modules.
     fn cost(&mut self, set: usize) -> RecomputeCost {
-        let dropped = self.dropped(set);
-        if let Some(cost) = self.known.get(&dropped) {
+        let mut all = DroppedBits::none(self.site);
+        self.modules.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1).for_each(|(_, module)| all.add(module));
+        if let Some(cost) = self.known.get(&all) {
             return *cost;
         }
-        let values = ir::saved::set(dropped.values.iter().copied());
-        let all = Dropped { values, recomputed: dropped.recomputed.clone() };
-        let keep = Keep::without(self.site, all, dropped.has_ops);
+        let keep = Keep::without(self.site, all.dropped(self.site), all.has_ops);
         let cost = RecomputeCost { bytes: keep.bytes, seconds: self.times.of_stmts(&keep.recomputed(self.site)) };
-        self.known.insert(dropped, cost);
+        self.known.insert(all, cost);
         cost
-    }
-
-    fn dropped(&self, set: usize) -> DroppedSet {
-        let mut all = DroppedSet::default();
-        let modules = self.modules.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
-        for (_, DroppedModule { values, recomputed, is_ops }) in modules {
-            all.values.extend(values);
-            all.recomputed.extend(recomputed);
-            all.has_ops |= is_ops;
-        }
-        all
     }
 }

@@ -153,7 +153,16 @@ fn piece(site: &Site<'_>, stmt: &Stmt, products: &Products) -> Piece {
     let first = stmt.operands.first().map_or(0.0, |&operand| site.local.elements(operand));
     match op {
         KernelOp::Einsum(_) if products.of[stmt.results[0]].is_some() => Piece::Wall,
-        KernelOp::Attention(_) | KernelOp::AttentionGrad(_) | KernelOp::Scan(_) | KernelOp::ScanGrad(_) => Piece::Wall,
+        KernelOp::Attention(_)
+        | KernelOp::AttentionGrad(_)
+        | KernelOp::Scan(_)
+        | KernelOp::ScanGrad(_)
+        | KernelOp::SelectKeys(_)
+        | KernelOp::IndexScores(_)
+        | KernelOp::IndexScoresGrad(_)
+        | KernelOp::KeyMass(_)
+        | KernelOp::SparseAttention(_)
+        | KernelOp::SparseAttentionGrad(_) => Piece::Wall,
         // Constants are made once.
         KernelOp::Iota(_) => Piece::Nothing,
         // Eager ops in f32: casts, square, mean, two products and casts back.

@@ -34,6 +34,18 @@ struct ChunkProduct {
     is_of_states: bool,
 }
 
+impl ChunkProduct {
+    /// A product of rows of a chunk.
+    fn of_rows(size: [f64; 3], times: f64) -> ChunkProduct {
+        ChunkProduct { size, times, is_of_states: false }
+    }
+
+    /// A product that adds to states.
+    fn of_states(size: [f64; 3], times: f64) -> ChunkProduct {
+        ChunkProduct { size, times, is_of_states: true }
+    }
+}
+
 /// The scan of a statement on one rank; `None` for other statements.
 pub(super) fn local(local: &Local<'_>, stmt: &Stmt) -> Option<Scan> {
     of_stmt(local, stmt, |dim| local.size(dim))
@@ -52,8 +64,7 @@ fn of_stmt(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option
         _ => return None,
     };
     let [_, keys, values, decay, ..] = stmt.operands.as_slice() else { return None };
-    let sizes = |value| local.dims(value).iter().map(&size).collect::<Vec<f64>>();
-    let (keys, values) = (sizes(*keys), sizes(*values));
+    let [keys, values] = [keys, values].map(|&value| local.dims(value).iter().map(&size).collect::<Vec<f64>>());
     let values = <[f64; 5]>::try_from(values).ok()?;
     let by_key = local.dims(*decay).len() == 5;
     Some(Scan { settings, backward, values, key: *keys.last()?, by_key })
@@ -125,18 +136,32 @@ impl Scan {
     fn products(&self, rows: f64) -> Vec<ChunkProduct> {
         let (k, c) = (self.key, self.values[4]);
         let shared = if self.by_key { 1.0 } else { 1.0 / self.values[3].max(1.0) };
-        let product = |size, times| ChunkProduct { size, times, is_of_states: false };
-        let of_states = |size, times| ChunkProduct { size, times, is_of_states: true };
         let is_delta = self.settings.kind == ScanKind::Delta;
         let (pairs, values, reads) = ([rows, rows, k], [rows, c, rows], [rows, c, k]);
         let mut products = match (is_delta, self.backward) {
-            (false, false) => vec![product(pairs, shared), product(values, 1.0), product(reads, 1.0)],
-            (true, false) => vec![product(pairs, 2.0 * shared), product(values, 2.0), product(reads, 1.0)],
-            (false, true) => vec![product(pairs, 2.0 + shared), product(values, 2.0), product(reads, 3.0)],
-            (true, true) => vec![product(pairs, 4.0 + 2.0 * shared), product(values, 5.0), product(reads, 4.0)],
+            (false, false) => vec![
+                ChunkProduct::of_rows(pairs, shared),
+                ChunkProduct::of_rows(values, 1.0),
+                ChunkProduct::of_rows(reads, 1.0),
+            ],
+            (true, false) => vec![
+                ChunkProduct::of_rows(pairs, 2.0 * shared),
+                ChunkProduct::of_rows(values, 2.0),
+                ChunkProduct::of_rows(reads, 1.0),
+            ],
+            (false, true) => vec![
+                ChunkProduct::of_rows(pairs, 2.0 + shared),
+                ChunkProduct::of_rows(values, 2.0),
+                ChunkProduct::of_rows(reads, 3.0),
+            ],
+            (true, true) => vec![
+                ChunkProduct::of_rows(pairs, 4.0 + 2.0 * shared),
+                ChunkProduct::of_rows(values, 5.0),
+                ChunkProduct::of_rows(reads, 4.0),
+            ],
         };
         let passes = if self.backward { 2.0 } else { 1.0 };
-        products.push(of_states([k, c, rows], passes * if is_delta { 2.0 } else { 1.0 }));
+        products.push(ChunkProduct::of_states([k, c, rows], passes * if is_delta { 2.0 } else { 1.0 }));
         products
     }
 }

@@ -55,7 +55,8 @@ impl<'a> Site<'a> {
             later,
             alias: Alias::default(),
             unread: if traits.experts.weighs_inside { weighed(block) } else { EntitySet::new() },
-            has_attention: forward.any(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_)))),
+            has_attention: forward
+                .any(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_) | KernelOp::SparseAttention(_)))),
             has_experts: Routing::of(block).is_some(),
             backward: OnceCell::new(),
         };

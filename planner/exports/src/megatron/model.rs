@@ -227,6 +227,10 @@ impl ModelFlags {
             Sinks::Local => self.unstated.push("its sinks in layers with a window alone"),
         }
         self.lacks(config.local_kv_heads.is_some(), "other numbers of key and value heads in layers with a window");
+        self.lacks(config.local_head.is_some(), "other sizes of heads in layers with a window");
+        self.lacks(config.keys_are_values || config.value_norm, "values that are keys, or norms of them");
+        self.lacks(config.indexer.is_some(), "queries that choose their keys");
+        self.lacks(config.layer_scale, "a factor of each layer");
         self.lacks(config.value.is_some(), "values of another size than keys");
         self.lacks(config.value_scale != 1.0, "the factor of values");
         if let Some(window) = config.window {

@@ -8,6 +8,7 @@ mod norm;
 mod quantise;
 mod scan;
 mod select;
+mod sparse;
 mod token;
 mod update;
 
@@ -18,6 +19,7 @@ use attention::{AttentionInputs, Dropped};
 use ir::ops::{AttentionSettings, Collective, CompositeOp, Einsum, KernelOp, Op, Scaling, ScanKind, ScanSettings};
 use ir::types::DType;
 use scan::ScanInputs;
+use sparse::{Indexer, Places, SparseAttention};
 
 /// Position of a statement in a run, on which random numbers depend, and its rounding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -134,6 +136,11 @@ fn routed<R: Real>(op: &KernelOp, o: Operands<'_, R>, dims: &[Vec<usize>]) -> Re
             let (values, index) = experts::top_k(op, o.real(0)?, o.optional(1)?, &dims[0]);
             vec![Array::Real(values), Array::Int(index)]
         }
+        KernelOp::SelectKeys(_) => {
+            let [qpos, kpos, qseg, kseg] = [o.int(3)?, o.int(4)?, o.int(5)?, o.int(6)?];
+            let indexer = Indexer { q: o.real(0)?, k: o.real(1)?, w: o.real(2)? };
+            vec![Array::Int(indexer.select(&Places { qpos, kpos, qseg, kseg }, &dims[0]))]
+        }
         KernelOp::Dispatch(_) => {
             let (rows, counts) = experts::dispatch(o.real(0)?, o.int(1)?, o.optional(2)?, dims);
             vec![Array::Real(rows), Array::Int(counts)]
@@ -220,7 +227,34 @@ fn kernel<'a, R: Real>(
         KernelOp::TopKGrad(_) => vec![experts::top_k_grad(o.int(0)?, o.real(1)?, &dims[0])],
         KernelOp::Combine(_) => vec![experts::combine(o.real(0)?, o.int(1)?, o.optional(2)?, &dims[0])],
         KernelOp::CombineDw(_) => vec![experts::combine_dw(o.real(0)?, o.real(1)?, o.int(2)?)],
-        KernelOp::TopK(_) | KernelOp::Dispatch(_) | KernelOp::Compare(_) | KernelOp::Iota(_) => {
+        KernelOp::IndexScores(_) => {
+            vec![Indexer { q: o.real(0)?, k: o.real(1)?, w: o.real(2)? }.scores(o.int(3)?)]
+        }
+        KernelOp::IndexScoresGrad(_) => {
+            Indexer { q: o.real(0)?, k: o.real(1)?, w: o.real(2)? }.gradient(o.int(3)?, o.real(4)?).into()
+        }
+        KernelOp::SparseAttention(op) => {
+            SparseAttention { q: o.real(0)?, k: o.real(1)?, index: o.int(3)?, scale: op.scale }
+                .forward(o.real(2)?)
+                .into()
+        }
+        KernelOp::SparseAttentionGrad(op) => {
+            SparseAttention { q: o.real(0)?, k: o.real(1)?, index: o.int(6)?, scale: op.scale }
+                .backward(o.real(2)?, o.real(3)?, o.real(4)?, o.real(5)?)
+                .into()
+        }
+        KernelOp::KeyMass(op) => {
+            vec![SparseAttention { q: o.real(0)?, k: o.real(1)?, index: o.int(3)?, scale: op.scale }.mass(o.real(2)?)]
+        }
+        KernelOp::IndexLoss(_) => vec![sparse::index_loss(o.real(0)?, o.real(1)?, o.int(2)?)],
+        KernelOp::IndexLossGrad(_) => {
+            vec![sparse::index_loss_grad(o.real(0)?, o.real(1)?, o.int(2)?, o.real(3)?)]
+        }
+        KernelOp::TopK(_)
+        | KernelOp::SelectKeys(_)
+        | KernelOp::Dispatch(_)
+        | KernelOp::Compare(_)
+        | KernelOp::Iota(_) => {
             return Err("its results are not all floats".to_string());
         }
         KernelOp::Broadcast(_) | KernelOp::Permute(_) | KernelOp::Reshape(_) | KernelOp::Slice(_) => {

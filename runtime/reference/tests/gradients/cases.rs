@@ -72,7 +72,7 @@ fn elementwise() -> Vec<Case> {
         _ => Real(&[3, 4]),
     };
     let unary = |&kind: &UnaryKind| Case { op: Unary(kind).into(), operands: vec![argument(kind)] };
-    let mut cases: Vec<Case> = UnaryKind::ALL.iter().filter(|kind| **kind != UnaryKind::Floor).map(unary).collect();
+    let mut cases: Vec<Case> = UnaryKind::ALL.iter().filter(|kind| !is_constant(**kind)).map(unary).collect();
     cases.push(Case { op: Unary(UnaryKind::Cast(DType::BF16)).into(), operands: vec![Real(&[2, 3])] });
     for &kind in BinaryKind::ALL.iter().filter(|kind| !is_slope(**kind)) {
         let [left, right] = ["a b, b -> a b", "b, a b -> a b"].map(|text| Binary::spread(kind, text).unwrap());
@@ -83,6 +83,11 @@ fn elementwise() -> Vec<Case> {
         ]);
     }
     cases
+}
+
+/// True for functions that nothing flows back through.
+fn is_constant(kind: UnaryKind) -> bool {
+    matches!(kind, UnaryKind::Floor | UnaryKind::Stop)
 }
 
 /// True for the cotangent of a function, which has no gradient itself.
@@ -141,6 +146,7 @@ pub(crate) fn differentiable() -> Vec<Case> {
         case("combine", &[], &[y, index, Real(&[2, 5, 2])], &[]),
     ]);
     cases.extend(scans());
+    cases.extend(sparse());
     cases.extend(elementwise());
     for inverse in [false, true] {
         let attrs = [float("theta", 100.0), ("inverse", Attr::flag(inverse))];
@@ -209,12 +215,33 @@ fn attention_in_blocks() -> [Operand; 10] {
     [q, k, v, out, lse, out, qpos, kpos, qseg, kseg]
 }
 
+/// Attention to chosen keys, and what trains an indexer. Some choices name no key.
+fn sparse() -> Vec<Case> {
+    let (index, scores) = (Int(&[2, 3, 4], -1, 5), Real(&[2, 3, 4]));
+    vec![
+        case("index_scores", &[], &[Real(&[2, 3, 2, 6]), Real(&[2, 5, 6]), Real(&[2, 3, 2]), index], &[]),
+        case("sparse_attention", &[float("scale", 0.6)], &sparse_operands(), &[]),
+        case("index_loss", &[], &[scores, Positive(&[2, 3, 4]), index], &[]),
+    ]
+}
+
+/// Queries, keys, values and choices.
+fn sparse_operands() -> [Operand; 4] {
+    [Real(&[2, 3, 2, 2, 4]), Real(&[2, 5, 2, 4]), Real(&[2, 5, 2, 3]), Int(&[2, 3, 4], -1, 5)]
+}
+
 /// Ops that nothing flows back through: their results are integers, counts or steps, or they have no operands.
 pub(crate) fn constants() -> Vec<Case> {
     let comparison = |name| case(name, &[], &[Real(&[3, 4]), Real(&[3, 4])], &[]);
     let mut cases: Vec<Case> = ["less", "less_equal", "equal"].map(comparison).into();
     cases.push(case("iota", &[int("dim", 1)], &[], &[3, 4]));
     cases.push(case("floor", &[], &[Real(&[3, 4])], &[]));
+    cases.push(case("stop", &[], &[Real(&[3, 4])], &[]));
+    let [q, k, _, index] = sparse_operands();
+    let [qpos, kpos] = [Int(&[2, 3], 0, 5), Int(&[2, 5], 0, 5)];
+    let indexer = [Real(&[2, 3, 2, 6]), Real(&[2, 5, 6]), Real(&[2, 3, 2]), qpos, kpos, qpos, kpos];
+    cases.push(case("select_keys", &[int("keys", 2)], &indexer, &[]));
+    cases.push(case("key_mass", &[float("scale", 0.6)], &[q, k, Real(&[2, 3, 2, 2]), index], &[]));
     cases.push(case("choice_count", &[], &[Int(&[2, 3], 0, 4), Real(&[4])], &[]));
     cases.push(case("choice_count", &[float("rate", 0.1)], &[Int(&[2, 3], 0, 4), Real(&[4]), Real(&[4])], &[]));
     cases
@@ -229,6 +256,7 @@ pub(crate) fn without_gradient() -> Vec<Case> {
     let [q, k, v, qpos, kpos, qseg, kseg] = attention_operands();
     let (out, lse) = (Real(&[2, 3, 2, 2, 3]), Real(&[2, 3, 2, 2]));
     let attention = [q, k, v, out, lse, out, qpos, kpos, qseg, kseg];
+    let (index, mass) = (Int(&[2, 3, 4], -1, 5), Real(&[2, 3, 4]));
     let adam = [float("beta1", 0.9), float("beta2", 0.9), float("eps", 1e-8), float("weight_decay", 0.1)];
     let to = ("to", Attr::Word("f8e4m3".to_string()));
     let flags = [float("scale", 1.0), ("causal", Attr::flag(true))];
@@ -254,6 +282,9 @@ pub(crate) fn without_gradient() -> Vec<Case> {
         case("token_loss", &[], &[row, row, labels], &[]),
         case("top_k_grad", &[], &[Int(&[2, 3], 0, 4), x], &[2, 4]),
         case("combine_dw", &[], &[Real(&[2, 5, 3]), Real(&[2, 6, 1, 3]), Int(&[2, 5, 2], 0, 6)], &[]),
+        case("index_scores_grad", &[], &[Real(&[2, 3, 2, 6]), Real(&[2, 5, 6]), Real(&[2, 3, 2]), index, mass], &[]),
+        case("sparse_attention_grad", &[float("scale", 0.6)], &[q, k, v, out, lse, out, index], &[]),
+        case("index_loss_grad", &[], &[mass, mass, index, one], &[]),
         case("absmax", &[("block", Attr::Str("1 3".to_string()))], &[x], &[]),
         case("scale_for", std::slice::from_ref(&to), &[row], &[]),
         case("quantise", std::slice::from_ref(&to), &[x, Real(&[2, 1])], &[]),

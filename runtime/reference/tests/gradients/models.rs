@@ -20,6 +20,12 @@ const DEEPSEEK: &str = r#"{"model_type": "deepseek_v3", "vocab_size": 11, "hidde
     "num_experts_per_tok": 2, "moe_intermediate_size": 7, "n_group": 3, "topk_group": 2, "routed_scaling_factor": 2.5,
     "capacity_factor": 2.0}"#;
 
+/// Latent attention to the keys that an indexer chooses, in the second of three layers to those of the first one.
+const GLM: &str = r#"{"model_type": "glm_moe_dsa", "vocab_size": 11, "hidden_size": 12, "intermediate_size": 20,
+    "num_hidden_layers": 3, "num_attention_heads": 3, "q_lora_rank": 5, "kv_lora_rank": 4, "qk_nope_head_dim": 3,
+    "qk_rope_head_dim": 2, "v_head_dim": 4, "first_k_dense_replace": 3, "index_topk": 2, "index_n_heads": 3,
+    "index_head_dim": 4, "indexer_types": ["full", "shared", "full"]}"#;
+
 /// Experts with a shared one behind a gate.
 const QWEN: &str = r#"{"model_type": "qwen2_moe", "vocab_size": 11, "hidden_size": 12, "intermediate_size": 20,
     "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 3, "num_experts": 4, "num_experts_per_tok": 2,
@@ -94,6 +100,7 @@ fn whole_models_follow_central_differences() {
         ("qwen3", &qwen3),
         ("squared relu", &squared),
         ("deepseek", DEEPSEEK),
+        ("glm", GLM),
         ("qwen with experts", QWEN),
         ("gpt2", GPT2),
         ("electra", ELECTRA),
@@ -105,8 +112,11 @@ fn whole_models_follow_central_differences() {
         let mut reference = Reference::new(&model, 3);
         spread(&mut reference);
         assert_gradients(what, &mut reference, &[tokens(0..2), tokens(2..4)], 7);
-        // What only chooses experts has none.
-        let params = reference.params().keys().filter(|name| !name.ends_with("router_bias"));
+        // What only chooses experts or keys has none.
+        let chooses = |name: &str| {
+            ["router_bias", ".wiq", ".wik", ".wiw", "ik_norm", "ik_norm_bias"].iter().any(|end| name.ends_with(end))
+        };
+        let params = reference.params().keys().filter(|name| !chooses(name));
         assert!(reference.gradients().keys().eq(params), "{what}");
     }
 }

@@ -9,7 +9,7 @@ use data::bigram::bigram_entropy;
 use data::blend::Blend;
 use data::sampler::{Sampler, Stream};
 use data::samples::Samples;
-use data::source::{SourceSamples, TokenSource, ValidationTokens};
+use data::source::{SourceSamples, TokenPiece, TokenSource, ValidationTokens};
 use data::text::TextData;
 use data::tokens::{Extent, Layout, TokenData, TokenPart};
 use data::{DataError, VOCAB};
@@ -41,7 +41,7 @@ pub struct OwnTokens {
     /// The tokens to train on.
     pub train: Box<dyn TokenSource>,
     /// The documents of the validation.
-    pub valid: Vec<Vec<u32>>,
+    pub valid: Vec<TokenPiece>,
 }
 
 /// Data that is opened before the model is compiled; text is read later.
@@ -294,12 +294,12 @@ impl Data {
         }
     }
 
-    /// Bytes of memory. Ids stay in their files, and only the places of documents take some.
+    /// Bytes of memory. Ids stay in their files; places of documents and windows of examples take some.
     pub(super) fn bytes(&self) -> u64 {
         match &self.kind {
             Kind::Own { valid, .. } => 4 * valid.tokens(),
             Kind::Text(sets) => sets.iter().map(TextData::bytes).sum(),
-            Kind::Tokens(sets) => sets.iter().map(|set| set.data.bytes()).sum(),
+            Kind::Tokens(sets) => sets.iter().map(TokenSet::bytes).sum(),
         }
     }
 

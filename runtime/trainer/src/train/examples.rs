@@ -47,6 +47,11 @@ impl TokenSet {
         }
     }
 
+    /// Bytes of memory: the places of documents, and which examples each window has.
+    pub(super) fn bytes(&self) -> u64 {
+        self.data.bytes() + self.train.iter().chain(&self.valid).map(Packing::bytes).sum::<u64>()
+    }
+
     /// True if the set has examples.
     pub(super) fn has_labels(&self) -> bool {
         self.train.is_some() || self.valid.is_some()

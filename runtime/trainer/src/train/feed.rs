@@ -67,6 +67,8 @@ pub(super) struct FedStep {
     pub(super) input: StepInput,
     /// Tokens that fill windows of examples, and stand there once more.
     pub(super) repeated: u64,
+    /// True if there are examples with labels of their own.
+    pub(super) has_examples: bool,
 }
 
 /// Inputs of a model that reads text, in the order of tokens that a configuration asks for. All that `train` computes goes through it.
@@ -141,7 +143,8 @@ impl Feed {
             batches.push(batch);
         }
         let repeated = batches.iter().map(|batch| batch.repeated as u64).sum();
-        Ok(FedStep { input: self.of_batches(batches.into_iter()), repeated })
+        let has_examples = batches.iter().any(|batch| batch.has_examples);
+        Ok(FedStep { input: self.of_batches(batches.into_iter()), repeated, has_examples })
     }
 
     /// The numbers of sequences in the order in which they are fed.

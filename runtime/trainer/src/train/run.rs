@@ -290,7 +290,8 @@ impl<P: Platform> TrainingRun<'_, P> {
         let lr = self.header.learning_rate.at(step - 1);
         let read = self.ahead.pop_front();
         let input = read.unwrap_or_else(|| self.feed.step(&self.data.train, self.samples, self.microbatches, u64::MAX));
-        let FedStep { mut input, repeated } = input.map_err(|why| self.without_data(why, step - 1, progress))?;
+        let FedStep { mut input, repeated, has_examples } =
+            input.map_err(|why| self.without_data(why, step - 1, progress))?;
         self.samples += self.request.global_batch;
         (input.lr, input.step, input.update) = (lr as f32, step, step - self.skipped);
         input.loss_scale = self.loss_scale.map_or(1.0, LossScale::factor);
@@ -316,7 +317,7 @@ impl<P: Platform> TrainingRun<'_, P> {
             dropped,
             lr,
             tokens_seen: step * tokens,
-            examples: self.header.examples.map(|_| ExampleTokens { real: tokens - repeated, counted }),
+            examples: has_examples.then_some(ExampleTokens { real: tokens - repeated, counted }),
             tokens_per_s,
             tokens_per_s_per_device: tokens_per_s / self.header.devices as f64,
             step_time_s,

@@ -1,7 +1,7 @@
 //! The place of a parameter's elements in a tensor of files, by the row of its family.
 
 use crate::layout::{Piece, Stride};
-use ir::models::{Form, HubTensor, Join, MatrixOrder};
+use ir::models::{FileShape, HubTensor, Join, MatrixOrder};
 
 /// One side of a matrix: its length, and where a parameter is on it.
 struct Side {
@@ -120,9 +120,9 @@ pub(super) fn piece(row: &HubTensor, name: String, sizes: &[&[u64]], at: usize) 
 /// The sizes of a tensor.
 fn shape(row: &HubTensor, leading: &[u64], inputs: u64, outputs: u64, sizes: &[u64]) -> Vec<u64> {
     match (row.form, sizes.last()) {
-        (Form::Taps, Some(&taps)) => return vec![outputs / taps.max(1), 1, taps],
-        (Form::OfHeads, _) => return vec![1, 1, outputs, 1],
-        (Form::Taps | Form::Usual, _) => {}
+        (FileShape::Taps, Some(&taps)) => return vec![outputs / taps.max(1), 1, taps],
+        (FileShape::OfHeads, _) => return vec![1, 1, outputs, 1],
+        (FileShape::Taps | FileShape::Usual, _) => {}
     }
     let mut shape = leading.to_vec();
     match (row.inputs, row.order) {

@@ -15,6 +15,9 @@ const LATENT_ALONE: &str = r#""vocab_size": 32, "hidden_size": 12, "intermediate
     "num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 10, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4,
     "v_head_dim": 5"#;
 
+/// An indexer of keys.
+const INDEXER: &str = r#""q_lora_rank": 8, "index_topk": 4, "index_n_heads": 3, "index_head_dim": 6"#;
+
 /// Experts of Qwen.
 const EXPERTS: &str = r#""num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8"#;
 
@@ -293,8 +296,17 @@ fn first() -> Vec<String> {
         with("deepseek_v2", LATENT, r#""q_lora_rank": null, "topk_method": "group_limited_greedy""#),
         with("deepseek_v3", LATENT, r#""q_lora_rank": 8"#),
         with("deepseek_v3", LATENT, r#""q_lora_rank": 8, "rope_interleave": false"#),
+        with("deepseek_v32", LATENT, &format!(r#"{INDEXER}, "num_nextn_predict_layers": 1"#)),
+        with("glm_moe_dsa", LATENT, &format!(r#"{INDEXER}, "indexer_types": ["full", "shared"]"#)),
         with("gemma2", COMMON, r#""head_dim": 6, "sliding_window": 4"#),
         with("gemma3_text", COMMON, r#""head_dim": 6, "sliding_window": 4, "sliding_window_pattern": 2"#),
+        with("gemma4_unified_text", COMMON, r#""head_dim": 6, "global_head_dim": 8, "sliding_window": 4"#),
+        with(
+            "gemma4_unified_text",
+            COMMON,
+            r#""head_dim": 6, "global_head_dim": 8, "attention_k_eq_v": true, "num_global_key_value_heads": 1,
+            "layer_types": ["sliding_attention", "full_attention"]"#,
+        ),
         with("olmo2", COMMON, r#""hidden_size": 16"#),
         with(
             "olmo3",

@@ -96,6 +96,12 @@ fn limit(fields: &Fields) -> Result<Option<GroupLimit>, ConfigError> {
 
 /// Reads what the families with latent attention share.
 pub(in crate::models::families) fn latent(fields: &Fields) -> Result<LlamaConfig, ConfigError> {
+    windows::one_type(fields)?;
+    latent_with(fields, kv_heads(fields, fields.get("num_attention_heads")?)?)
+}
+
+/// The same with key heads and types of layers that are known.
+pub(in crate::models::families) fn latent_with(fields: &Fields, kv_heads: u64) -> Result<LlamaConfig, ConfigError> {
     let sizes = ModelSizes::read(fields)?;
     let mut latent = Latent {
         query_rank: fields.optional("q_lora_rank")?,
@@ -107,8 +113,6 @@ pub(in crate::models::families) fn latent(fields: &Fields) -> Result<LlamaConfig
     };
     let rotary = Base::USUAL.rope.read(fields, Head { size: latent.turned, is_latent: true })?;
     latent.score_factor = rotary.score_factor;
-    windows::one_type(fields)?;
-    let kv_heads = kv_heads(fields, sizes.heads)?;
     let heads = Heads { size: latent.plain.saturating_add(latent.turned), kv_heads, rotary };
     let base = Base::USUAL.read_with(fields, sizes, heads)?;
     Ok(LlamaConfig { latent: Some(latent), ..base })

@@ -63,7 +63,7 @@ pub(in crate::models::families) fn experts(fields: &Fields, layers: u32) -> Resu
 }
 
 /// `config.json` of deepseek-ai/DeepSeek-V3, before YaRN and without the layer that predicts a second token.
-const DEEPSEEK_V3: LlamaConfig = LlamaConfig {
+pub(super) const DEEPSEEK_V3: LlamaConfig = LlamaConfig {
     vocabulary: 129_280,
     hidden: 7168,
     feed_forward: 18_432,

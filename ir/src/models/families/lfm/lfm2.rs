@@ -17,7 +17,7 @@ const KEYS: &[Key] = &[
     Key::alias(&["block_ff_dim"], "intermediate_size"),
     Key::read(&["block_auto_adjust_ff_dim"], "true", "the net has two thirds of its stated size"),
     Key::read(&["block_ffn_dim_multiplier"], "1.0", "a factor of that"),
-    Key::read(&["block_multiple_of"], "256", "and a number of which that becomes a multiple"),
+    Key::read(&["block_multiple_of"], "256", "the size becomes a multiple of it"),
     Key::read(&["full_attn_idxs"], "null", "the layers with attention, without `layer_types`; null: all"),
 ];
 
@@ -59,7 +59,7 @@ pub(super) const PARTS: &[HubTensor] = &[
     HubTensor::vector("self_attn.k_layernorm.weight", &["k_norm"]),
     HubTensor::linear("conv.in_proj.weight", &["wcb", "wcc", "wcx"]),
     HubTensor::vector("conv.in_proj.bias", &["cb_bias", "cc_bias", "cx_bias"]),
-    HubTensor::vector("conv.conv.weight", &["conv"]).shaped(Form::Taps),
+    HubTensor::vector("conv.conv.weight", &["conv"]).shaped(FileShape::Taps),
     HubTensor::vector("conv.conv.bias", &["conv_bias"]),
     HubTensor::linear("conv.out_proj.weight", &["wmo"]),
     HubTensor::vector("conv.out_proj.bias", &["out_bias"]),

@@ -61,7 +61,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         scales: SsdScales { read: fields.get("ssm_in_multiplier")?, products: factors },
         ..ssd
     });
-    let beside = Some(Beside {
+    let with_attention = Some(WithAttention {
         read: fields.get("attention_in_multiplier")?,
         attention: fields.get("attention_out_multiplier")?,
         state: fields.get("ssm_out_multiplier")?,
@@ -73,7 +73,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         key_scale: fields.get("key_multiplier")?,
         embedding_scale: EmbeddingScale::By(fields.get("embedding_multiplier")?),
         logit_scale: fields.get("lm_head_multiplier")?,
-        scanned: Some(Scanned { beside, ..Scanned::of(mixer, LayerSet::First(base.layers)) }),
+        scanned: Some(Scanned { with_attention, ..Scanned::of(mixer, LayerSet::First(base.layers)) }),
         ..base
     }
     .into())

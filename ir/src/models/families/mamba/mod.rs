@@ -39,7 +39,7 @@ macro_rules! state_space {
                 &["mg_bias", "mv_bias", "mk_bias", "mq_bias", "decay_bias"],
             ),
             HubTensor::vector(concat!($module, ".conv1d.weight"), &["conv_mv", "conv_mk", "conv_mq"])
-                .shaped(crate::models::weights::Form::Taps),
+                .shaped(crate::models::weights::FileShape::Taps),
             HubTensor::vector(concat!($module, ".conv1d.bias"), &["conv_mv_bias", "conv_mk_bias", "conv_mq_bias"]),
             HubTensor::vector(concat!($module, ".A_log"), &["a_log"]),
             HubTensor::vector(concat!($module, ".D"), &["skip"]),
@@ -63,7 +63,8 @@ macro_rules! selective {
         &[
             HubTensor::linear(concat!($module, ".in_proj.weight"), &["wmx", "wgate"]),
             HubTensor::vector(concat!($module, ".in_proj.bias"), &["mx_bias", "mg_bias"]),
-            HubTensor::vector(concat!($module, ".conv1d.weight"), &["conv"]).shaped(crate::models::weights::Form::Taps),
+            HubTensor::vector(concat!($module, ".conv1d.weight"), &["conv"])
+                .shaped(crate::models::weights::FileShape::Taps),
             HubTensor::vector(concat!($module, ".conv1d.bias"), &["conv_bias"]),
             HubTensor::linear(concat!($module, ".x_proj.weight"), &["wdecay_a", "wmk", "wmq"]),
             HubTensor::linear(concat!($module, ".dt_proj.weight"), &["wdecay_b"]),

@@ -18,11 +18,11 @@ pub(super) use crate::models::fields::Fields;
 pub(super) use crate::models::keys::{Key, Keys};
 pub(super) use crate::models::layer_set::{LayerSet, Window};
 pub(super) use crate::models::llama::{
-    Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Latent, Learned, LlamaConfig, Norm, Norms,
-    QkNorm, Sinks, Temperature, Waves,
+    Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Indexer, Latent, Learned, LlamaConfig, Norm,
+    Norms, QkNorm, Sinks, Temperature, Waves,
 };
 pub(super) use crate::models::mixers::{
-    Beside, DeltaDecay, DeltaNet, GatedConv, Mixer, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm, SsdScales,
+    DeltaDecay, DeltaNet, GatedConv, Mixer, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm, SsdScales, WithAttention,
 };
 pub(super) use crate::models::read::experts::{dense, dense_types, jittered, sigmoid, softmax};
 pub(super) use crate::models::read::mixers::{self, LayerTypes, SsdKeys, steps};
@@ -31,5 +31,5 @@ pub(super) use crate::models::read::{
     Base, Head, Heads, Kinds, ModelSizes, Rope, activation, biased, further, positions, windows,
 };
 pub(super) use crate::models::rotation::Rotation;
-pub(super) use crate::models::weights::{Form, HubTensor, Join, Pairs, Weights, When};
+pub(super) use crate::models::weights::{FileShape, HubTensor, Join, Pairs, Weights, When};
 pub(super) use crate::ops::{GroupLimit, Scaling};

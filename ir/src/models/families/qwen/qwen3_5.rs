@@ -44,7 +44,7 @@ pub(in crate::models::families) const DELTA_WEIGHTS: &[HubTensor] = &[
     HubTensor::linear("linear_attn.in_proj_z.weight", &["wgate"]),
     HubTensor::linear("linear_attn.in_proj_b.weight", &["wbeta"]),
     HubTensor::linear("linear_attn.in_proj_a.weight", &["wdecay"]),
-    HubTensor::vector("linear_attn.conv1d.weight", &["conv_mq", "conv_mk", "conv_mv"]).shaped(Form::Taps),
+    HubTensor::vector("linear_attn.conv1d.weight", &["conv_mq", "conv_mk", "conv_mv"]).shaped(FileShape::Taps),
     HubTensor::vector("linear_attn.A_log", &["a_log"]),
     HubTensor::vector("linear_attn.dt_bias", &["dt_bias"]),
     HubTensor::vector("linear_attn.norm.weight", &["scan_norm"]),

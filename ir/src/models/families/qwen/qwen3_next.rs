@@ -66,7 +66,7 @@ pub(in crate::models::families) const QWEN_GAINS: &[HubTensor] = &[
 const QWEN_DELTA: &[HubTensor] = &[
     HubTensor::linear("linear_attn.in_proj_qkvz.weight", &["wmq", "wmk", "wmv", "wgate"]).joined(Join::Groups),
     HubTensor::linear("linear_attn.in_proj_ba.weight", &["wbeta", "wdecay"]).joined(Join::Groups),
-    HubTensor::vector("linear_attn.conv1d.weight", &["conv_mq", "conv_mk", "conv_mv"]).shaped(Form::Taps),
+    HubTensor::vector("linear_attn.conv1d.weight", &["conv_mq", "conv_mk", "conv_mv"]).shaped(FileShape::Taps),
     HubTensor::vector("linear_attn.A_log", &["a_log"]),
     HubTensor::vector("linear_attn.dt_bias", &["dt_bias"]),
     HubTensor::vector("linear_attn.norm.weight", &["scan_norm"]),

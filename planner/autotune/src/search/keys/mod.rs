@@ -132,15 +132,47 @@ pub(crate) const NOTED: [ConfigKey; 19] = [
     ConfigKey::DpOverlap,
 ];
 
-/// The keys that some levels decide.
-pub(crate) fn decided_by(levels: &[Level]) -> EnumSet<ConfigKey> {
-    ConfigKey::ALL.into_iter().filter(|&key| levels.contains(&row(key).level)).collect()
+/// Keys of a configuration that are decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Decided {
+    /// All of them.
+    pub all: EnumSet<ConfigKey>,
+    /// Those on which rules have not been checked yet.
+    pub new: EnumSet<ConfigKey>,
 }
 
-/// The keys that a level and all before it decide. They are computed once: the search asks for each node.
-pub(crate) fn decided_up_to(level: Level) -> EnumSet<ConfigKey> {
-    static DECIDED: LazyLock<Vec<EnumSet<ConfigKey>>> =
-        LazyLock::new(|| (0..Level::ALL.len()).map(|last| decided_by(&Level::ALL[..=last])).collect());
+impl Decided {
+    /// Keys of which none has been checked.
+    pub(crate) fn unchecked(keys: EnumSet<ConfigKey>) -> Decided {
+        Decided { all: keys, new: keys }
+    }
+
+    /// The keys of some levels, of which the last one has not been checked.
+    pub(crate) fn last_of(levels: &[Level]) -> Decided {
+        let last = levels.last().copied().into_iter();
+        Decided { all: decided_by(levels), new: last.map(decided_at).fold(EnumSet::default(), EnumSet::union) }
+    }
+
+    /// The keys that a level and all before it decide, of which its own have not been checked. They are computed once: the search asks
+    /// for each node.
+    pub(crate) fn up_to(level: Level) -> Decided {
+        static DECIDED: LazyLock<Vec<Decided>> =
+            LazyLock::new(|| (0..Level::ALL.len()).map(|last| Decided::last_of(&Level::ALL[..=last])).collect());
+        DECIDED[level as usize]
+    }
+}
+
+/// The keys that some levels decide.
+pub(crate) fn decided_by(levels: &[Level]) -> EnumSet<ConfigKey> {
+    levels.iter().copied().map(decided_at).fold(EnumSet::default(), EnumSet::union)
+}
+
+/// The keys that a level decides.
+fn decided_at(level: Level) -> EnumSet<ConfigKey> {
+    static DECIDED: LazyLock<Vec<EnumSet<ConfigKey>>> = LazyLock::new(|| {
+        let keys = Level::ALL.into_iter();
+        keys.map(|level| ConfigKey::ALL.into_iter().filter(|&key| row(key).level == level).collect()).collect()
+    });
     DECIDED[level as usize]
 }
 

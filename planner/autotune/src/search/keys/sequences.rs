@@ -42,7 +42,11 @@ pub(super) const CP_KIND: Row = Row {
             return vec![ParallelConfig { cp_kind: CpKind::default(), ..parallel.clone() }];
         }
         let by_heads = space.heads.first().is_some_and(|heads| heads.of_cp(parallel.tp, parallel.cp).is_some());
-        let kinds = CP_KINDS.into_iter().filter(|kind| by_heads || *kind != CpKind::Ulysses);
+        let kinds = CP_KINDS.into_iter().filter(|kind| match kind {
+            CpKind::AllGather => true,
+            CpKind::Ring => !space.gathers_keys,
+            CpKind::Ulysses => by_heads && !space.gathers_keys,
+        });
         kinds.map(|cp_kind| ParallelConfig { cp_kind, ..parallel.clone() }).collect()
     }),
     choice: Some(ChoiceGroup::Cp),
