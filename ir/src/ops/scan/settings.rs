@@ -3,7 +3,7 @@
 use crate::ops::{Attr, Attrs, operands};
 use crate::types::{DType, Dim, Type};
 
-/// What a row of a scan adds to the state.
+/// Recurrences of a scan, by what a row adds to the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScanKind {
     /// `u = v` (Dao and Gu 2024, Mamba-2; Yang et al. 2023, gated linear attention).
@@ -17,7 +17,7 @@ pub enum ScanKind {
 /// The settings of a scan and of its gradient.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ScanSettings {
-    /// What a row adds.
+    /// The recurrence.
     pub kind: ScanKind,
     /// The factor of the results.
     pub scale: f64,
@@ -32,7 +32,7 @@ pub(super) enum ScanPass {
     Backward,
 }
 
-/// What the operands of a scan are.
+/// Operands of a scan, as its types say.
 pub(super) struct Signature {
     /// The element type of queries, keys, values and results.
     pub(super) dtype: DType,

@@ -28,7 +28,7 @@ pub(super) struct Chunk<'s> {
     pub(super) p: &'s mut [f32],
     /// Those of keys and keys, 0 on the diagonal too; only with the delta rule.
     pub(super) m: &'s mut [f32],
-    /// What rows add to the state `[n, c]`.
+    /// Additions of rows to the state, `[n, c]`.
     pub(super) x: &'s mut [f32],
     /// The same without beta: values without what the state has for the keys `[n, c]`; only with the delta rule.
     pub(super) rest: &'s mut [f32],
@@ -116,7 +116,7 @@ impl<'s> Chunk<'s> {
         }
     }
 
-    /// What the rows add to the state, given the state before them.
+    /// Additions of the rows to the state, given the state before them.
     pub(super) fn add(&mut self, state: &[f32]) {
         let (n, k, c) = (self.n, self.scan.k, self.scan.c);
         if self.scan.kind != Recurrence::Delta {

@@ -28,7 +28,7 @@ mod tests;
 use super::matrix::Target;
 use super::par::{FLOPS, Par, Rows};
 
-/// What a row adds to the state along its key.
+/// Recurrences, by what a row adds to the state along its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recurrence {
     /// Its value.
@@ -42,7 +42,7 @@ pub enum Recurrence {
 /// The sizes and settings of a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
-    /// What a row adds.
+    /// The recurrence.
     pub kind: Recurrence,
     /// Each row of the state has a decay of its own.
     pub by_key: bool,

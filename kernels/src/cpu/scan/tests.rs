@@ -94,7 +94,7 @@ fn threads_change_no_bit() {
     }
 }
 
-/// What comes before a document changes no bit of its results, wherever in a chunk it begins.
+/// Rows before a document change no bit of its results, wherever in a chunk it begins.
 #[test]
 fn documents_are_apart() {
     for (kind, by_key) in KINDS {
