@@ -22,7 +22,7 @@ pub struct Supports {
     pub schedules: Option<EnumSet<ScheduleName>>,
     /// Supported recomputation: module names, or words of [`Supports::RECOMPUTE`].
     pub recompute: Option<Vec<String>>,
-    /// The only recomputations of a framework that has policies instead of switches. One that recomputes nothing may not be among them.
+    /// The only recomputations that plans have, where the framework has policies instead of switches.
     pub policies: Option<Vec<Recompute>>,
     /// ZeRO stages with several data-parallel ranks.
     pub zero: Option<Vec<u8>>,
@@ -155,10 +155,6 @@ impl Supports {
 
     /// Words of a recomputation that are not supported.
     pub fn lacks(&self, recompute: &Recompute) -> Vec<String> {
-        if let Some(policies) = &self.policies {
-            let is_one = *recompute == Recompute::Auto || policies.iter().any(|policy| is_same(policy, recompute));
-            return if is_one { Vec::new() } else { vec![recompute.to_string()] };
-        }
         let words = match recompute {
             Recompute::None | Recompute::Auto => Vec::new(),
             Recompute::Full(None) => vec!["full"],
@@ -208,16 +204,6 @@ impl Supports {
     }
 }
 
-/// Returns whether two recomputations are of the same values, in whatever order they name them.
-fn is_same(one: &Recompute, other: &Recompute) -> bool {
-    match (one, other) {
-        (Recompute::Selective(one), Recompute::Selective(other)) => {
-            one.len() == other.len() && one.iter().all(|name| other.contains(name))
-        }
-        _ => one == other,
-    }
-}
-
 /// Returns whether a list has a value. A list that is left out has all values, and `None` is in no list.
 fn has<E: Named>(list: Option<EnumSet<E>>, value: Option<E>) -> bool {
     list.is_none_or(|list| value.is_some_and(|value| list.contains(value)))
@@ -254,20 +240,5 @@ mod tests {
         }
         let full = Supports { recompute: list(&["full"]), ..Supports::default() };
         assert!(!full.recomputes_parts() && full.modules() == Some(Vec::new()));
-    }
-
-    #[test]
-    fn policies_are_all_that_is_recomputed() {
-        let policies = ["selective:layernorm+mlp", "full"].map(|text| text.parse().unwrap());
-        let named = Supports { policies: Some(policies.into()), ..Supports::default() };
-        for (text, lacked) in [
-            ("selective:mlp+layernorm", &[][..]),
-            ("full", &[]),
-            ("auto", &[]),
-            ("none", &["none"]),
-            ("selective:mlp", &["selective:mlp"]),
-        ] {
-            assert_eq!(named.lacks(&text.parse().unwrap()), lacked, "{text}");
-        }
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Staged {
     pub(super) flow: PipelineTimeline,
 }
 
-/// What bounds need of stages in their order, which takes a hundredth of their memory.
+/// Parts of stages in their order that bounds need, which takes a hundredth of their memory.
 pub(super) struct Simulated {
     /// Critical path, if it is known.
     pub(super) path: Option<CriticalPath>,

@@ -174,7 +174,7 @@ impl Job<'_> {
         Ok(why.map(|(why, _)| why))
     }
 
-    /// What searches beyond the stack and at other chances to fit find.
+    /// Results of searches beyond the stack and at other chances to fit.
     fn further(&self, best: &EstimateReport, fastest_s: f64) -> Result<Further, Error> {
         let Job { estimator, request, deadline } = *self;
         Ok(Further {

@@ -110,13 +110,13 @@ impl Layers {
 struct PricedSets<'s, 'a> {
     site: &'s Site<'a>,
     times: RecomputeTimes<'s, 'a>,
-    /// What each module drops.
+    /// Values that each module drops.
     modules: Vec<DroppedBits>,
     /// Costs by what is dropped.
     known: FxHashMap<DroppedBits, RecomputeCost>,
 }
 
-/// What some modules drop: the bits of the block's values, then those of its statements that are recomputed in any case.
+/// Values that some modules drop: the bits of the block's values, then those of its statements that are recomputed in any case.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct DroppedBits {
     bits: SmallVec<[u64; 8]>,
