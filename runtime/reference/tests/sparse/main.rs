@@ -28,7 +28,7 @@ fn reals(name: &str, dims: &[usize]) -> Array<f64> {
 
 /// Positions and segments.
 fn places() -> [Array<f64>; 2] {
-    let starts_at = |i: usize| if i < S && i >= 3 { 3 } else { 0 };
+    let starts_at = |i: usize| if (3..S).contains(&i) { 3 } else { 0 };
     let positions = Tensor::from_fn(&[B, S], |i| (i % S - starts_at(i)) as i32);
     let segments = Tensor::from_fn(&[B, S], |i| i32::from(starts_at(i) > 0));
     [positions, segments].map(Array::Int)
