@@ -228,7 +228,6 @@ fn what_is_wrong_is_named() {
         (said("num_attention_heads", json!(0)), "`num_attention_heads`: must be at least 1"),
         (said("head_dim", json!(5)), "`head_dim`: 5 is odd"),
         (said("model_type", json!("xlstm")), "no builder for `model_type` `xlstm`"),
-        (said("sliding_window", json!(512)), "`sliding_window`: 512 is not supported: `LlamaConfig` does not read it"),
         (said("rope_scaling", json!({"rope_type": "longrope"})), "`short_factor` is missing"),
         (said("rope_parameters", json!({"type": "dynamic"})), "`rope_parameters`: dynamic is not supported"),
         (said("rope_scaling", json!({"rope_type": "llama3", "factor": 8.0})), "`low_freq_factor` is missing"),
