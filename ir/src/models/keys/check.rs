@@ -61,7 +61,10 @@ fn foreign(keys: Keys, all: &[Keys], name: &str, value: &Value) -> Result<bool, 
     if rows.is_empty() {
         return Ok(false);
     }
-    if matches!(value, Value::Null | Value::Bool(false)) || rows.iter().any(|row| is_off(row, value)) {
+    // A class on which the key has no effect says nothing about others, of which one reads it.
+    let is_read = rows.iter().any(|row| row.done == Done::Read);
+    let is_off = rows.iter().any(|row| is_off(row, value) && !(is_read && row.done == Done::Nothing));
+    if matches!(value, Value::Null | Value::Bool(false)) || is_off {
         return Ok(true);
     }
     let why = format!("{} is not supported: `{}` does not read it", plain(value), keys.class);
