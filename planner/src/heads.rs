@@ -82,11 +82,13 @@ fn check_exchange(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanEr
     }
 }
 
-/// Checks that the configuration's cp degree divides the heads of a built model, and that its keys can be exchanged.
+/// Checks that ranks can share sequences of a built model as the configuration says: that cp divides its heads, that its keys can be
+/// exchanged, and that no state goes along a sequence.
 ///
 /// # Errors
-/// The model has too few heads, or queries choose keys that ranks must gather.
-pub fn check_heads(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanError> {
+/// The model has too few heads, queries choose keys that ranks must gather, or an op carries a state.
+pub fn check_sharing(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanError> {
+    check_states(model, parallel)?;
     check_exchange(model, parallel)?;
     let dims = &model.dims;
     let ParallelConfig { tp, cp, cp_kind, .. } = *parallel;
@@ -100,7 +102,7 @@ pub fn check_heads(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanE
 ///
 /// # Errors
 /// They would.
-pub fn check_states(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanError> {
+pub(crate) fn check_states(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanError> {
     let cp = parallel.cp;
     let op = first_state(model).filter(|_| cp > 1);
     op.map_or(Ok(()), |op| Err(PlanError::StateOverRanks { cp, op }))

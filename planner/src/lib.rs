@@ -61,7 +61,7 @@ mod spread;
 mod sums;
 
 pub use gather::gather_once;
-pub use heads::{check_heads, check_states, first_state, gathers_keys};
+pub use heads::{check_sharing, first_state, gathers_keys};
 pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan};
 pub use passes::build_mesh::mesh;
 pub use passes::collectives::{marked, reshard_paths};

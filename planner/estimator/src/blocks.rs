@@ -127,8 +127,7 @@ pub(super) struct KnownCosts<'a> {
 /// The model lacks a recomputed value, or the degrees do not divide the heads.
 pub(super) fn check(model: &Model, config: &BlockConfig) -> Result<(), Error> {
     check_names(model, &config.options.recompute)?;
-    planner::check_states(model, &config.parallel())?;
-    Ok(planner::check_heads(model, &config.parallel())?)
+    Ok(planner::check_sharing(model, &config.parallel())?)
 }
 
 impl Tied {

@@ -17,8 +17,9 @@ use ir::options::{ParallelConfig, PlanOptions};
 use ir::zero_groups::{UnevenGroups, group_ranks};
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
-    let of_tp = |role| options.rules.iter().any(|rule| rule.axis == "tp" && rule.roles.contains(&role));
-    let sharded = [heads::ATTENTION, heads::SCAN].into_iter().filter(|[keys, _]| !model.has_mesh && of_tp(*keys));
+    let of_tp: Vec<_> = options.rules.iter().filter(|rule| rule.axis == "tp").flat_map(|rule| &rule.roles).collect();
+    let sharded = [heads::ATTENTION, heads::SCAN].into_iter();
+    let sharded = sharded.filter(|[keys, _]| !model.has_mesh && of_tp.contains(&keys));
     let heads: Vec<Heads> = sharded.filter_map(|roles| Heads::of_roles(model.dims.values(), roles)).collect();
     let wanted = on_levels(&options.parallel, &heads, &options.levels)?;
     if !model.has_mesh {

@@ -484,13 +484,6 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::Rope(op) => attend::rope(op, site),
         KernelOp::Attention(op) => attend::attention(op, site).map(|(run, _)| run),
         KernelOp::AttentionGrad(op) => attend::attention_grad(op, site).map(|(run, _)| run),
-        KernelOp::Scan(_)
-        | KernelOp::ScanGrad(_)
-        | KernelOp::ShortConv(_)
-        | KernelOp::ShortConvDx(_)
-        | KernelOp::ShortConvDw(_) => {
-            scan::kernel(op, site).ok_or_else(|| format!("operands of `{}` have other dims", op.def().name()))
-        }
         KernelOp::Embedding(_) => tokens::embedding(site),
         KernelOp::EmbeddingGrad(op) => tokens::embedding_grad(site, op),
         KernelOp::CrossEntropy(_) => tokens::cross_entropy(site),
@@ -503,7 +496,12 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::Dispatch(_) => experts::dispatch(site, shared),
         KernelOp::Combine(_) => experts::combine(site),
         KernelOp::CombineDw(_) => experts::combine_dw(site),
-        KernelOp::SelectKeys(_)
+        KernelOp::Scan(_)
+        | KernelOp::ScanGrad(_)
+        | KernelOp::ShortConv(_)
+        | KernelOp::ShortConvDx(_)
+        | KernelOp::ShortConvDw(_)
+        | KernelOp::SelectKeys(_)
         | KernelOp::IndexScores(_)
         | KernelOp::IndexScoresGrad(_)
         | KernelOp::SparseAttention(_)
@@ -511,7 +509,8 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         | KernelOp::KeyMass(_)
         | KernelOp::IndexLoss(_)
         | KernelOp::IndexLossGrad(_) => {
-            sparse::kernel(op, site).ok_or_else(|| format!("operands of `{}` have other dims", op.def().name()))
+            let kernel = scan::kernel(op, site).or_else(|| sparse::kernel(op, site));
+            kernel.ok_or_else(|| format!("operands of `{}` have other dims", op.def().name()))
         }
         KernelOp::AbsMax(_) => quantise::absmax(site),
         KernelOp::ScaleFor(op) => quantise::scale_for(op),

@@ -275,8 +275,7 @@ fn initial<R: Real>(param: &Param, instance: u32, seed: u64) -> Tensor<R> {
         Init::Normal(std) => Tensor::from_fn(&dims, |i| R::of(f64::from(std as f32 * random::normal(key, i as u64)))),
         init => {
             let width = dims.last().map_or(1, |&width| width as u64);
-            let element = |i: u64| init.element(width, i, || random::uniform(key, i));
-            Tensor::from_fn(&dims, |i| R::of(element(i as u64)))
+            Tensor::from_fn(&dims, |i| R::of(init.element(width, i as u64, || random::uniform(key, i as u64))))
         }
     }
 }

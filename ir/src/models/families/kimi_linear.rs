@@ -145,18 +145,28 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     .into())
 }
 
+impl Stated {
+    /// True for a layer without attention, which files count from 1.
+    fn has_state(&self, layer: u32) -> bool {
+        match &self.full_attn_layers {
+            Some(attending) => !attending.contains(&(layer + 1)),
+            None => layer == 0 || !layer.is_multiple_of(4),
+        }
+    }
+}
+
+/// A number of the object within the file, or that of a key.
+fn stated_or(stated: Option<u64>, fields: &Fields, key: &'static str) -> Result<u64, ConfigError> {
+    stated.map_or_else(|| fields.get(key), Ok)
+}
+
 /// The delta rules, in the layers that do not have attention.
 fn delta(fields: &Fields, layers: u32) -> Result<Option<Scanned>, ConfigError> {
     let stated: Stated = fields.optional("linear_attn_config")?.unwrap_or_default();
-    let attending = stated.full_attn_layers;
-    let has_state = |layer: u32| match &attending {
-        Some(attending) => !attending.contains(&(layer + 1)),
-        None => layer == 0 || !layer.is_multiple_of(4),
-    };
-    let scanned = LayerTypes::USUAL.scanned(fields, layers, "layer_types", has_state)?;
-    let or = |stated: Option<u64>, key: &'static str| stated.map_or_else(|| fields.get(key), Ok);
-    let (heads, size) = (or(stated.num_heads, "linear_num_heads")?, or(stated.head_dim, "linear_head_dim")?);
-    let taps = or(stated.short_conv_kernel_size, "linear_conv_kernel_dim")?;
+    let scanned = LayerTypes::USUAL.scanned(fields, layers, "layer_types", |layer| stated.has_state(layer))?;
+    let heads = stated_or(stated.num_heads, fields, "linear_num_heads")?;
+    let size = stated_or(stated.head_dim, fields, "linear_head_dim")?;
+    let taps = stated_or(stated.short_conv_kernel_size, fields, "linear_conv_kernel_dim")?;
     let delta = DeltaNet { decay: DeltaDecay::Key, ..DeltaNet::of_heads([heads; 2], [size; 2], taps)? };
     Ok(scanned.map(|layers| Scanned::of(Mixer::Delta(delta), layers)))
 }

@@ -89,8 +89,8 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = Base::USUAL.read_with(fields, sizes, Heads { size, kv_heads, rotary })?;
     let base = biased(fields, base)?;
     let (layers, heads) = (base.layers, base.heads);
-    let has_state = |layer: u32| layer % 4 != 3 && !(layers < 4 && layer + 1 == layers);
-    let scanned = LayerTypes::USUAL.scanned(fields, layers, "layer_types", has_state)?;
+    let scanned = LayerTypes::USUAL
+        .scanned(fields, layers, "layer_types", |layer| layer % 4 != 3 && !(layers < 4 && layer + 1 == layers))?;
     let mixer = Mixer::Delta(delta(fields, base.hidden, heads)?);
     Ok(LlamaConfig {
         activation: activation(fields, "hidden_act")?,

@@ -206,7 +206,7 @@ pub struct LlamaConfig {
     pub local_kv_heads: Option<u64>,
     /// Size of a head. Latent attention states its own sizes.
     pub head: u64,
-    /// The same of layers with a window, where these have another one; they state their key heads, too (Gemma 4).
+    /// The size of a head in layers with a window, where these have another one; they state their key heads, too (Gemma 4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_head: Option<u64>,
     /// In layers without a window values are the products that keys are made of (Gemma 4).
@@ -335,6 +335,11 @@ impl LlamaConfig {
     /// The window of a layer, if it has one.
     pub(super) fn window_of(&self, layer: u32) -> Option<Window> {
         self.window.filter(|window| !window.full.contains(layer))
+    }
+
+    /// True if a layer has attention.
+    pub(super) fn attends(&self, layer: u32) -> bool {
+        !self.still.contains(layer) && self.scanned_of(layer).is_none_or(|scanned| scanned.with_attention.is_some())
     }
 
     /// The state that a layer carries in place of attention or together with it, if any.

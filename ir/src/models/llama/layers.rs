@@ -124,11 +124,7 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
     let mixed = config.window.is_some_and(|window| (1..config.layers).contains(&window.full.count(config.layers)));
     // The numbers of layers with and without positions, by whether they have a window.
     let mut turns = [[0_u32; 2]; 2];
-    let attends = |layer: &u32| {
-        config.scanned_of(*layer).is_none_or(|scanned| scanned.with_attention.is_some())
-            && !config.still.contains(*layer)
-    };
-    for layer in (0..config.layers).filter(attends) {
+    for layer in (0..config.layers).filter(|&layer| config.attends(layer)) {
         turns[usize::from(config.window_of(layer).is_some())][usize::from(config.nope.contains(layer))] += 1;
     }
     let some_have_nets = config.netless.count(config.layers) < config.layers;

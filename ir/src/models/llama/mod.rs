@@ -47,10 +47,9 @@ impl LlamaConfig {
         let mut dims = vec![DimName::new("h", self.hidden, None)];
         let heads = [("g", "r", Some(self.kv_heads)), ("gl", "rl", self.local_kv_heads)];
         for (keys, queries, count) in heads {
-            let attends = |kind: LayerKind<'_>| kind.attends() && kind.dims.keys.starts_with(&format!("{keys} "));
-            let Some(count) = count.filter(|_| kinds(self).any(attends)) else {
-                continue;
-            };
+            let begin = format!("{keys} ");
+            let attends = kinds(self).any(|kind| kind.attends() && kind.dims.keys.starts_with(&begin));
+            let Some(count) = count.filter(|_| attends) else { continue };
             dims.push(DimName::new(keys, count, Some(DimRole::KvHeads)).undivided());
             dims.push(DimName::new(queries, self.heads / count, Some(DimRole::QueryHeads)).undivided());
         }

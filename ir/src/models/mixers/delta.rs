@@ -118,8 +118,8 @@ impl DeltaNet {
                 "gs rs ks"
             }
         };
-        step_sizes(b, "pace", "dt", [dims, dims], [None; 2])?;
-        log_decay_of(b, "decay", "pace", [dims, "gs rs"])
+        step_sizes(b, "pace", "dt", dims, [None; 2])?;
+        log_decay_of(b, "decay", "pace", dims)
     }
 
     /// `mg_active`, the gates of the results.

@@ -198,26 +198,21 @@ fn wide(b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
     b.unary(y, UnaryKind::Cast(DType::F32), x)
 }
 
-/// `y = softplus(x + dt_bias)` in f32, within bounds. `dims` are those of x behind `b s`, and then those of the bias.
-fn step_sizes(
-    b: &mut Body<'_>,
-    y: &str,
-    x: &str,
-    [dims, of_bias]: [&str; 2],
-    [least, most]: [Option<f64>; 2],
-) -> Result<(), DraftError> {
+/// `y = softplus(x + dt_bias)` in f32, from the first to the second bound, where there are such. `dims` are those of the bias, and of x
+/// behind `b s`.
+fn step_sizes(b: &mut Body<'_>, y: &str, x: &str, dims: &str, bounds: [Option<f64>; 2]) -> Result<(), DraftError> {
     let [x_wide, bias, sum, soft, above] = ["wide", "bias", "sum", "soft", "above"].map(|end| format!("{y}_{end}"));
     wide(b, &x_wide, x)?;
     wide(b, &bias, "dt_bias")?;
-    let add = Binary::spread(BinaryKind::Add, &format!("b s {dims}, {of_bias} -> b s {dims}"))?;
+    let add = Binary::spread(BinaryKind::Add, &format!("b s {dims}, {dims} -> b s {dims}"))?;
     b.op(&[&sum], add, &[&x_wide, &bias])?;
-    match (least, most) {
-        (None, None) => b.unary(y, UnaryKind::Softplus, &sum),
-        (Some(least), None) => {
+    match bounds {
+        [None, None] => b.unary(y, UnaryKind::Softplus, &sum),
+        [Some(least), None] => {
             b.unary(&soft, UnaryKind::Softplus, &sum)?;
             b.unary(y, UnaryKind::AtLeast(least), &soft)
         }
-        (least, Some(most)) => {
+        [least, Some(most)] => {
             b.unary(&soft, UnaryKind::Softplus, &sum)?;
             b.unary(&above, UnaryKind::AtLeast(least.unwrap_or(0.0)), &soft)?;
             b.unary(y, UnaryKind::AtMost(most), &above)
@@ -225,13 +220,14 @@ fn step_sizes(
     }
 }
 
-/// `y = -exp(a_log) step` in f32: the logarithms of factors of decay. `dims` are those of steps behind `b s`, and then those of `a_log`.
-fn log_decay_of(b: &mut Body<'_>, y: &str, step: &str, [dims, of_rate]: [&str; 2]) -> Result<(), DraftError> {
+/// `y = -exp(a_log) step` in f32: the logarithms of factors of decay. `dims` are those of steps behind `b s`; `a_log` has a number for each
+/// head.
+fn log_decay_of(b: &mut Body<'_>, y: &str, step: &str, dims: &str) -> Result<(), DraftError> {
     let [log, power, rate] = ["log", "power", "rate"].map(|end| format!("{y}_{end}"));
     wide(b, &log, "a_log")?;
     b.unary(&power, UnaryKind::Exp, &log)?;
     b.unary(&rate, UnaryKind::Neg, &power)?;
-    b.op(&[y], Binary::spread(BinaryKind::Mul, &format!("b s {dims}, {of_rate} -> b s {dims}"))?, &[step, &rate])
+    b.op(&[y], Binary::spread(BinaryKind::Mul, &format!("b s {dims}, gs rs -> b s {dims}"))?, &[step, &rate])
 }
 
 fn at_least_heads(field: &'static str, value_heads: u64, key_heads: u64) -> Result<u64, ConfigError> {

@@ -44,6 +44,9 @@ pub struct Selective {
     pub first_steps: [f64; 2],
 }
 
+/// Channels with a number of each.
+const OF_CHANNELS: &str = "b s rs, rs -> b s rs";
+
 /// Results of the channels: the end of its name, its matrix and its dim.
 const SIDES: [(&str, &str, &str); 3] = [("dt", "wdecay_a", "ls"), ("mk", "wmk", "ks"), ("mq", "wmq", "ks")];
 
@@ -89,12 +92,11 @@ impl Selective {
     }
 
     pub(super) fn build(&self, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
-        let bias = |name: &'static str| self.bias.then_some(name);
-        b.linear(&Linear { y: "mx_product", x, w: "wmx", bias: bias("mx_bias"), from: "h", to: "rs" })?;
+        b.linear(&Linear { y: "mx_product", x, w: "wmx", bias: self.bias.then_some("mx_bias"), from: "h", to: "rs" })?;
         b.op(&["mx_rows"], ShortConv, &["mx_product", "conv", "pos"])?;
         let mut rows = "mx_rows";
         if self.conv_bias {
-            b.op(&["mx_sum"], Binary::spread(BinaryKind::Add, "b s rs, rs -> b s rs")?, &[rows, "conv_bias"])?;
+            b.op(&["mx_sum"], Binary::spread(BinaryKind::Add, OF_CHANNELS)?, &[rows, "conv_bias"])?;
             rows = "mx_sum";
         }
         b.unary("mx", UnaryKind::Silu, rows)?;
@@ -102,10 +104,10 @@ impl Selective {
             self.side(b, name, w, dim)?;
         }
         self.scan(b)?;
-        b.linear(&Linear { y: "mg", x, w: "wgate", bias: bias("mg_bias"), from: "h", to: "rs" })?;
+        b.linear(&Linear { y: "mg", x, w: "wgate", bias: self.bias.then_some("mg_bias"), from: "h", to: "rs" })?;
         b.unary("mg_silu", UnaryKind::Silu, "mg")?;
         b.op(&["mo_gated"], Binary::of(BinaryKind::Mul), &["mo_sum", "mg_silu"])?;
-        b.linear(&Linear { y, x: "mo_gated", w: "wmo", bias: bias("out_bias"), from: "rs", to: "h" })
+        b.linear(&Linear { y, x: "mo_gated", w: "wmo", bias: self.bias.then_some("out_bias"), from: "rs", to: "h" })
     }
 
     /// A product of the channels, normed.
@@ -129,11 +131,10 @@ impl Selective {
     /// `so_sum`, the results of the scan of channels times their steps, and channels times a number of each.
     fn scan(&self, b: &mut Body<'_>) -> Result<(), DraftError> {
         let dtype = b.dtype("mx")?;
-        let spread = |kind, other: &str| Binary::spread(kind, &format!("b s rs, {other} -> b s rs"));
         b.op(&["step_product"], Einsum::new("b s ls, ls rs -> b s rs")?, &["dt", "wdecay_b"])?;
         wide(b, "step_wide", "step_product")?;
         wide(b, "step_bias", "dt_bias")?;
-        b.op(&["step_sum"], spread(BinaryKind::Add, "rs")?, &["step_wide", "step_bias"])?;
+        b.op(&["step_sum"], Binary::spread(BinaryKind::Add, OF_CHANNELS)?, &["step_wide", "step_bias"])?;
         b.unary("pace", UnaryKind::Softplus, "step_sum")?;
         wide(b, "mx_wide", "mx")?;
         b.op(&["mx_step"], Binary::of(BinaryKind::Mul), &["mx_wide", "pace"])?;
@@ -153,7 +154,7 @@ impl Selective {
         let settings = ScanSettings { kind: ScanKind::Selective, scale: 1.0, chunk: CHUNK };
         b.op(&["mo_heads"], Scan(settings), &["q", "k", "v", "paces", "rates", "pos"])?;
         b.op(&["mo"], Reshape { dims: b.dims("b s rs") }, &["mo_heads"])?;
-        b.op(&["mo_skip"], spread(BinaryKind::Mul, "rs")?, &["mx", "skip"])?;
+        b.op(&["mo_skip"], Binary::spread(BinaryKind::Mul, OF_CHANNELS)?, &["mx", "skip"])?;
         b.op(&["mo_sum"], Binary::of(BinaryKind::Add), &["mo", "mo_skip"])
     }
 }

@@ -97,7 +97,6 @@ impl Ssd {
     }
 
     pub(super) fn build(&self, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
-        let bias = |name: &'static str| self.bias.then_some(name);
         let SsdScales { read, products: [gate, value, key, query, step] } = self.scales;
         let mut x = x;
         if read != 1.0 {
@@ -107,11 +106,19 @@ impl Ssd {
         for ((name, dims), scale) in SIDES.into_iter().zip([value, key, query]) {
             convolved(b, name, x, dims, Convolved { bias: self.bias, conv_bias: self.conv_bias, scale })?;
         }
-        scaled(b, step, &Linear { y: "dt", x, w: "wdecay", bias: bias("decay_bias"), from: "h", to: "gs rs" })?;
-        step_sizes(b, "pace", "dt", ["gs rs", "gs rs"], self.steps)?;
-        log_decay_of(b, "decay", "pace", ["gs rs", "gs rs"])?;
+        scaled(
+            b,
+            step,
+            &Linear { y: "dt", x, w: "wdecay", bias: self.bias.then_some("decay_bias"), from: "h", to: "gs rs" },
+        )?;
+        step_sizes(b, "pace", "dt", "gs rs", self.steps)?;
+        log_decay_of(b, "decay", "pace", "gs rs")?;
         self.scan(b)?;
-        scaled(b, gate, &Linear { y: "mg", x, w: "wgate", bias: bias("mg_bias"), from: "h", to: "gs rs cs" })?;
+        scaled(
+            b,
+            gate,
+            &Linear { y: "mg", x, w: "wgate", bias: self.bias.then_some("mg_bias"), from: "h", to: "gs rs cs" },
+        )?;
         b.unary("mg_silu", UnaryKind::Silu, "mg")?;
         let product = Binary::of(BinaryKind::Mul);
         match self.norm {
@@ -138,13 +145,16 @@ impl Ssd {
     /// `so_sum`, the results of the scan of values times their steps, and values times a number of each head.
     fn scan(&self, b: &mut Body<'_>) -> Result<(), DraftError> {
         let dtype = b.dtype("mv")?;
-        let spread = |dims: &str| Binary::spread(BinaryKind::Mul, &format!("b s gs rs cs, {dims} -> b s gs rs cs"));
         wide(b, "mv_wide", "mv")?;
-        b.op(&["mv_step"], spread("b s gs rs")?, &["mv_wide", "pace"])?;
+        b.op(
+            &["mv_step"],
+            Binary::spread(BinaryKind::Mul, "b s gs rs cs, b s gs rs -> b s gs rs cs")?,
+            &["mv_wide", "pace"],
+        )?;
         b.unary("mv_scaled", UnaryKind::Cast(dtype), "mv_step")?;
         let settings = ScanSettings { kind: ScanKind::Linear, scale: 1.0, chunk: self.chunk };
         b.op(&["mo"], Scan(settings), &["mq", "mk", "mv_scaled", "decay", "pos"])?;
-        b.op(&["mo_skip"], spread("gs rs")?, &["mv", "skip"])?;
+        b.op(&["mo_skip"], Binary::spread(BinaryKind::Mul, "b s gs rs cs, gs rs -> b s gs rs cs")?, &["mv", "skip"])?;
         b.op(&["mo_sum"], Binary::of(BinaryKind::Add), &["mo", "mo_skip"])
     }
 

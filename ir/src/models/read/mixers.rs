@@ -35,8 +35,8 @@ impl LayerTypes {
             let why = format!("`{key}` has {} types, but `num_hidden_layers` is {layers}", types.len());
             return Err(ConfigError::Contradiction(why));
         }
-        let known = |kind: &String| self.state.iter().chain(self.attention).any(|known| known == kind);
-        if let Some(kind) = types.iter().find(|kind| !known(kind)) {
+        let known: Vec<&str> = self.state.iter().chain(self.attention).copied().collect();
+        if let Some(kind) = types.iter().find(|kind| !known.contains(&kind.as_str())) {
             let (state, attention) = (self.state[0], self.attention[0]);
             return Err(unsupported(key, format!("{kind} is not supported, only {state} and {attention}")));
         }

@@ -167,8 +167,8 @@ impl Stated<'_> {
         self.rope.get(if self.rope.states("rope_type") { "rope_type" } else { "type" })
     }
 
-    /// A rotation of heads by the frequencies of all their pairs, of which a part turns and the others stay: `_compute_proportional_rope_parameters`
-    /// of `transformers`.
+    /// A rotation by the frequencies of all pairs of a head, of which a part turns and the others stay:
+    /// `_compute_proportional_rope_parameters` of `transformers`.
     fn proportional(&self, head: Head, theta: f64) -> Result<Rotation, ConfigError> {
         let (rope, theta) = (&self.rope, self.rope.optional("rope_theta")?.unwrap_or(theta));
         let (part, factor) =
@@ -195,7 +195,8 @@ impl Stated<'_> {
 
     fn scaling(&self) -> Result<Option<Scaling>, ConfigError> {
         let rope = &self.rope;
-        match (self.kind()?.as_str(), self.place.family.kinds) {
+        let kind = self.kind()?;
+        match (kind.as_str(), self.place.family.kinds) {
             ("default" | "mrope", _) => Ok(None),
             // Old files of Phi-3 have the other names.
             ("longrope", _) | ("su" | "yarn", Kinds::LongRope) => Ok(Some(Scaling::Lengths {
@@ -204,7 +205,6 @@ impl Stated<'_> {
                 context: self.context()?,
             })),
             (_, Kinds::LongRope) => {
-                let kind = self.kind()?;
                 Err(unsupported(self.place.field, format!("{kind} is not supported, only default and longrope")))
             }
             ("linear", _) => Ok(Some(Scaling::Linear { factor: rope.get("factor")? })),
@@ -216,7 +216,6 @@ impl Stated<'_> {
             })),
             ("yarn", _) => self.yarn().map(Some),
             _ => {
-                let kind = self.kind()?;
                 let why = format!("{kind} is not supported, only default, linear, llama3, yarn and longrope");
                 Err(unsupported(self.place.field, why))
             }

@@ -148,8 +148,8 @@ impl ScanSettings {
     /// | delta | `2 C k/r + 2 C c + 6 k c` | `C k (4 + 2/r) + 5 C c + 16 k c` |
     /// | selective | `7 k c` | `20 k c` |
     pub(super) fn flops(&self, operands: &[&Type], pass: ScanPass) -> u64 {
-        let size = |place: usize, dim: usize| operands.get(place).and_then(|ty| ty.dims.get(dim)).map_or(1, |d| d.size);
-        let (s, r, k, c) = (size(2, 1), size(2, 3).max(1), size(1, 3), size(2, 4));
+        let [s, r, c] = [1, 3, 4].map(|dim| size(operands, 2, dim));
+        let (r, k) = (r.max(1), size(operands, 1, 3));
         let rows = self.chunk.min(s);
         let shared = if has_decay_by_key(operands) { 1 } else { r };
         let (of_keys, of_values, of_state) = (rows * k, rows * c, k * c);
@@ -161,7 +161,12 @@ impl ScanSettings {
             (ScanKind::Selective, ScanPass::Forward) => 7 * of_state,
             (ScanKind::Selective, ScanPass::Backward) => 20 * of_state,
         };
-        let heads = [0, 1, 2, 3].map(|dim| size(2, dim));
+        let heads = [0, 1, 2, 3].map(|dim| size(operands, 2, dim));
         heads.into_iter().fold(of_token, u64::saturating_mul)
     }
+}
+
+/// The size of a dim of an operand; 1 if there is none.
+fn size(operands: &[&Type], place: usize, dim: usize) -> u64 {
+    operands.get(place).and_then(|ty| ty.dims.get(dim)).map_or(1, |dim| dim.size)
 }

@@ -58,7 +58,7 @@ impl Conv {
         });
     }
 
-    /// True if a row reads the one so many rows before it.
+    /// True if a row reads the one at a distance before it.
     fn reaches(&self, pos: &[i32], row: usize, back: usize) -> bool {
         back <= row % self.s && (back == 0 || pos[row] >= back as i32)
     }

@@ -41,8 +41,8 @@ struct Row<'s> {
 }
 
 impl<'a> Block<'a> {
-    fn all(scan: &'a Scan, x: &'a Inputs<'a>, [b, g]: [usize; 2]) -> impl Iterator<Item = Block<'a>> {
-        let step = heads(scan);
+    fn all(scan: &'a Scan, x: &'a Inputs<'a>, place: [usize; 2]) -> impl Iterator<Item = Block<'a>> {
+        let (step, [b, g]) = (heads(scan), place);
         (0..scan.r).step_by(step).map(move |r| {
             let heads = step.min(scan.r - r);
             Block { scan, x, head: Head { b, g, r }, heads, lanes: heads * scan.c }

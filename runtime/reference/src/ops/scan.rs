@@ -42,7 +42,8 @@ impl Sizes {
         (0..b).flat_map(move |i| (0..g).flat_map(move |j| (0..r).map(move |l| [i, j, l])))
     }
 
-    fn place(self, [b, g, r]: [usize; 3], t: usize) -> Place {
+    fn place(self, head: [usize; 3], t: usize) -> Place {
+        let [b, g, r] = head;
         let token = b * self.s + t;
         let of_keys = token * self.g + g;
         Place { token, of_keys, of_values: of_keys * self.r + r }
@@ -141,7 +142,6 @@ impl<R: Real> ScanInputs<'_, R> {
     /// The gradients, by the same rows in reverse.
     pub(super) fn backward(&self, dout: &Tensor<R>) -> ScanGradients<R> {
         let sizes = self.sizes();
-        let like = |tensor: &Tensor<R>| Tensor::zeros(&tensor.dims);
         let mut gradients = ScanGradients {
             q: like(self.q),
             k: like(self.k),
@@ -179,7 +179,6 @@ impl<R: Real> ScanInputs<'_, R> {
         let (at, Sizes { k, c, .. }, scale) = (sizes.place(head, t), sizes, R::of(self.settings.scale));
         let (q, key) = (&self.q.data[at.of_keys * k..][..k], &self.k.data[at.of_keys * k..][..k]);
         let dout = &dout.data[at.of_values * c..][..c];
-        let dot = |a: &[R], b: &[R]| a.iter().zip(b).map(|(&a, &b)| a * b).sum::<R>();
         let mut by_rest = vec![R::zero(); c];
         for i in 0..k {
             let row = &mut by_state[i * c..][..c];
@@ -245,4 +244,14 @@ pub(super) fn short_conv_dw<R: Real>(x: &Tensor<R>, dy: &Tensor<R>, pos: &Tensor
     let mut dw = Tensor::zeros(dims);
     taps(&x.dims, dw.columns(), pos, |i, j, o| dw.data[j] += x.data[i] * dy.data[o]);
     dw
+}
+
+/// Zeros of the dims of a tensor.
+fn like<R: Real>(tensor: &Tensor<R>) -> Tensor<R> {
+    Tensor::zeros(&tensor.dims)
+}
+
+/// The sum of products of elements.
+fn dot<R: Real>(a: &[R], b: &[R]) -> R {
+    a.iter().zip(b).map(|(&a, &b)| a * b).sum()
 }

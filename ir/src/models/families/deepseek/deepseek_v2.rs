@@ -100,7 +100,7 @@ pub(in crate::models::families) fn latent(fields: &Fields) -> Result<LlamaConfig
     latent_with(fields, kv_heads(fields, fields.get("num_attention_heads")?)?)
 }
 
-/// The same with key heads and types of layers that are known.
+/// Reads a file whose key heads and types of layers are known.
 pub(in crate::models::families) fn latent_with(fields: &Fields, kv_heads: u64) -> Result<LlamaConfig, ConfigError> {
     let sizes = ModelSizes::read(fields)?;
     let mut latent = Latent {

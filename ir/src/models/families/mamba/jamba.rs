@@ -94,7 +94,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         bias: fields.get("mamba_proj_bias")?,
         conv_bias: fields.get("mamba_conv_bias")?,
         norms: SelectiveNorms::Gains(base.norm_eps),
-        // Those of Mamba, as the class draws the biases of a usual product.
+        // The first steps are drawn as those of Mamba: the class draws the biases of a usual product.
         first_steps: [0.001, 0.1],
     };
     let mixer = Mixer::Selective(selective);

@@ -54,7 +54,7 @@ macro_rules! state_space {
 /// The tensors of a state space in the module `mamba`.
 pub(super) const IN_MAMBA: &[HubTensor] = state_space!("mamba");
 
-/// The same in the module `mixer`.
+/// The tensors of a state space in the module `mixer`.
 pub(super) const IN_MIXER: &[HubTensor] = state_space!("mixer");
 
 /// The tensors of a state space whose rows decay at rates of their own, in a module of a name.
@@ -83,7 +83,7 @@ macro_rules! selective {
 /// The tensors of such a state space in the module `mamba`.
 pub(super) const SELECTIVE_IN_MAMBA: &[HubTensor] = selective!("mamba");
 
-/// The same in the module `mixer`.
+/// The tensors of a state space with rates of its rows, in the module `mixer`.
 pub(super) const SELECTIVE_IN_MIXER: &[HubTensor] = selective!("mixer");
 
 /// The size of the vector that steps come from.

@@ -172,6 +172,13 @@ fn branches(fields: &Fields) -> Result<Vec<Branch>, ConfigError> {
     }
 }
 
+/// The layers that have one of some branches.
+fn layers_of(branches: &[Branch], wanted: &[Branch]) -> Result<LayerSet, ConfigError> {
+    let set =
+        mixers::set(branches.len() as u32, "layers_block_type", |layer| wanted.contains(&branches[layer as usize]))?;
+    Ok(set.unwrap_or(LayerSet::None))
+}
+
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let branches = branches(fields)?;
     let layers = u32::try_from(branches.len()).unwrap_or(u32::MAX);
@@ -179,10 +186,6 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let kv_heads = fields.optional("num_key_value_heads")?.unwrap_or(sizes.heads);
     let heads = Heads { size: fields.get("head_dim")?, kv_heads, rotary: mixers::no_positions() };
     let base = Base { norm_eps: "layer_norm_epsilon", ..Base::USUAL }.read_with(fields, sizes, heads)?;
-    let of = |wanted: &[Branch]| {
-        let is_in = |layer: u32| wanted.contains(&branches[layer as usize]);
-        mixers::set(layers, "layers_block_type", is_in).map(|set| set.unwrap_or(LayerSet::None))
-    };
     let ssd =
         SSD.read(fields, fields.get::<u64>("mamba_num_heads")? * fields.get::<u64>("mamba_head_dim")?, base.norm_eps)?;
     let least: f64 = fields.get("time_step_min")?;
@@ -193,10 +196,10 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         activation: activation(fields, "mlp_hidden_act")?,
         net_bias: fields.get("mlp_bias")?,
         nope: LayerSet::First(layers),
-        scanned: Some(Scanned::of(mixer, of(&[Branch::State])?)),
-        still: of(&[Branch::Net, Branch::Experts])?,
-        netless: of(&[Branch::State, Branch::Attention])?,
-        experts: experts(fields, &branches, of(&[Branch::State, Branch::Attention, Branch::Net])?)?,
+        scanned: Some(Scanned::of(mixer, layers_of(&branches, &[Branch::State])?)),
+        still: layers_of(&branches, &[Branch::Net, Branch::Experts])?,
+        netless: layers_of(&branches, &[Branch::State, Branch::Attention])?,
+        experts: experts(fields, &branches, layers_of(&branches, &[Branch::State, Branch::Attention, Branch::Net])?)?,
         pad: None,
         ..base
     }

@@ -81,8 +81,8 @@ pub(in crate::models::families) const QWEN_GATED: &[HubTensor] =
 pub(in crate::models::families) fn delta(fields: &Fields, layers: u32) -> Result<Option<Scanned>, ConfigError> {
     let interval: u32 = fields.get("full_attention_interval")?;
     positive("full_attention_interval", u64::from(interval))?;
-    let has_state = |layer: u32| !(layer + 1).is_multiple_of(interval);
-    let scanned = LayerTypes::USUAL.scanned(fields, layers, "layer_types", has_state)?;
+    let scanned =
+        LayerTypes::USUAL.scanned(fields, layers, "layer_types", |layer| !(layer + 1).is_multiple_of(interval))?;
     let heads = [fields.get("linear_num_key_heads")?, fields.get("linear_num_value_heads")?];
     let sizes = [fields.get("linear_key_head_dim")?, fields.get("linear_value_head_dim")?];
     let mixer = Mixer::Delta(DeltaNet::of_heads(heads, sizes, fields.get("linear_conv_kernel_dim")?)?);
