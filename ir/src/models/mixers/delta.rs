@@ -36,12 +36,9 @@ pub struct DeltaNet {
 }
 
 impl DeltaNet {
-    /// A delta rule with this many heads of keys and of values.
-    pub(in crate::models) fn of_heads(
-        [key_heads, value_heads]: [u64; 2],
-        [key, value]: [u64; 2],
-        taps: u64,
-    ) -> Result<DeltaNet, ConfigError> {
+    /// A delta rule with these numbers of heads of keys and of values, and the sizes of both.
+    pub(in crate::models) fn of_heads(heads: [u64; 2], sizes: [u64; 2], taps: u64) -> Result<DeltaNet, ConfigError> {
+        let ([key_heads, value_heads], [key, value]) = (heads, sizes);
         let heads = at_least_heads("linear_num_value_heads", value_heads, key_heads)?;
         let heads = ScanHeads { groups: key_heads, heads, key, value, taps };
         Ok(DeltaNet { heads, decay: DeltaDecay::Head, beta_scale: 1.0, first_steps: None, eps: None })

@@ -56,6 +56,6 @@ fn is_elementwise(block: &Block, stmt: &Stmt) -> bool {
     let results = stmt.results.iter().map(|&value| block.ty(value));
     let mut floats = types.iter().copied().chain(results).map(|ty| ty.dtype).filter(|dtype| dtype.is_float());
     let first = floats.next();
-    let rows = || stmt.op.def().and_then(|def| def.rows(&types));
-    floats.all(|dtype| Some(dtype) == first) && rows() == Some(Rows::elements(types.len()))
+    floats.all(|dtype| Some(dtype) == first)
+        && stmt.op.def().and_then(|def| def.rows(&types)) == Some(Rows::elements(types.len()))
 }

@@ -168,7 +168,9 @@ pub(super) unsafe fn backward(
                     std::slice::from_raw_parts_mut(to.v.0.add(at * scan.c), lanes).copy_from_slice(by_v);
                     let decay = std::slice::from_raw_parts_mut(to.decay.0.add(at), block.heads);
                     let sums = by_decay.chunks_exact(scan.c).map(|columns| columns.iter().sum());
-                    decay.iter_mut().zip(sums).for_each(|(decay, sum): (&mut f32, f32)| *decay = sum);
+                    for (decay, sum) in decay.iter_mut().zip(sums) {
+                        *decay = sum;
+                    }
                 }
             }
         }

@@ -4,15 +4,16 @@ use crate::cpu::gemm::multiply;
 use crate::cpu::matrix::Matrix;
 use crate::cpu::simd::{simd, sum2};
 
-/// `out = scale a b`, or that added, for contiguous rows of `out`.
+/// `out = scale a b`, or that added, for contiguous rows of `out`. `size` has the rows and columns of `out`, and the columns of `a`.
 pub(super) fn product(
-    [m, n, k]: [usize; 3],
+    size: [usize; 3],
     a: Matrix<&[f32]>,
     b: Matrix<&[f32]>,
     out: &mut [f32],
     scale: f32,
     accumulate: bool,
 ) {
+    let [m, n, k] = size;
     assert!(out.len() >= m * n, "the product is in the result");
     if m * n * k == 0 {
         if !accumulate {
