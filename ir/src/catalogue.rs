@@ -229,7 +229,7 @@ catalogue! {
         "Change one of the fields to agree with the other.";
     303 UnsupportedFamily "unsupported model family":
         "No builder exists for this `model_type`.";
-        "{\"model_type\": \"mamba\"}";
+        "{\"model_type\": \"xlstm\"}";
         "Use a supported family, or write the model as a .ir file.";
     304 UnsupportedOption "unsupported model option":
         "The family is supported, but the config requests a variant that the builder lacks, or has a key that only another family reads or that resembles a known key. Such keys are never ignored silently. docs/config-keys.md lists all keys.";
