@@ -59,7 +59,9 @@ pub use rows::layer_norm::{LayerNorm, LayerNormDgamma, LayerNormDx};
 pub use rows::rms_norm::{RmsNorm, RmsNormDgamma, RmsNormDx};
 pub use rows::softmax::{Softmax, SoftmaxGrad};
 pub use rows::vocabulary::{Pick, SumExp, TokenLoss};
-pub use scan::{Carry, Scan, ScanDstart, ScanGrad, ScanKind, ScanSettings, ScanState};
+pub use scan::{
+    BlockStates, Carry, InBlocks, OpInBlocks, Scan, ScanDstart, ScanGrad, ScanKind, ScanSettings, ScanState,
+};
 pub use scan::{ShortConv, ShortConvDstart, ShortConvDw, ShortConvDx};
 pub use sparse::attention::{SparseAttention, SparseAttentionGrad};
 pub use sparse::index_loss::{IndexLoss, IndexLossGrad};

@@ -1,7 +1,7 @@
 //! The abilities of a few ops, one trait each.
 
 use crate::ids::Value;
-use crate::ops::{Builder, Equation, Op, Piece, Ragged};
+use crate::ops::{Builder, Equation, InBlocks, Op, Piece, Ragged};
 use crate::types::DType;
 
 /// The abilities of an op; most ops have none.
@@ -11,6 +11,8 @@ pub struct Extras<'a> {
     pub contraction: Option<&'a dyn Contraction>,
     /// An op on a sequence that ranks share.
     pub in_rounds: Option<&'a dyn InRounds>,
+    /// An op that carries a state along a sequence.
+    pub in_blocks: Option<&'a dyn InBlocks>,
     /// An op that depends on the position in the sequence.
     pub positioned: Option<&'a dyn Positioned>,
     /// An op that draws random numbers.

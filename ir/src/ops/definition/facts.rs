@@ -27,8 +27,6 @@ pub struct OpFacts {
     pub is_recomputed: bool,
     /// True if the op may be sharded along a `!` factor; it is then decomposed.
     pub expands_when_sharded: bool,
-    /// True if rows depend on earlier rows of the sequence through a state, in the order of the text.
-    pub carries_state: bool,
     /// The record that notes the result. Nothing flows back through such an op.
     pub noted: Option<Noted>,
     /// Its part in the routing of tokens; `None` if it has none.

@@ -1,6 +1,6 @@
 //! `carry(%end, %through)`: the states before blocks from what each block does to a state.
 
-use crate::ops::{Attr, Attrs, OpDef, OpFacts, Shapes, Work, operands};
+use crate::ops::{Attr, Attrs, OpDef, Shapes, Work, operands};
 use crate::types::{DType, Type};
 
 /// `(end f32[b, n, g, r, k, c], through f32[b, n, g, r], or [.., k], or [.., k, k]) -> f32[b, n, g, r, k, c]`: of each of n blocks the state
@@ -31,10 +31,6 @@ impl OpDef for Carry {
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         self.reverse.then(|| ("reverse", Attr::flag(true))).into_iter().collect()
-    }
-
-    fn facts(&self) -> OpFacts {
-        OpFacts { carries_state: true, ..OpFacts::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

@@ -2,7 +2,7 @@
 
 use super::ScanSettings;
 use super::settings::ScanPass;
-use crate::ops::{Attr, Attrs, OpDef, OpFacts, Shapes, Work, operands};
+use crate::ops::{Attr, Attrs, Extras, OpDef, Shapes, Work, operands};
 use crate::types::{DType, Type};
 
 /// `scan_grad(%q, %k, %v, %decay, [%rates or %beta,] %pos, [%start,] %dout[, %dend]) -> dq, dk, dv, ddecay[, drates or dbeta]`. It
@@ -28,8 +28,8 @@ impl OpDef for ScanGrad {
         self.0.attrs()
     }
 
-    fn facts(&self) -> OpFacts {
-        OpFacts { carries_state: true, ..OpFacts::default() }
+    fn extras(&self) -> Extras<'_> {
+        Extras { in_blocks: Some(self), ..Extras::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

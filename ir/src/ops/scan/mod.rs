@@ -7,12 +7,14 @@
 //! With `block=2048` a sequence is cut into blocks of as many rows, each with a state before it of its own: an op on a block reads no row of
 //! another one. So ranks may share a sequence. [`ScanState`] gives what each block does to a state, and [`Carry`] the state before each.
 
+mod blocks;
 mod carry;
 mod grad;
 mod settings;
 mod short_conv;
 mod state;
 
+pub use blocks::{BlockStates, InBlocks, OpInBlocks};
 pub use carry::Carry;
 pub use grad::ScanGrad;
 pub use settings::{ScanKind, ScanSettings};
@@ -20,7 +22,7 @@ pub use short_conv::{ShortConv, ShortConvDstart, ShortConvDw, ShortConvDx};
 pub use state::{ScanDstart, ScanState};
 
 use self::settings::Signature;
-use super::{Attr, Attrs, Builder, Cotangents, OpDef, OpFacts, Shapes, Work, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Extras, OpDef, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
@@ -52,8 +54,8 @@ impl OpDef for Scan {
         self.0.attrs()
     }
 
-    fn facts(&self) -> OpFacts {
-        OpFacts { carries_state: true, ..OpFacts::default() }
+    fn extras(&self) -> Extras<'_> {
+        Extras { in_blocks: Some(self), ..Extras::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

@@ -3,7 +3,7 @@
 
 use super::{blocks_of, expect_positions};
 use crate::ids::Value;
-use crate::ops::{Attr, Attrs, Builder, Cotangents, Linear, OpDef, OpFacts, Shapes, Work, operands};
+use crate::ops::{Attr, Attrs, Builder, Cotangents, Extras, Linear, OpDef, OpFacts, Shapes, Work, operands};
 use crate::types::{Dim, Type};
 
 /// `(x [b, s, *h], w [*h, i], pos i32[b, s][, start [b, n, i - 1, *h]]) -> [b, s, *h]`: `y[t] = sum over j < i of w[i - 1 - j] x[t - j]`, of
@@ -89,7 +89,7 @@ fn attrs(block: Option<u64>) -> Vec<(&'static str, Attr)> {
 /// Linear in the first two operands, where no rows before blocks are added.
 fn facts(block: Option<u64>) -> OpFacts {
     let linear = if block.is_none() { Linear::Each(&[0, 1]) } else { Linear::No };
-    OpFacts { linear, carries_state: true, ..OpFacts::default() }
+    OpFacts { linear, ..OpFacts::default() }
 }
 
 impl ShortConv {
@@ -112,6 +112,10 @@ impl OpDef for ShortConv {
 
     fn facts(&self) -> OpFacts {
         facts(self.block)
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        Extras { in_blocks: Some(self), ..Extras::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
@@ -178,6 +182,10 @@ impl OpDef for ShortConvDx {
         facts(self.block)
     }
 
+    fn extras(&self) -> Extras<'_> {
+        Extras { in_blocks: Some(self), ..Extras::default() }
+    }
+
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let ([dy, w, pos], dend) = apart(operands, "dy, w, pos")?;
         let dy = check("dy", dy, Some(w), pos)?;
@@ -229,6 +237,10 @@ impl OpDef for ShortConvDw {
 
     fn facts(&self) -> OpFacts {
         facts(self.block)
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        Extras { in_blocks: Some(self), ..Extras::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

@@ -1,4 +1,4 @@
-//! What a block of rows does to a state: the state behind it from a zero state, and its transition. And the same in reverse.
+//! Blocks of rows by what they make of a state: the state behind a block from a zero state, and its transition. And the same in reverse.
 //!
 //! A scan is linear in its state: behind a block it is `through S + end`, with S the state before it. The gradient by the state before a
 //! block is `through^T dS + dstart`, with dS that by the state behind it.
@@ -6,7 +6,7 @@
 use super::settings::ScanPass;
 use super::{ScanKind, ScanSettings};
 use crate::ids::Value;
-use crate::ops::{Attr, Attrs, OpDef, OpFacts, Shapes, Work};
+use crate::ops::{Attr, Attrs, OpDef, Shapes, Work};
 use crate::types::{DType, Dim, Type};
 
 /// The place of queries, values and decays among the operands of a scan.
@@ -95,10 +95,6 @@ impl OpDef for ScanState {
         self.0.attrs()
     }
 
-    fn facts(&self) -> OpFacts {
-        OpFacts { carries_state: true, ..OpFacts::default() }
-    }
-
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
         let scan = as_scan(&self.0, operands, QUERIES, QUERIES)?;
         let end = self.0.states(&scan)?;
@@ -131,10 +127,6 @@ impl OpDef for ScanDstart {
 
     fn attrs(&self) -> Vec<(&'static str, Attr)> {
         self.0.attrs()
-    }
-
-    fn facts(&self) -> OpFacts {
-        OpFacts { carries_state: true, ..OpFacts::default() }
     }
 
     fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {

@@ -1,4 +1,4 @@
-//! What the rows of a sequence do to the state of a head, and to the gradient by it, without the results of rows.
+//! The state of a head behind its rows, its transition, and the gradient by the state before them, without the results of rows.
 
 use super::chunk::{self, Chunk, take};
 use super::pairs::{multiply_by, substitute_back};

@@ -261,8 +261,10 @@ impl Space {
 
     /// True if this number of ranks can share a sequence.
     fn shares_sequences(&self, cp: u64) -> bool {
-        let is_cut_evenly = |least| self.tokens.is_multiple_of(cp) && self.tokens / cp >= least;
-        cp <= self.tokens && (cp == 1 || self.least_block.is_none_or(is_cut_evenly))
+        match self.least_block.filter(|_| cp > 1) {
+            Some(least) => self.tokens.is_multiple_of(cp) && self.tokens / cp >= least,
+            None => cp <= self.tokens,
+        }
     }
 
     /// Degrees, without expert degrees, for a number of devices and a tp degree.

@@ -74,7 +74,7 @@ fn of_stmt(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option
     let Op::Kernel(op) = &stmt.op else { return None };
     let sizes =
         |place: usize| stmt.operands.get(place).map(|&value| local.dims(value).iter().map(&size).collect::<Vec<f64>>());
-    let last = stmt.operands.len() - 1;
+    let last = stmt.operands.len().saturating_sub(1);
     let (settings, pass, [keys, values, decay]) = match op {
         KernelOp::Scan(op) => (op.0, Pass::Forward, [1, 2, 3]),
         KernelOp::ScanGrad(op) => (op.0, Pass::Backward, [1, 2, 3]),

@@ -41,7 +41,7 @@ pub(super) struct Site<'a> {
 
 fn carries_states(model: &Model) -> bool {
     let mut stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
-    stmts.any(|stmt| stmt.op.facts().carries_state)
+    stmts.any(|stmt| stmt.op.extras().in_blocks.is_some())
 }
 
 impl<'a> Site<'a> {

@@ -175,7 +175,7 @@ fn depends_on_order(model: &Model) -> bool {
     stmts.into_iter().any(|stmt| match &stmt.op {
         Op::Kernel(KernelOp::Attention(op)) => op.0.dropout.is_some(),
         Op::Kernel(KernelOp::Dropout(_) | KernelOp::Jitter(_) | KernelOp::Dispatch(_)) => true,
-        Op::Kernel(op) => op.def().facts().carries_state,
+        Op::Kernel(op) => op.def().extras().in_blocks.is_some(),
         _ => false,
     })
 }
