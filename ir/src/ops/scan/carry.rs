@@ -1,6 +1,6 @@
 //! `carry(%end, %through)`: the states before blocks from what each block does to a state.
 
-use crate::ops::{Attr, Attrs, OpDef, Shapes, Work, operands};
+use crate::ops::{Attr, Attrs, OpDef, OpResult, Shapes, Work, operands};
 use crate::types::{DType, Type};
 
 /// `(end f32[b, n, g, r, k, c], through f32[b, n, g, r], or [.., k], or [.., k, k]) -> f32[b, n, g, r, k, c]`: of each of n blocks the state
@@ -16,7 +16,7 @@ impl Carry {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["carry"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Carry, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> OpResult<Carry> {
         Ok(Carry { reverse: attrs.flag("reverse")? })
     }
 }
@@ -33,7 +33,7 @@ impl OpDef for Carry {
         self.reverse.then(|| ("reverse", Attr::flag(true))).into_iter().collect()
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let [end, through] = operands::take(operands, "end, through")?;
         let end = end.logical();
         let [b, n, g, r, k, _] = operands::dims("end", &end, "b, n, g, r, k, c")?;

@@ -2,7 +2,7 @@
 
 use super::ScanSettings;
 use super::settings::ScanPass;
-use crate::ops::{Attr, Attrs, Extras, OpDef, Shapes, Work, operands};
+use crate::ops::{Attr, Attrs, Extras, OpDef, OpResult, Shapes, Work, operands};
 use crate::types::{DType, Type};
 
 /// `scan_grad(%q, %k, %v, %decay, [%rates or %beta,] %pos, [%start,] %dout[, %dend]) -> dq, dk, dv, ddecay[, drates or dbeta]`. It
@@ -14,7 +14,7 @@ impl ScanGrad {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["scan_grad"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<ScanGrad, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> OpResult<ScanGrad> {
         ScanSettings::parse(attrs).map(ScanGrad)
     }
 }
@@ -32,7 +32,7 @@ impl OpDef for ScanGrad {
         Extras { in_blocks: Some(self), ..Extras::default() }
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         self.0.check()?;
         let count = self.0.operands();
         let Some((forward, [dout, dend @ ..])) = operands.split_at_checked(count) else {

@@ -22,7 +22,7 @@ pub use short_conv::{ShortConv, ShortConvDstart, ShortConvDw, ShortConvDx};
 pub use state::{ScanDstart, ScanState};
 
 use self::settings::Signature;
-use super::{Attr, Attrs, Builder, Cotangents, Extras, OpDef, Shapes, Work, operands};
+use super::{Attr, Attrs, Builder, Cotangents, Extras, OpDef, OpResult, Shapes, Work, operands};
 use crate::ids::Value;
 use crate::types::{DType, Dim, Type};
 
@@ -40,7 +40,7 @@ impl Scan {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["scan"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<Scan, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> OpResult<Scan> {
         ScanSettings::parse(attrs).map(Scan)
     }
 }
@@ -58,7 +58,7 @@ impl OpDef for Scan {
         Extras { in_blocks: Some(self), ..Extras::default() }
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         self.0.check()?;
         let Signature { dtype, values, .. } = self.0.signature(operands)?;
         Ok(vec![Type::new(dtype, values)])
@@ -72,7 +72,7 @@ impl OpDef for Scan {
         format!("{} -> {values}", rules.join(", "))
     }
 
-    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> OpResult<Vec<Option<Value>>> {
         let mut cotangents = vec![None; call.operands.len()];
         let (Some(dout), true) = (call.given[0], call.needed.contains(&true)) else { return Ok(cotangents) };
         let operands = [call.operands, &[dout]].concat();
@@ -92,7 +92,7 @@ impl OpDef for Scan {
 }
 
 /// The blocks of this length in rows of a sequence, as a dim.
-fn blocks_of(rows: u64, block: u64) -> Result<Dim, String> {
+fn blocks_of(rows: u64, block: u64) -> OpResult<Dim> {
     if block > 0 && rows.is_multiple_of(block) {
         return Ok(Dim::sized(rows / block));
     }
@@ -100,7 +100,7 @@ fn blocks_of(rows: u64, block: u64) -> Result<Dim, String> {
 }
 
 /// Checks that positions are `i32[b, s]`.
-fn expect_positions(pos: &Type, x: &Type) -> Result<(), String> {
+fn expect_positions(pos: &Type, x: &Type) -> OpResult<()> {
     match x.dims.get(..2) {
         Some(rows) => operands::expect("pos", pos, DType::I32, rows),
         None => Err(format!("the first operand must begin with dims b and s, its rank is {}", x.rank())),

@@ -1,6 +1,6 @@
 //! The settings of a scan and of its gradient, and the operands that both have.
 
-use crate::ops::{Attr, Attrs, operands};
+use crate::ops::{Attr, Attrs, OpResult, operands};
 use crate::types::{DType, Dim, Type};
 
 /// Recurrences of a scan, by what a row adds to the state.
@@ -137,7 +137,7 @@ impl ScanSettings {
     }
 
     /// Checks the operands that a scan and its gradient have.
-    pub(super) fn signature(&self, operands: &[&Type]) -> Result<Signature, String> {
+    pub(super) fn signature(&self, operands: &[&Type]) -> OpResult<Signature> {
         let (names, found) = (self.names(), operands.len());
         let (Some(tensors), true) = (operands.get(..4), found == names.len()) else {
             return Err(format!("takes {} operands ({}), not {found}", names.len(), names.join(", ")));
@@ -180,7 +180,7 @@ impl ScanSettings {
     }
 
     /// Reads [`ScanSettings::attrs`].
-    pub(super) fn parse(attrs: &mut Attrs) -> Result<ScanSettings, String> {
+    pub(super) fn parse(attrs: &mut Attrs) -> OpResult<ScanSettings> {
         let word = attrs.word("kind")?;
         let kind = ScanKind::ALL.into_iter().find(|kind| kind.word() == word);
         let kind = kind.ok_or_else(|| format!("`kind` must be linear, delta or selective, not `{word}`"))?;
@@ -188,7 +188,7 @@ impl ScanSettings {
         Ok(ScanSettings { kind, scale, chunk, block: attrs.optional_int("block")? })
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> OpResult<()> {
         match (self.chunk, self.scale.is_finite()) {
             (0, _) => Err("`chunk` must be at least 1".to_string()),
             (_, false) => Err(format!("`scale` {} must be a finite number", self.scale)),

@@ -3,7 +3,7 @@
 
 use super::{blocks_of, expect_positions};
 use crate::ids::Value;
-use crate::ops::{Attr, Attrs, Builder, Cotangents, Extras, Linear, OpDef, OpFacts, Shapes, Work, operands};
+use crate::ops::{Attr, Attrs, Builder, Cotangents, Extras, Linear, OpDef, OpFacts, OpResult, Shapes, Work, operands};
 use crate::types::{Dim, Type};
 
 /// `(x [b, s, *h], w [*h, i], pos i32[b, s][, start [b, n, i - 1, *h]]) -> [b, s, *h]`: `y[t] = sum over j < i of w[i - 1 - j] x[t - j]`, of
@@ -25,7 +25,7 @@ fn taps(w: &Type) -> u64 {
 }
 
 /// Checks `x` or its gradient, the taps if they are read, and the positions.
-fn check(name: &str, x: &Type, w: Option<&Type>, pos: &Type) -> Result<Type, String> {
+fn check(name: &str, x: &Type, w: Option<&Type>, pos: &Type) -> OpResult<Type> {
     let x = x.logical();
     let dtype = operands::float(name, &x)?;
     expect_positions(pos, &x)?;
@@ -43,7 +43,7 @@ fn check(name: &str, x: &Type, w: Option<&Type>, pos: &Type) -> Result<Type, Str
 }
 
 /// The rows that a block of `x` reads before it: `[b, n, taps - 1, *h]`.
-fn states(x: &Type, block: u64, taps: u64) -> Result<Type, String> {
+fn states(x: &Type, block: u64, taps: u64) -> OpResult<Type> {
     let blocks = blocks_of(x.dims[1].size, block)?;
     if taps < 2 || block + 1 < taps {
         return Err(format!("{taps} taps read no rows before blocks of {block} rows, or more than one block"));
@@ -52,7 +52,7 @@ fn states(x: &Type, block: u64, taps: u64) -> Result<Type, String> {
 }
 
 /// Checks the operand behind the others, which blocks have, as rows before blocks of `x`.
-fn expect_states(name: &str, found: &[&Type], x: &Type, block: Option<u64>, taps: u64) -> Result<(), String> {
+fn expect_states(name: &str, found: &[&Type], x: &Type, block: Option<u64>, taps: u64) -> OpResult<()> {
     match (found, block) {
         ([], None) => Ok(()),
         ([found], Some(block)) => operands::expect(name, found, x.dtype, &states(x, block, taps)?.dims),
@@ -62,7 +62,7 @@ fn expect_states(name: &str, found: &[&Type], x: &Type, block: Option<u64>, taps
 }
 
 /// The first three operands, and those behind them.
-fn apart<'o, 't>(operands: &'o [&'t Type], names: &str) -> Result<([&'t Type; 3], &'o [&'t Type]), String> {
+fn apart<'o, 't>(operands: &'o [&'t Type], names: &str) -> OpResult<([&'t Type; 3], &'o [&'t Type])> {
     match operands {
         [first, second, third, others @ ..] => Ok(([first, second, third], others)),
         _ => Err(format!("takes 3 operands ({names}), not {}", operands.len())),
@@ -96,7 +96,7 @@ impl ShortConv {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["short_conv"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<ShortConv, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> OpResult<ShortConv> {
         Ok(ShortConv { block: attrs.optional_int("block")? })
     }
 }
@@ -118,7 +118,7 @@ impl OpDef for ShortConv {
         Extras { in_blocks: Some(self), ..Extras::default() }
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let ([x, w, pos], start) = apart(operands, "x, w, pos")?;
         let x = check("x", x, Some(w), pos)?;
         expect_states("start", start, &x, self.block, taps(w))?;
@@ -130,7 +130,7 @@ impl OpDef for ShortConv {
         format!("{rows} *h, *h i!, {rows}{} -> {rows} *h", of_states(self.block, ""))
     }
 
-    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> Result<Vec<Option<Value>>, String> {
+    fn gradient(&self, b: &mut Builder<'_>, call: &Cotangents<'_>) -> OpResult<Vec<Option<Value>>> {
         let (Some(dy), &[x, w, pos, ref start @ ..]) = (call.given[0], call.operands) else {
             return Ok(vec![None; call.operands.len()]);
         };
@@ -164,7 +164,7 @@ impl ShortConvDx {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["short_conv_dx"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<ShortConvDx, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> OpResult<ShortConvDx> {
         Ok(ShortConvDx { block: attrs.optional_int("block")? })
     }
 }
@@ -186,7 +186,7 @@ impl OpDef for ShortConvDx {
         Extras { in_blocks: Some(self), ..Extras::default() }
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let ([dy, w, pos], dend) = apart(operands, "dy, w, pos")?;
         let dy = check("dy", dy, Some(w), pos)?;
         if self.block.is_none() || !dend.is_empty() {
@@ -219,7 +219,7 @@ impl ShortConvDw {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["short_conv_dw"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> Result<ShortConvDw, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, shapes: &Shapes<'_>) -> OpResult<ShortConvDw> {
         let result = shapes.results.first().ok_or("has no result")?.logical();
         let (_, taps) = operands::rows_and_last("the result", &result)?;
         Ok(ShortConvDw { taps: taps.clone(), block: attrs.optional_int("block")? })
@@ -243,7 +243,7 @@ impl OpDef for ShortConvDw {
         Extras { in_blocks: Some(self), ..Extras::default() }
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let ([x, dy, pos], start) = apart(operands, "x, dy, pos")?;
         let x = check("x", x, None, pos)?;
         operands::expect("dy", dy, x.dtype, &x.dims)?;
@@ -272,7 +272,7 @@ impl ShortConvDstart {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["short_conv_dstart"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<ShortConvDstart, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> OpResult<ShortConvDstart> {
         Ok(ShortConvDstart { block: attrs.int("block")? })
     }
 }
@@ -290,7 +290,7 @@ impl OpDef for ShortConvDstart {
         facts(None)
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let [dy, w, pos] = operands::take(operands, "dy, w, pos")?;
         let dy = check("dy", dy, Some(w), pos)?;
         Ok(vec![states(&dy, self.block, taps(w))?])

@@ -6,7 +6,7 @@
 use super::settings::ScanPass;
 use super::{ScanKind, ScanSettings};
 use crate::ids::Value;
-use crate::ops::{Attr, Attrs, OpDef, Shapes, Work};
+use crate::ops::{Attr, Attrs, OpDef, OpResult, Shapes, Work};
 use crate::types::{DType, Dim, Type};
 
 /// The place of queries, values and decays among the operands of a scan.
@@ -25,7 +25,7 @@ impl ScanState {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["scan_state"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<ScanState, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> OpResult<ScanState> {
         ScanSettings::parse(attrs).map(ScanState)
     }
 
@@ -44,7 +44,7 @@ impl ScanDstart {
     /// The name.
     pub const NAMES: &'static [&'static str] = &["scan_dstart"];
 
-    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> Result<ScanDstart, String> {
+    pub(in crate::ops) fn parse(_: &str, attrs: &mut Attrs, _: &Shapes<'_>) -> OpResult<ScanDstart> {
         ScanSettings::parse(attrs).map(ScanDstart)
     }
 
@@ -56,12 +56,7 @@ impl ScanDstart {
 }
 
 /// The operands of a scan without blocks, where one stands for another of its type.
-fn as_scan<'t>(
-    settings: &ScanSettings,
-    operands: &[&'t Type],
-    at: usize,
-    like: usize,
-) -> Result<Vec<&'t Type>, String> {
+fn as_scan<'t>(settings: &ScanSettings, operands: &[&'t Type], at: usize, like: usize) -> OpResult<Vec<&'t Type>> {
     let wanted = settings.kind.operands() - 1;
     if operands.len() != wanted {
         return Err(format!("takes {wanted} operands, not {}", operands.len()));
@@ -73,7 +68,7 @@ fn as_scan<'t>(
 
 impl ScanSettings {
     /// Types of the states of blocks, for the operands of a scan without blocks.
-    fn states(&self, scan: &[&Type]) -> Result<Type, String> {
+    fn states(&self, scan: &[&Type]) -> OpResult<Type> {
         self.check()?;
         let of_scan = self.in_blocks(None).signature(scan)?;
         let block = self.block.ok_or("`block=..` is missing")?;
@@ -95,7 +90,7 @@ impl OpDef for ScanState {
         self.0.attrs()
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let scan = as_scan(&self.0, operands, QUERIES, QUERIES)?;
         let end = self.0.states(&scan)?;
         let of_keys = match (self.0.kind, scan[DECAYS].rank()) {
@@ -129,7 +124,7 @@ impl OpDef for ScanDstart {
         self.0.attrs()
     }
 
-    fn infer(&self, operands: &[&Type]) -> Result<Vec<Type>, String> {
+    fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
         let Some((dout, others)) = operands.split_last() else { return Err("has no operands".to_string()) };
         let mut scan = others.to_vec();
         scan.insert(VALUES.min(scan.len()), dout);

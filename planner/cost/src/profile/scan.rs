@@ -72,21 +72,26 @@ pub(super) fn logical(local: &Local<'_>, stmt: &Stmt) -> Option<Scan> {
 
 fn of_stmt(local: &Local<'_>, stmt: &Stmt, size: impl Fn(&Dim) -> f64) -> Option<Scan> {
     let Op::Kernel(op) = &stmt.op else { return None };
-    let sizes =
-        |place: usize| stmt.operands.get(place).map(|&value| local.dims(value).iter().map(&size).collect::<Vec<f64>>());
     let last = stmt.operands.len().saturating_sub(1);
     let (settings, pass, [keys, values, decay]) = match op {
         KernelOp::Scan(op) => (op.0, Pass::Forward, [1, 2, 3]),
         KernelOp::ScanGrad(op) => (op.0, Pass::Backward, [1, 2, 3]),
         KernelOp::ScanState(op) => (op.0, Pass::State, [0, 1, 2]),
         KernelOp::ScanDstart(op) => (op.0, Pass::StateBackward, [1, last, 2]),
-        KernelOp::Carry(_) => return carry(sizes(0)?, &sizes(1)?),
+        KernelOp::Carry(_) => return carry(sizes(local, stmt, 0, &size)?, &sizes(local, stmt, 1, &size)?),
         _ => return None,
     };
-    let (keys, values, by_key) = (sizes(keys)?, <[f64; 5]>::try_from(sizes(values)?).ok()?, sizes(decay)?.len() == 5);
+    let (keys, values) = (sizes(local, stmt, keys, &size)?, sizes(local, stmt, values, &size)?);
+    let (values, by_key) = (<[f64; 5]>::try_from(values).ok()?, sizes(local, stmt, decay, &size)?.len() == 5);
     let rows = settings.block.map_or(values[1], |block| block as f64);
     let chunk = rows.min(settings.chunk as f64).max(1.0);
     Some(Scan { kind: settings.kind, chunk, pass, values, key: *keys.last()?, by_key })
+}
+
+/// Sizes of an operand's dims.
+fn sizes(local: &Local<'_>, stmt: &Stmt, place: usize, size: impl Fn(&Dim) -> f64) -> Option<Vec<f64>> {
+    let &value = stmt.operands.get(place)?;
+    Some(local.dims(value).iter().map(size).collect())
 }
 
 /// States `[b, n, g, r, k, c]` from block to block: of each token a block, for which a product is as long as a transition has rows.
