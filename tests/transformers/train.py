@@ -123,8 +123,8 @@ def trained(model, precision=torch.float32, steps=STEPS, compared=COMPARED, docu
     for parameter in model.parameters():
         parameter.data = parameter.data.to(precision)
     in_weights_format(model, precision)
-    # Biases of experts have two dims, as have gains of each head.
-    decays = {p: p.dim() > 1 and not key.endswith("bias") and not is_gain(key) for key, p in model.named_parameters()}
+    # Biases of experts have two dims, as have gains of each head, and rates of decay, which Mamba's own training exempts (Gu and Dao 2023).
+    decays = {p: p.dim() > 1 and not key.endswith(("bias", "A_log")) and not is_gain(key) for key, p in model.named_parameters()}
     vectors, matrices = [[copies[p] for p, decay in decays.items() if decay == of] for of in (False, True)]
     groups = [dict(params=matrices, weight_decay=ADAMW["weight_decay"]), dict(params=vectors, weight_decay=0.0)]
     betas = (ADAMW["beta1"], ADAMW["beta2"])
