@@ -10,13 +10,8 @@ const MISSING: &[Missing] = &[
     Missing {
         part: "layers with carried state",
         families: &[
-            "bailing_hybrid",
-            "lara_mini",
-            "lfm3",
-            "minimax",
             "qwen4_exp",
             "qwen4_exp_text",
-            "recurrent_gemma",
             "rwkv",
             "xlstm",
             "zamba",
@@ -25,7 +20,7 @@ const MISSING: &[Missing] = &[
     },
     Missing {
         part: "sparse attention",
-        families: &["axk2", "big_bird", "dots3_note", "dots3_note_text", "minimax_m3_vl_text"],
+        families: &["axk2", "dots3_note", "dots3_note_text"],
     },
     Missing { part: "sparse attention and hyper-connections", families: &["deepseek_v4", "hy_v4"] },
     Missing { part: "attention to another sequence, as decoders behind an encoder have it", families: &["mllama"] },
@@ -33,7 +28,6 @@ const MISSING: &[Missing] = &[
     Missing { part: "embeddings of several codebooks", families: &["musicgen", "musicgen_melody"] },
     Missing { part: "embeddings of shapes and sounds", families: &["roc_bert"] },
     Missing { part: "adapters for each language", families: &["xmod"] },
-    Missing { part: "factors of sums that depend on the layer", families: &["beam"] },
     Missing { part: "biases of scores by buckets of distances", families: &["cpmant"] },
     Missing { part: "convolutions of queries and keys", families: &["zaya"] },
     Missing {
@@ -49,8 +43,7 @@ const MISSING: &[Missing] = &[
     Missing { part: "experts in the place of query heads", families: &["jetmoe"] },
     Missing { part: "experts that SparseMixer chooses", families: &["phimoe"] },
     Missing { part: "layers that run several times", families: &["dory", "hrm_text", "inkling2_loop_text"] },
-    Missing { part: "differences of two attentions", families: &["diffllama"] },
-    Missing { part: "embeddings of each layer", families: &["gemma3n", "gemma3n_text", "gemma4", "gemma4_text"] },
+    Missing { part: "embeddings of each layer", families: &["gemma3n", "gemma3n_text"] },
 ];
 
 /// The part that a family without a builder would need, if it is known.

@@ -1,8 +1,10 @@
 //! The block of the embedding: rows of the table, their factor, positions, norm, and a matrix to the stream's size.
 
+use super::depth;
 use super::config::{EmbeddingNorm, EmbeddingScale, Learned, LlamaConfig, Waves};
 use super::dropout;
 use super::indexer::CHOICE;
+use super::layer_embedding::LayerEmbedding;
 use crate::graph::{ArgKind, ResultKind};
 use crate::models::balance;
 use crate::models::draft::{Body, Draft, DraftError, Linear, Weight};
@@ -12,8 +14,8 @@ use crate::types::{DType, PartialKind};
 /// The names of the tables whose first row is added.
 const KINDS: [&str; 2] = ["wte", "wke"];
 
-/// The block, and its call, which gives `x`, and what layers pass on by the names `passed`: sums over layers, none so far, and a choice
-/// of keys, which no layer reads.
+/// The block, and its call, which gives `x`, and what layers pass on by the names `passed`: sums over layers, none so far, and
+/// what [`carried`](super::carried) names.
 pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) -> Result<(), DraftError> {
     let weights = weights(config);
     let has_positions = config.learned.is_some() || config.waves.is_some();
@@ -27,6 +29,12 @@ pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) ->
         }
         if let Some(indexer) = config.indexer.filter(|_| passed.contains(&CHOICE)) {
             indexer.first(b)?;
+        }
+        if config.counts_layers() {
+            depth::first(b)?;
+        }
+        if config.layer_embedding.is_some() {
+            LayerEmbedding::first(b, &x)?;
         }
         [&*x].iter().chain(passed).map(|name| b.value(name)).collect()
     })?;
@@ -59,6 +67,7 @@ fn weights(config: &LlamaConfig) -> Vec<Weight> {
         weights.push(Weight::normal("emb_proj", "a h", config.deviation));
         weights.push(Weight::constant("emb_proj_bias", "h", 0.0));
     }
+    weights.extend(config.layer_embedding.map(|_| LayerEmbedding::gain()));
     weights
 }
 

@@ -2,6 +2,7 @@
 
 use crate::models::error::{ConfigError, invalid, positive, unsupported};
 use crate::models::fields::Fields;
+use super::mixers::Typed;
 use crate::models::layer_set::LayerSet;
 
 /// The layers whose queries and keys have no positions: those that `stated` has a 0 for, else one in `no_rope_layer_interval`.
@@ -34,4 +35,22 @@ pub(in crate::models) fn turn(fields: &Fields, kind: &str, is_there: bool) -> Re
         None if is_there => Err(invalid(KEY, format!("has no `{kind}`: the positions of these layers, or null"))),
         found => Ok(found.is_some_and(|found| !found.is_null())),
     }
+}
+
+/// Checks that all layers with attention have positions, where a file states those of each type.
+///
+/// # Errors
+/// A type of layers has none.
+pub(in crate::models) fn all_turn(fields: &Fields, layers: u32, typed: &Typed) -> Result<(), ConfigError> {
+    if fields.object("rope_parameters")?.is_none() {
+        return Ok(());
+    }
+    let attends = |layer| typed.state.is_none_or(|state| !state.contains(layer));
+    let is_full = |layer| attends(layer) && typed.window.is_none_or(|window| window.full.contains(layer));
+    for (kind, is_there) in [("full_attention", (0..layers).any(is_full)), ("sliding_attention", typed.window.is_some())] {
+        if is_there && !turn(fields, kind, is_there)? {
+            return Err(unsupported("rope_parameters", format!("`{kind}` without positions is not supported")));
+        }
+    }
+    Ok(())
 }
