@@ -56,7 +56,8 @@ RENAMED = {
 
 def is_gain(key):
     # Names of modules that have more than norms.
-    key = key.replace("norm_attn_norm.", "").replace("roberta_prelayernorm.", "")
+    for module in ("norm_attn_norm.", "roberta_prelayernorm.", "layernorm.mlp."):
+        key = key.replace(module, "")
     return key.endswith("weight") and any(part in key.lower() for part in ("norm", "ln_", ".ln."))
 
 

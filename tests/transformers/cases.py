@@ -27,6 +27,7 @@ LATENT = dict(
 THIRD = dict(LATENT, n_group=3, topk_group=2)
 # Many heads of an indexer, so that few scores are zero: classes choose among equal ones at will.
 INDEXED = dict(THIRD, index_topk=5, index_n_heads=12, index_head_dim=8)
+AXK2 = dict({key: value for key, value in LATENT.items() if key != "first_k_dense_replace"}, index_topk=5, index_n_heads=12, index_head_dim=8, gated_norm_rank=6, mlp_layer_types=["dense", "sparse"])
 SOFTMAX = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16)
 # A factor at which the loss of uneven routing counts.
 BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
@@ -147,9 +148,8 @@ LARA = dict(
     {key: value for key, value in SECOND.items() if key != "intermediate_size"},
     **DELTA,
     head_dim=8,
-    num_hidden_layers=3,
     sliding_window=5,
-    layer_types=["linear_attention", "sliding_attention", "full_attention"],
+    layer_types=["linear_attention", "sliding_attention"],
 )
 LING = dict(
     {key: value for key, value in LATENT.items() if key not in ("q_lora_rank", "n_routed_experts", "n_shared_experts", "max_position_embeddings")},
@@ -324,11 +324,26 @@ CASES = [
         "gemma4_unified_text",
         dict(GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=2, final_logit_softcapping=5.0, attention_bias=True),
     ),
-    ("gemma4", "gemma4_text", dict(GEMMA4, vocab_size_per_layer_input=61, hidden_size_per_layer_input=6)),
+    ("gemma4", "gemma4_text", dict(GEMMA4, vocab_size_per_layer_input=61, hidden_size_per_layer_input=24)),
+    (
+        "gemma4-reused",
+        "gemma4_text",
+        dict(
+            GEMMA4,
+            num_hidden_layers=5,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+            num_kv_shared_layers=2,
+            use_double_wide_mlp=True,
+            vocab_size_per_layer_input=61,
+            hidden_size_per_layer_input=24,
+        ),
+    ),
     ("gemma4-plain", "gemma4_text", dict(GEMMA4, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=2, tie_word_embeddings=False)),
     ("deepseek-v32", "deepseek_v32", INDEXED),
     ("deepseek-v32-whole", "deepseek_v32", dict(INDEXED, index_topk=64, tie_word_embeddings=True)),
     ("deepseek-v32-yarn", "deepseek_v32", dict(INDEXED, index_head_dim=4, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0))),
+    ("axk2", "axk2", AXK2),
+    ("axk2-sparse", "axk2", dict(AXK2, index_topk=4, mlp_layer_types=["sparse", "sparse"], rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0))),
     ("glm-dsa", "glm_moe_dsa", dict(INDEXED, index_topk=4)),
     ("glm-dsa-shared", "glm_moe_dsa", dict(INDEXED, num_hidden_layers=4, indexer_types=["full", "shared", "full", "shared"])),
     ("deepseek-v3-further", "deepseek_v3", dict(THIRD, num_mtp_layers=1)),
@@ -628,7 +643,7 @@ CASES = [
     ("lfm3", "lfm3", LFM3),
     ("lfm3-plain", "lfm3", dict(LFM3, use_sandwich_norm=False, use_attention_gate=False, conv_bias=True, attention_bias=True, tie_word_embeddings=False)),
     ("lara-mini", "lara_mini", LARA),
-    ("lara-mini-balanced", "lara_mini", dict(LARA, **BALANCED, norm_topk_prob=False, attention_bias=True, tie_word_embeddings=False)),
+    ("lara-mini-balanced", "lara_mini", dict(LARA, **BALANCED, layer_types=["full_attention", "linear_attention"], norm_topk_prob=False, attention_bias=True, tie_word_embeddings=False)),
     ("ling", "bailing_hybrid", LING),
     ("ling-low", "bailing_hybrid", dict(LING, q_lora_rank=12, kda_safe_gate=False, layer_types=["full_attention", "linear_attention"], mlp_layer_types=["sparse", "dense"])),
     ("beam", "beam", BEAM),

@@ -55,7 +55,15 @@ impl Weight {
 
     /// A parameter with another initializer.
     pub fn new(name: impl Into<Cow<'static, str>>, dims: &str, init: Init) -> Weight {
-        Weight { name: name.into(), dims: dims.to_string(), init, part_of: None, dtype: None, frozen: false, undecayed: false }
+        Weight {
+            name: name.into(),
+            dims: dims.to_string(),
+            init,
+            part_of: None,
+            dtype: None,
+            frozen: false,
+            undecayed: false,
+        }
     }
 
     /// A table of waves of positions, which is not trained.

@@ -137,7 +137,10 @@ fn llama_4_alternates() {
     };
     let config = read(&file(json!({})));
     assert_eq!((config.feed_forward, config.qk_norm), (24, QkNorm::Turned));
-    assert_eq!(config.temperature, Some(Temperature { growth: Growth::Steps, every: 8192, by: 0.1, ahead: 1, turned: false }));
+    assert_eq!(
+        config.temperature,
+        Some(Temperature { growth: Growth::Steps, every: 8192, by: 0.1, ahead: 1, turned: false })
+    );
     let experts = config.experts.expect("experts");
     assert_eq!((experts.feed_forward, experts.shared, experts.chosen, experts.scaled_inputs), (8, 8, 1, true));
     let model = built(&file(json!({})), 8);

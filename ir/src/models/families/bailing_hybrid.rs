@@ -16,7 +16,16 @@ pub(super) const FAMILY: Family = Family {
             HubTensor::vector("model.norm.weight", &["final_norm"]),
             HubTensor::linear("lm_head.weight", &["out"]),
         ],
-        inner: &[NORMS, DELTA_IN_MEMORY, DELTA_OF_LING, LATENT_OF_LING, NET, BIAS_OF_LING, ROUTED_WEIGHTS, SHARED_WEIGHTS],
+        inner: &[
+            NORMS,
+            DELTA_IN_MEMORY,
+            DELTA_OF_LING,
+            LATENT_OF_LING,
+            NET,
+            BIAS_OF_LING,
+            ROUTED_WEIGHTS,
+            SHARED_WEIGHTS,
+        ],
         pairs: Pairs::Adjacent,
         turned: TURNING,
         further: 1,
@@ -46,7 +55,11 @@ const KEYS: &[Key] = &[
     Key::read(&["rope_theta"], "6000000.0", THETA),
     Key::read(&["layer_types"], "null", "linear_attention or full_attention, by layer"),
     Key::read(&["layer_group_size"], "6", "without `layer_types`, one layer in this number has attention"),
-    Key::read(&["head_dim"], "128", "size of a delta rule's keys and values, where `linear_head_dim` does not state it"),
+    Key::read(
+        &["head_dim"],
+        "128",
+        "size of a delta rule's keys and values, where `linear_head_dim` does not state it",
+    ),
     Key::read(&["linear_head_dim"], "", "the same"),
     Key::read(&["linear_num_heads"], "", "a delta rule's heads; absent: query heads"),
     Key::read(&["short_conv_kernel_size"], "4", "taps of its convolutions"),
@@ -167,15 +180,12 @@ fn delta(fields: &Fields, layers: u32, heads: u64) -> Result<Option<Scanned>, Co
         LayerTypes::USUAL.scanned(fields, layers, "layer_types", |layer| !(layer + 1).is_multiple_of(group))?;
     let heads = fields.optional("linear_num_heads")?.unwrap_or(heads);
     let size = fields.optional("linear_head_dim")?.map_or_else(|| fields.get("head_dim"), Ok)?;
-    let taps =
-        fields.optional("linear_conv_kernel_dim")?.map_or_else(|| fields.get("short_conv_kernel_size"), Ok)?;
-    let least: Option<f64> =
-        if fields.get("kda_safe_gate")? { Some(fields.get("kda_lower_bound")?) } else { None };
+    let taps = fields.optional("linear_conv_kernel_dim")?.map_or_else(|| fields.get("short_conv_kernel_size"), Ok)?;
+    let least: Option<f64> = if fields.get("kda_safe_gate")? { Some(fields.get("kda_lower_bound")?) } else { None };
     if least.is_some_and(|least| least >= 0.0) {
         return Err(invalid("kda_lower_bound", "must be below 0: states do not grow".to_string()));
     }
-    let delta =
-        DeltaNet { decay: DeltaDecay::KeyDirect(least), ..DeltaNet::of_heads([heads; 2], [size; 2], taps)? };
+    let delta = DeltaNet { decay: DeltaDecay::KeyDirect(least), ..DeltaNet::of_heads([heads; 2], [size; 2], taps)? };
     Ok(scanned.map(|layers| Scanned::of(Mixer::Delta(delta), layers)))
 }
 

@@ -48,14 +48,11 @@ const BOTH: &[HubTensor] = &[
 ];
 
 /// Gates of heads.
-const GATES: &[HubTensor] = &[
-    HubTensor::linear("self_attn.gate_proj.weight", &["wg"]),
-    HubTensor::vector("self_attn.gate_bias", &["wg_bias"]),
-];
+const GATES: &[HubTensor] =
+    &[HubTensor::linear("self_attn.gate_proj.weight", &["wg"]), HubTensor::vector("self_attn.gate_bias", &["wg_bias"])];
 
 /// The growth of queries without positions, whatever a file states.
-const TEMPERATURE: Temperature =
-    Temperature { growth: Growth::Power, every: 2048, by: 0.1, ahead: 1, turned: false };
+const TEMPERATURE: Temperature = Temperature { growth: Growth::Power, every: 2048, by: 0.1, ahead: 1, turned: false };
 
 /// Layers in front without experts, where no types are stated.
 const DENSE: u32 = 3;

@@ -8,10 +8,7 @@ pub(super) const FAMILY: Family = Family {
     class: "KimiLinearForCausalLM",
     keys: Keys { class: "KimiLinearConfig", lists: &[KEYS, FIXED_NET, ROUTED, ROTARY, EVERY] },
     wholes: &[],
-    weights: Weights {
-        inner: &[NORMS, DELTA_IN_ATTENTION, LATENT, EXPERTS_OF_KIMI, NET],
-        ..USUAL
-    },
+    weights: Weights { inner: &[NORMS, DELTA_IN_ATTENTION, LATENT, EXPERTS_OF_KIMI, NET], ..USUAL },
     read,
 };
 
@@ -136,6 +133,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         turned: fields.get("qk_rope_head_dim")?,
         value: fields.get("v_head_dim")?,
         score_factor: 1.0,
+        gated: false,
     };
     let heads = Heads {
         size: latent.plain.saturating_add(latent.turned),

@@ -73,7 +73,8 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
 fn experts(fields: &Fields, layers: u32, clamp: Clamp) -> Result<Option<Experts>, ConfigError> {
     const KEY: &str = "moe_layer_freq";
     let listed: Option<Vec<u8>> = fields.optional(KEY)?;
-    let found = match listed.filter(|_| fields.optional::<Vec<String>>("mlp_layer_types").is_ok_and(|it| it.is_none())) {
+    let found = match listed.filter(|_| fields.optional::<Vec<String>>("mlp_layer_types").is_ok_and(|it| it.is_none()))
+    {
         Some(list) if list.len() != layers as usize => {
             let why = format!("`{KEY}` has {} numbers, but `num_hidden_layers` is {layers}", list.len());
             return Err(ConfigError::Contradiction(why));

@@ -9,19 +9,9 @@ struct Missing {
 const MISSING: &[Missing] = &[
     Missing {
         part: "layers with carried state",
-        families: &[
-            "qwen4_exp",
-            "qwen4_exp_text",
-            "rwkv",
-            "xlstm",
-            "zamba",
-            "zamba2",
-        ],
+        families: &["qwen4_exp", "qwen4_exp_text", "rwkv", "xlstm", "zamba", "zamba2"],
     },
-    Missing {
-        part: "sparse attention",
-        families: &["axk2", "dots3_note", "dots3_note_text"],
-    },
+    Missing { part: "sparse attention", families: &["dots3_note", "dots3_note_text"] },
     Missing { part: "sparse attention and hyper-connections", families: &["deepseek_v4", "hy_v4"] },
     Missing { part: "attention to another sequence, as decoders behind an encoder have it", families: &["mllama"] },
     Missing { part: "attention of several streams of one sequence", families: &["prophetnet", "xlnet"] },

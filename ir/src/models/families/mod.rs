@@ -6,6 +6,7 @@ mod apertus1p5_text;
 mod arcee;
 mod aria_text;
 mod axk1;
+mod axk2;
 mod bailing_hybrid;
 mod beam;
 mod bert;
@@ -110,8 +111,8 @@ mod xlm;
 mod youtu;
 
 use bert::{
-    bert_generation, bert_lm, big_bird, camembert, data2vec_text, electra, ernie, megatron_bert, modernbert_decoder, rembert,
-    roberta, roberta_prelayernorm, roformer, xlm_roberta, xlm_roberta_xl,
+    bert_generation, bert_lm, big_bird, camembert, data2vec_text, electra, ernie, megatron_bert, modernbert_decoder,
+    rembert, roberta, roberta_prelayernorm, roformer, xlm_roberta, xlm_roberta_xl,
 };
 use decoders::{
     bart, bigbird_pegasus, blenderbot, blenderbot_small, marian, mbart, mvp, pegasus, plbart, trocr, whisper,
@@ -239,6 +240,7 @@ pub const FAMILIES: &[Family] = &[
     sarvam_mla::FAMILY,
     sarvam_moe::FAMILY,
     axk1::FAMILY,
+    axk2::FAMILY,
     cohere2_moe::FAMILY,
     codegen::FAMILY,
     openai_gpt::FAMILY,

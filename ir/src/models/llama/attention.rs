@@ -3,12 +3,14 @@
 //! [`Latent`]: super::latent::Latent
 
 use super::alibi::Alibi;
-use super::config::{Growth, HeadGate, LlamaConfig, QkNorm, Temperature};
+use super::carried;
+use super::config::{HeadGate, LlamaConfig, QkNorm};
 use super::differential;
 use super::indexer::Indexer;
 use super::latent::Latent;
 use super::layers::{HeadDims, KeyChoice, LayerKind};
 use super::qk_norm::{self, AllHeads, flat_norm};
+use super::temperature::Temperature;
 use crate::models::draft::{Body, DraftError, Linear, Weight};
 use crate::models::rotation::Rotation;
 use crate::ops::{Attention, AttentionSettings, Binary, BinaryKind, Dropout, RmsNorm, UnaryKind};
@@ -28,24 +30,25 @@ pub(super) fn weights(config: &LlamaConfig, kind: &LayerKind<'_>, residual: f64)
         return differential::weights(config, kind, residual);
     }
     let HeadDims { heads, queries, keys, values, given, .. } = kind.dims;
-    let mut weights = vec![
-        Weight::normal("wq", &format!("h {queries}"), deviation),
-        Weight::normal("wk", &format!("h {keys}"), deviation),
-    ];
-    weights.extend((!kind.keys_are_values).then(|| Weight::normal("wv", &format!("h {values}"), deviation)));
+    let mut weights = vec![Weight::normal("wq", &format!("h {queries}"), deviation)];
+    weights.extend((!kind.reuses).then(|| Weight::normal("wk", &format!("h {keys}"), deviation)));
+    weights.extend(kind.has_values().then(|| Weight::normal("wv", &format!("h {values}"), deviation)));
     weights.push(Weight::normal("wo", &format!("{given} h"), residual));
     if config.qkv_bias {
         let biases = [("bq", queries), ("bk", keys), ("bv", values)];
-        let biases = biases
-            .into_iter()
-            .filter(|(name, _)| !(config.plain_keys && *name == "bk" || kind.keys_are_values && *name == "bv"));
+        let biases = biases.into_iter().filter(|(name, _)| match *name {
+            "bk" => !config.plain_keys && !kind.reuses,
+            "bv" => kind.has_values(),
+            _ => true,
+        });
         weights.extend(biases.map(|(name, dims)| Weight::constant(name, dims, 0.0)));
     }
     weights.extend(kind.out_bias.then(|| Weight::constant("bo", "h", 0.0)));
     weights.extend(kind.sinks.then(|| Weight::constant("sink", heads, 0.0)));
     weights.extend(config.inner_norms.then(|| Weight::constant("heads_norm", given, 1.0)));
     weights.extend(gate_weights(config, kind));
-    weights.extend(qk_norm::weights(config.qk_norm, kind.dims));
+    let norms = qk_norm::weights(config.qk_norm, kind.dims).into_iter();
+    weights.extend(norms.filter(|weight| !(kind.reuses && weight.name.starts_with('k'))));
     weights
 }
 
@@ -65,7 +68,8 @@ pub(super) fn build(
             if let Some(indexer) = &config.indexer {
                 let rotation = kind.rotation.ok_or(DraftError::NoPositions)?;
                 sparse(&Sparse { config, latent, indexer, rotation, is_own: kind.choice == KeyChoice::Own }, b, x)?;
-                return b.linear(&Linear { y, x: "o", w: "wo", bias: None, from: "g r dv", to: "h" });
+                let x = latent.gate(b)?;
+                return b.linear(&Linear { y, x, w: "wo", bias: None, from: "g r dv", to: "h" });
             }
             latent.heads(kind.rotation, b, x).map(|()| "g r dv")?
         }
@@ -79,7 +83,8 @@ pub(super) fn build(
         softcap: config.softcap,
         ..AttentionSettings::new(config.score_scale(), config.causal)
     };
-    let operands = ["q", "k", "v", "pos", "pos", "seg", "seg", "sink"];
+    let [keys, values] = if kind.reuses { carried::keys(kind) } else { ["k", "v"] };
+    let operands = ["q", keys, values, "pos", "pos", "seg", "seg", "sink"];
     b.op(&["o", "o_lse"], Attention(settings), &operands[..7 + usize::from(kind.sinks)])?;
     let gated = gate_dims(config, kind);
     if let Some(dims) = gated {
@@ -135,8 +140,7 @@ fn gate_dims(config: &LlamaConfig, kind: &LayerKind<'_>) -> Option<&'static str>
 
 /// The parameters of these gates.
 fn gate_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
-    let matrix =
-        gate_dims(config, kind).map(|dims| Weight::normal("wg", &format!("h {dims}"), config.deviation));
+    let matrix = gate_dims(config, kind).map(|dims| Weight::normal("wg", &format!("h {dims}"), config.deviation));
     let is_biased = config.head_gate == HeadGate::SigmoidBiased;
     let bias = is_biased.then(|| Weight::constant("wg_bias", kind.dims.heads, 0.0));
     matrix.into_iter().chain(bias).collect()
@@ -231,6 +235,7 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
                 .collect(),
         },
     ];
+    let sides: Vec<&Side<'_>> = sides.iter().filter(|side| side.name == "q" || !kind.reuses).collect();
     for side in sides.iter().filter(|side| !(kind.keys_are_values && side.name == "v")) {
         let (y, w, bias) = (side.value(0), format!("w{}", side.name), format!("b{}", side.name));
         let has_bias = config.qkv_bias && !(config.plain_keys && side.name == "k");
@@ -253,7 +258,7 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
                 }
                 Step::Clip(bound) => clip(b, *bound, &to, &from)?,
                 Step::Turn(rotation) => rotation.turn(b, &to, &from)?,
-                Step::Temper(temperature) => temper(b, *temperature, side.heads, &to, &from)?,
+                Step::Temper(temperature) => temperature.build(b, side.heads, &to, &from)?,
                 Step::Scale(by) => b.scale(&to, *by, &from)?,
                 Step::Lean(alibi) if side.name == "q" => alibi.queries(b, &to, &from)?,
                 Step::Lean(alibi) => alibi.keys(b, &to, &from)?,
@@ -268,34 +273,4 @@ fn clip(b: &mut Body<'_>, bound: f64, y: &str, x: &str) -> Result<(), DraftError
     let above = format!("{y}_above");
     b.unary(&above, UnaryKind::AtLeast(-bound), x)?;
     b.unary(y, UnaryKind::AtMost(bound), &above)
-}
-
-/// `y`, `x` times its temperature, computed in f32.
-fn temper(b: &mut Body<'_>, temperature: Temperature, dims: &str, y: &str, x: &str) -> Result<(), DraftError> {
-    let Temperature { growth, every, by, ahead, .. } = temperature;
-    let dtype = b.dtype(x)?;
-    b.unary("at", UnaryKind::Cast(DType::F32), "pos")?;
-    // Half a token more keeps whole quotients whole under rounding.
-    let more = if growth == Growth::Steps { 0.5 } else { 0.0 };
-    b.unary("at_next", UnaryKind::Shift(ahead as f64 + more), "at")?;
-    b.unary("periods", UnaryKind::Scale(1.0 / every as f64), "at_next")?;
-    let mut period = "periods";
-    if growth == Growth::Steps {
-        b.unary("period", UnaryKind::Floor, period)?;
-        period = "period";
-    }
-    b.unary("period_next", UnaryKind::Shift(1.0), period)?;
-    b.unary("period_log", UnaryKind::Log, "period_next")?;
-    b.unary("growth", UnaryKind::Scale(by), "period_log")?;
-    match growth {
-        Growth::Steps => b.unary("temperature", UnaryKind::Shift(1.0), "growth")?,
-        Growth::Power => b.unary("temperature", UnaryKind::Exp, "growth")?,
-    }
-    let product = Binary::spread(BinaryKind::Mul, &format!("b s {dims}, b s -> b s {dims}"))?;
-    if dtype == DType::F32 {
-        return b.op(&[y], product, &[x, "temperature"]);
-    }
-    b.unary("q_wide", UnaryKind::Cast(DType::F32), x)?;
-    b.op(&["q_tempered"], product, &["q_wide", "temperature"])?;
-    b.unary(y, UnaryKind::Cast(dtype), "q_tempered")
 }

@@ -4,6 +4,7 @@ use super::indexer::Indexer;
 use super::latent::Latent;
 use super::layer_embedding::LayerEmbedding;
 use super::norm::Norm;
+use super::temperature::Temperature;
 use crate::models::error::{ConfigError, depth, invalid, not_negative, positive};
 use crate::models::experts::Experts;
 use crate::models::feed_forward::{Activation, Clamp};
@@ -156,30 +157,6 @@ pub struct Learned {
     pub unread: u64,
 }
 
-/// How a temperature grows with the position `pos` of a query, over `n = (pos + ahead) / every`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub enum Growth {
-    /// `1 + by ln(1 + floor(n))` (Llama 4).
-    Steps,
-    /// `(1 + n)^by` (Beam).
-    Power,
-}
-
-/// Factors of queries, which grow with their positions (Nakanishi 2025, Scalable-Softmax).
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Temperature {
-    /// How they grow.
-    pub growth: Growth,
-    /// Tokens from one factor to the next.
-    pub every: u64,
-    /// How strongly it grows.
-    pub by: f64,
-    /// The places by which positions are ahead.
-    pub ahead: u64,
-    /// Layers with positions have it; else those without them.
-    pub turned: bool,
-}
-
 /// Factors of the stream and of what a branch adds to it (MiniMax).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct SumFactors {
@@ -198,6 +175,15 @@ impl SumFactors {
     fn are_none(&self) -> bool {
         *self == SumFactors::NONE
     }
+}
+
+/// The last layers, which have no keys and values of their own (Gemma 3n, Gemma 4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct ReusedKeys {
+    /// Their number.
+    pub layers: u32,
+    /// Their feed-forward nets are twice as large.
+    pub wide: bool,
 }
 
 /// Layers that predict further tokens.
@@ -275,6 +261,10 @@ pub struct LlamaConfig {
     pub norm: Norm,
     /// The norms of a layer's branches.
     pub norms: Norms,
+    /// Size of the vector that gates of norms come from: norms of what attention and experts read are multiplied by sigmoids of a net of
+    /// theirs; none: they are not (A.X K2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub norm_gate: Option<u64>,
     /// Attention of the first layer reads the stream itself, without a norm (ModernBERT).
     pub bare_first: bool,
     /// The operands of the branches of a layer.
@@ -304,6 +294,9 @@ pub struct LlamaConfig {
     pub fixed_positions: Option<f64>,
     /// Positions of a table of the waves by which queries and keys turn, which nothing reads (RoFormer).
     pub rotary_table: Option<u64>,
+    /// There is a layer that makes a vector of a whole sequence, which nothing reads (BigBird).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pooler: bool,
     /// Biases of scores by distance, with the slopes of the number of heads (BLOOM, MPT).
     pub alibi: bool,
     /// Waves of positions.
@@ -369,6 +362,9 @@ pub struct LlamaConfig {
     /// Queries attend to keys that an indexer chooses, over the latent vector (DeepSeek-V3.2). There is one key head then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub indexer: Option<Indexer>,
+    /// Layers that take keys and values of others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reused_keys: Option<ReusedKeys>,
     /// Embeddings of each layer (Gemma 4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_embedding: Option<LayerEmbedding>,
@@ -461,6 +457,7 @@ impl LlamaConfig {
             ("head_dim", self.head),
             ("head_dim", self.local_head.unwrap_or(1)),
             ("embedding_size", self.embedding_size.unwrap_or(1)),
+            ("gated_norm_rank", self.norm_gate.unwrap_or(1)),
             ("output_embedding_size", self.head_layer.map_or(1, |layer| layer.size)),
             ("cross_attention_hidden_size", self.cross.map_or(1, |cross| cross.hidden)),
         ];
@@ -523,6 +520,15 @@ impl LlamaConfig {
         }
         if self.differential && !self.kv_heads.is_multiple_of(2) {
             return Err(invalid("num_key_value_heads", format!("{} is odd; heads come in pairs", self.kv_heads)));
+        }
+        if let Some(ReusedKeys { layers, .. }) = self.reused_keys {
+            let first = self.layers.saturating_sub(layers);
+            let has_own = |is_local: bool| (0..first).any(|layer| self.window_of(layer).is_some() == is_local);
+            if !(first..self.layers).all(|layer| has_own(self.window_of(layer).is_some())) {
+                let why =
+                    format!("{layers} of {} layers: some type of layers has none with keys of its own", self.layers);
+                return Err(invalid("num_kv_shared_layers", why));
+            }
         }
         self.mtp.as_ref().map_or(Ok(()), Mtp::check)
     }

@@ -25,8 +25,7 @@ pub(super) fn next(b: &mut Body<'_>) -> Result<(), DraftError> {
 /// the layer: both sides times these, by their names.
 pub(super) fn sides(b: &mut Body<'_>, before: u32, [stream, added]: [&str; 2]) -> Result<[String; 2], DraftError> {
     let name = |end: &str| format!("{added}_{end}");
-    let [twice, count, own, share, rest, kept] =
-        ["twice", "count", "own", "share", "rest", "kept"].map(name);
+    let [twice, count, own, share, rest, kept] = ["twice", "count", "own", "share", "rest", "kept"].map(name);
     b.scale(&twice, 2.0, NUMBER)?;
     b.unary(&count, UnaryKind::Shift(f64::from(before)), &twice)?;
     b.unary(&own, UnaryKind::Rsqrt, &count)?;

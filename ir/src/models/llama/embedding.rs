@@ -1,10 +1,10 @@
 //! The block of the embedding: rows of the table, their factor, positions, norm, and a matrix to the stream's size.
 
-use super::depth;
 use super::config::{EmbeddingNorm, EmbeddingScale, Learned, LlamaConfig, Waves};
 use super::dropout;
 use super::indexer::CHOICE;
 use super::layer_embedding::LayerEmbedding;
+use super::{carried, depth};
 use crate::graph::{ArgKind, ResultKind};
 use crate::models::balance;
 use crate::models::draft::{Body, Draft, DraftError, Linear, Weight};
@@ -36,6 +36,7 @@ pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) ->
         if config.layer_embedding.is_some() {
             LayerEmbedding::first(b, &x)?;
         }
+        carried::first_keys(config, b, &x)?;
         [&*x].iter().chain(passed).map(|name| b.value(name)).collect()
     })?;
     let params: Vec<&str> = weights.iter().map(|weight| &*weight.name).collect();
@@ -58,6 +59,10 @@ fn weights(config: &LlamaConfig) -> Vec<Weight> {
         let fall = 2.0 * config.rotation.theta.ln() / config.head as f64;
         Weight::waves("rotary_table", &format!("{positions} d"), fall)
     }));
+    if config.pooler {
+        weights.push(Weight::normal("pooler", "h h", config.deviation).frozen());
+        weights.push(Weight::constant("pooler_bias", "h", 0.0).frozen());
+    }
     let tables = KINDS.iter().zip(config.kinds).filter(|(_, count)| *count > 0);
     weights.extend(tables.map(|(name, count)| Weight::normal(*name, &format!("{count} {row}"), config.deviation)));
     if config.embedding_norm != EmbeddingNorm::None {

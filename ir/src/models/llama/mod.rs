@@ -21,16 +21,18 @@ mod mtp;
 mod net;
 mod norm;
 mod qk_norm;
+mod temperature;
 
 pub use alibi::Alibi;
 pub use config::{
-    Branches, Cross, EmbeddingNorm, EmbeddingScale, Growth, HeadGate, HeadLayer, Learned, LlamaConfig, Mtp, Norms, QkNorm,
-    Sinks, SumFactors, Temperature, Waves,
+    Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Learned, LlamaConfig, Mtp, Norms, QkNorm,
+    ReusedKeys, Sinks, SumFactors, Waves,
 };
 pub use indexer::Indexer;
 pub use latent::Latent;
 pub use layer_embedding::LayerEmbedding;
 pub use norm::Norm;
+pub use temperature::{Growth, Temperature};
 
 pub(super) use depth::NUMBER;
 pub(super) use qk_norm::{AllHeads, flat_norm};
@@ -74,10 +76,13 @@ impl LlamaConfig {
         let local = self.local_head.filter(|_| kinds(self).any(|kind| kind.dims.size == "dl"));
         dims.extend(local.map(|size| DimName::new("dl", size, None)));
         dims.extend(self.scanned.iter().flat_map(|scanned| scanned.mixer.dims()));
+        dims.extend(self.norm_gate.map(|rank| DimName::new("nr", rank, None)));
         dims.extend(self.indexer.iter().flat_map(Indexer::dims));
         dims.extend(self.layer_embedding.iter().flat_map(|embedding| embedding.dims()));
         if kinds(self).any(|kind| kind.has_net && kind.experts.is_none()) {
             dims.push(DimName::new("f", self.feed_forward, Some(DimRole::FeedForward)));
+            let wide = self.reused_keys.is_some_and(|reused| reused.wide);
+            dims.extend(wide.then(|| DimName::new("fw", 2 * self.feed_forward, Some(DimRole::FeedForward))));
         }
         dims.push(DimName::new("v", self.vocabulary, Some(DimRole::Vocabulary)));
         if self.unpredicted > 0 {
@@ -107,7 +112,8 @@ pub(super) fn build(config: &LlamaConfig, batch: &Batch) -> Result<Model, Config
         return Err(ConfigError::TooLong { seq: batch.seq, positions: learned.positions });
     }
     if let Some(longest) = config.longest.filter(|longest| batch.seq > *longest) {
-        let why = format!("block_sparse attends to parts of sequences above {longest} tokens; shorten {} to it", batch.seq);
+        let why =
+            format!("block_sparse attends to parts of sequences above {longest} tokens; shorten {} to it", batch.seq);
         return Err(unsupported("attention_type", why));
     }
     let draft = Draft::new("llama", batch, config.dims(batch.seq)?);
@@ -239,7 +245,7 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
                     experts.build(config.activation, b, x)?;
                     if experts.normed { config.norm(b, "fn", "fd", "experts_norm") } else { Ok(()) }
                 }
-                None => net::build(config, b, x),
+                None => net::build(config, kind, b, x),
             })?;
             if let Some(embedding) = config.layer_embedding {
                 embedding.build(config, b, if config.layer_scale { "unscaled" } else { "y" }, "y_net")?;
@@ -274,7 +280,7 @@ fn mixing<'a>(config: &LlamaConfig, kind: &LayerKind<'_>) -> Branch<'a> {
     let sum = if kind.has_net { "x1" } else { "y" };
     let SumFactors { attention, state, .. } = config.sum_factors;
     let factors = if kind.attends() { attention } else { state };
-    Branch { norms: kind.norms, number: 1, read: "x", stream: "x", sum, normed, result: "p", factors }
+    Branch { norms: kind.norms, number: 1, read: "x", stream: "x", sum, normed, result: "p", factors, has_gate: true }
 }
 
 /// The branch of the feed-forward net, or of the experts in its place.
@@ -289,7 +295,8 @@ fn net_branch<'a>(config: &LlamaConfig, kind: &LayerKind<'_>) -> Branch<'a> {
         None => "y",
     };
     let factors = config.sum_factors.net;
-    Branch { norms: kind.norms, number: 2, read, stream, sum, normed, result, factors }
+    let has_gate = kind.experts.is_some();
+    Branch { norms: kind.norms, number: 2, read, stream, sum, normed, result, factors, has_gate }
 }
 
 /// A branch of a layer, `sum = stream + norm(f(norm(read)))` or `sum = norm(stream + f(read))`, with the norms of the configuration.
@@ -306,6 +313,8 @@ struct Branch<'a> {
     result: &'a str,
     /// Factors of the stream and of what `f` adds to it.
     factors: [f64; 2],
+    /// The norm has a gate, where the model has such.
+    has_gate: bool,
 }
 
 impl Branch<'_> {
@@ -316,11 +325,15 @@ impl Branch<'_> {
         b: &mut Body<'_>,
         f: impl FnOnce(&mut Body<'_>, &str) -> Result<(), DraftError>,
     ) -> Result<(), DraftError> {
-        let Branch { norms, number, read, stream, sum, normed, result, factors } = *self;
+        let Branch { norms, number, read, stream, sum, normed, result, factors, .. } = *self;
         let is_normed = number == 2 && config.branches == Branches::Shared || normed == read;
         let (before, after) = (norms.are_before(), norms.are_after());
         if before && !is_normed {
-            config.norm(b, normed, read, &format!("norm{number}"))?;
+            let gain = format!("norm{number}");
+            match config.norm_gate.filter(|_| self.has_gate) {
+                Some(_) => norm::gated(config, b, normed, read, &gain)?,
+                None => config.norm(b, normed, read, &gain)?,
+            }
         }
         f(b, if before { normed } else { read })?;
         let mut added = result.to_string();
@@ -363,6 +376,7 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
     let mut weights = Vec::new();
     if kind.mixes {
         weights.extend((first && !kind.bare).then(|| config.norm.weights("norm1", "h")).into_iter().flatten());
+        weights.extend(config.norm_gate.iter().flat_map(|_| norm::gate_weights("norm1", config.deviation)));
         let state = kind.scanned.map(|scanned| scanned.mixer.weights(config.deviation, residual));
         weights.extend(state.into_iter().flatten());
         weights.extend(kind.attends().then(|| attention::weights(config, kind, residual)).into_iter().flatten());
@@ -374,6 +388,8 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
     }
     if first && config.branches != Branches::Shared {
         weights.extend(config.norm.weights("norm2", "h"));
+        let gate = config.norm_gate.filter(|_| kind.experts.is_some());
+        weights.extend(gate.iter().flat_map(|_| norm::gate_weights("norm2", config.deviation)));
     }
     weights.extend(match kind.experts {
         Some(experts) => {
@@ -382,7 +398,7 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
             weights.extend(norm.into_iter().flatten());
             weights
         }
-        None => net::weights(config, residual),
+        None => net::weights(config, kind, residual),
     });
     weights.extend(after.then(|| config.norm.weights("post_norm2", "h")).into_iter().flatten());
     weights.extend(config.layer_embedding.iter().flat_map(|_| LayerEmbedding::weights(config.deviation, residual)));

@@ -141,7 +141,11 @@ impl DeltaNet {
         } else {
             b.linear(&Linear { y: "mg", x, w: "wgate", bias: None, from: "h", to: "gs rs cs" })?;
         }
-        if self.decay == DeltaDecay::Head { b.unary("mg_active", UnaryKind::Silu, "mg") } else { b.sigmoid("mg_active", "mg") }
+        if self.decay == DeltaDecay::Head {
+            b.unary("mg_active", UnaryKind::Silu, "mg")
+        } else {
+            b.sigmoid("mg_active", "mg")
+        }
     }
 
     /// `beta`, how much of what a state has for a key is replaced, in f32.

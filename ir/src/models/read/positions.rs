@@ -1,8 +1,8 @@
 //! The layers that have positions.
 
+use super::mixers::Typed;
 use crate::models::error::{ConfigError, invalid, positive, unsupported};
 use crate::models::fields::Fields;
-use super::mixers::Typed;
 use crate::models::layer_set::LayerSet;
 
 /// The layers whose queries and keys have no positions: those that `stated` has a 0 for, else one in `no_rope_layer_interval`.
@@ -47,7 +47,9 @@ pub(in crate::models) fn all_turn(fields: &Fields, layers: u32, typed: &Typed) -
     }
     let attends = |layer| typed.state.is_none_or(|state| !state.contains(layer));
     let is_full = |layer| attends(layer) && typed.window.is_none_or(|window| window.full.contains(layer));
-    for (kind, is_there) in [("full_attention", (0..layers).any(is_full)), ("sliding_attention", typed.window.is_some())] {
+    for (kind, is_there) in
+        [("full_attention", (0..layers).any(is_full)), ("sliding_attention", typed.window.is_some())]
+    {
         if is_there && !turn(fields, kind, is_there)? {
             return Err(unsupported("rope_parameters", format!("`{kind}` without positions is not supported")));
         }

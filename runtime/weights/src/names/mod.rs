@@ -31,6 +31,8 @@ pub(crate) struct Conventions {
     pub(crate) tied: Option<[&'static str; 2]>,
     /// Layers behind those of the model, which predict further tokens.
     pub(crate) further: Range<u32>,
+    /// Layers of the model that take keys and values of others: files may have such all the same, which no class reads.
+    pub(crate) reused: Range<u32>,
     /// Files have a part that reads images, too, and prefixes for the text model.
     pub(crate) is_composite: bool,
 }
@@ -41,7 +43,8 @@ impl Conventions {
         let layers = description.layers();
         let further = layers..layers + description.further_layers();
         let tied = description.is_tied().then_some([weights.head, weights.embedding]);
-        Conventions { base: weights.base, tied, further, is_composite: description.is_composite }
+        let reused = layers - description.reused_layers()..layers;
+        Conventions { base: weights.base, tied, further, reused, is_composite: description.is_composite }
     }
 }
 
@@ -177,7 +180,8 @@ impl Names {
                 let further = param.field.as_ref().filter(|_| param.name.starts_with("mtp"));
                 let layer = layer.or_else(|| further.map(|_| description.layers() + instance));
                 let (weights, params) = (&family.weights, &arrays[array(param)]);
-                let scope = Scope { weights, params, layer, layers: description.layers(), is_interleaved, turned, present };
+                let scope =
+                    Scope { weights, params, layer, layers: description.layers(), is_interleaved, turned, present };
                 let name = param.instance_name(instance);
                 let source = scope.source(member(param));
                 let source = source.unwrap_or_else(|| panic!("`{name}` of {} has no name", family.model_type));

@@ -11,7 +11,11 @@ pub(in crate::models::families) const FAMILY: Family = Family {
     weights: Weights {
         base: "bert.",
         embedding: "bert.embeddings.word_embeddings.weight",
-        outer: bert_outer!("bert."),
+        outer: bert_outer!(
+            "bert.",
+            HubTensor::linear("bert.pooler.weight", &["pooler"]),
+            HubTensor::vector("bert.pooler.bias", &["pooler_bias"]),
+        ),
         ..BERT
     },
     read,
@@ -21,7 +25,11 @@ const KEYS: &[Key] = &[
     Key::read(&["vocab_size"], "50358", VOCABULARY),
     Key::read(&["hidden_act"], "\"gelu_new\"", ACTIVATION),
     Key::read(&["max_position_embeddings"], "4096", POSITIONS),
-    Key::read(&["attention_type"], "\"block_sparse\"", "original_full, or block_sparse of sequences that it attends to in full"),
+    Key::read(
+        &["attention_type"],
+        "\"block_sparse\"",
+        "original_full, or block_sparse of sequences that it attends to in full",
+    ),
     Key::read(&["block_size"], "64", "tokens of a block: 5 and twice the random ones are the longest such sequence"),
     Key::read(&["num_random_blocks"], "3", "random blocks of a query"),
     Key::read(&["use_bias"], "true", QKV_BIAS),
@@ -41,7 +49,6 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
             return Err(unsupported("attention_type", why));
         }
     };
-    let embedding_scale =
-        if fields.get("rescale_embeddings")? { EmbeddingScale::Root } else { EmbeddingScale::One };
-    Ok(LlamaConfig { qkv_bias: fields.get("use_bias")?, embedding_scale, longest, ..base }.into())
+    let embedding_scale = if fields.get("rescale_embeddings")? { EmbeddingScale::Root } else { EmbeddingScale::One };
+    Ok(LlamaConfig { qkv_bias: fields.get("use_bias")?, embedding_scale, longest, pooler: true, ..base }.into())
 }

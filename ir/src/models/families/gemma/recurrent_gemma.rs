@@ -36,7 +36,11 @@ const KEYS: &[Key] = &[
     Key::read(&["hidden_activation"], "\"gelu_pytorch_tanh\"", ACTIVATION),
     Key::read(&["rope_theta"], "10000.0", THETA),
     Key::read(&["partial_rotary_factor"], "0.5", TURNED),
-    Key::read(&["block_types"], "[\"recurrent\", \"recurrent\", \"attention\"]", "recurrent or attention, over and over"),
+    Key::read(
+        &["block_types"],
+        "[\"recurrent\", \"recurrent\", \"attention\"]",
+        "recurrent or attention, over and over",
+    ),
     Key::nothing(&["layer_types", "layers_block_type"], "`block_types` says it"),
     Key::read(&["attention_bias"], "false", QKV_BIAS),
     Key::nothing(&["w_init_variance_scale", "final_w_init_variance_scale"], "`initializer_range` counts"),
@@ -96,8 +100,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         let why = format!("{units} recurrent units do not divide into {} blocks", base.heads);
         return Err(invalid("lru_width", why));
     }
-    let units =
-        RgLru { blocks: base.heads, width: units / base.heads, taps: fields.get("conv1d_width")?, activation };
+    let units = RgLru { blocks: base.heads, width: units / base.heads, taps: fields.get("conv1d_width")?, activation };
     let scanned = recurrent(fields, base.layers)?;
     Ok(LlamaConfig {
         activation,

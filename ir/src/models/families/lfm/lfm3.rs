@@ -23,7 +23,11 @@ const KEYS: &[Key] = &[
     Key::read(&["norm_eps"], "1e-5", NORM_EPS),
     Key::alias(&["rms_norm_eps"], "norm_eps"),
     Key::read(&["max_position_embeddings"], "128000", CONTEXT),
-    Key::read(&["rope_theta"], "1000000.0", "base of rotary frequencies, where an object of `rope_parameters` has none"),
+    Key::read(
+        &["rope_theta"],
+        "1000000.0",
+        "base of rotary frequencies, where an object of `rope_parameters` has none",
+    ),
     Key::read(&["layer_types"], "null", "conv, sliding_attention or full_attention, by layer"),
     Key::read(&["sliding_window"], "256", WINDOW),
     Key::read(&["conv_L_cache"], "7", "taps of a convolution"),

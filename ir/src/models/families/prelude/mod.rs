@@ -18,11 +18,12 @@ pub(super) use crate::models::fields::Fields;
 pub(super) use crate::models::keys::{Key, Keys};
 pub(super) use crate::models::layer_set::{LayerSet, Window};
 pub(super) use crate::models::llama::{
-    Branches, Cross, EmbeddingNorm, EmbeddingScale, Growth, HeadGate, HeadLayer, Indexer, Latent, LayerEmbedding, Learned, LlamaConfig, Norm,
-    Norms, QkNorm, Sinks, SumFactors, Temperature, Waves,
+    Branches, Cross, EmbeddingNorm, EmbeddingScale, Growth, HeadGate, HeadLayer, Indexer, Latent, LayerEmbedding,
+    Learned, LlamaConfig, Norm, Norms, QkNorm, ReusedKeys, Sinks, SumFactors, Temperature, Waves,
 };
 pub(super) use crate::models::mixers::{
-    DeltaDecay, DeltaNet, GatedConv, Lightning, Mixer, RgLru, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm, SsdScales, WithAttention,
+    DeltaDecay, DeltaNet, GatedConv, Lightning, Mixer, RgLru, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm,
+    SsdScales, WithAttention,
 };
 pub(super) use crate::models::read::experts::{dense, dense_types, jittered, sigmoid, softmax};
 pub(super) use crate::models::read::mixers::{self, LayerTypes, SsdKeys, steps};
