@@ -6,7 +6,7 @@
 
 use crate::graph::Stmt;
 use crate::ids::Value;
-use crate::ops::{KernelOp, Op};
+use crate::ops::{Binary, Equation, KernelOp, Op};
 
 /// The most bytes that the interior values of one row may have.
 pub const ROW_BYTES: u64 = 1 << 18;
@@ -20,9 +20,16 @@ pub struct Fused {
     pub outs: Vec<Value>,
 }
 
-/// True if an op may follow a product in a group: it works on single elements, adds a bias to them, or sums them over the rows.
+/// True if an op may follow a product in a group: it works on single elements, adds a bias to them, or sums them over the rows. A number of
+/// some columns, such as one for each head of rows of heads, is no bias: it has other dims than the last ones of a row.
 pub fn follows_product(op: &Op) -> bool {
-    matches!(op, Op::Kernel(KernelOp::Unary(_) | KernelOp::Binary(_) | KernelOp::Reduce(_)))
+    match op {
+        Op::Kernel(KernelOp::Binary(Binary { equation: Some(Equation { operands, result }), .. })) => {
+            operands.iter().all(|operand| result.ends_with(operand))
+        }
+        Op::Kernel(op) => matches!(op, KernelOp::Unary(_) | KernelOp::Binary(_) | KernelOp::Reduce(_)),
+        _ => false,
+    }
 }
 
 impl Fused {

@@ -47,7 +47,7 @@ pub use keys::{Done, Key, Keys, ROPE};
 pub use layer_set::{LayerSet, Window};
 pub use llama::{
     Alibi, Branches, Cross, EmbeddingNorm, EmbeddingScale, Growth, HeadGate, HeadLayer, Indexer, Latent,
-    LayerEmbedding, Learned, LlamaConfig, Mtp, Norm, Norms, QkNorm, ReusedKeys, Sinks, SumFactors, Temperature, Waves,
+    LayerEmbedding, Learned, LlamaConfig, Mtp, Norm, Norms, QkNorm, Sinks, SumFactors, Temperature, Waves,
 };
 pub use mixers::{
     DeltaDecay, DeltaNet, GatedConv, Lightning, Mixer, RgLru, ScanHeads, Scanned, Selective, SelectiveNorms, Ssd,

@@ -28,9 +28,6 @@ const BUFFERS: [&str; 9] = [
 const VOCABULARIES: [&str; 5] =
     ["wte.weight", "embed_tokens.weight", "embed_in.weight", "lm_head.weight", "embed_out.weight"];
 
-/// Parts of the names of tensors that a layer does not have which takes keys and values of others.
-const OF_KEYS: [&str; 4] = [".k_proj.", ".v_proj.", ".k_norm.", ".v_norm."];
-
 /// Prefixes of the text model's tensors where the model reads images, too; the second stands for `model.`.
 const INNER: [&str; 2] = ["language_model.", "model.language_model."];
 
@@ -145,9 +142,7 @@ fn surplus(folder: &Folder, names: &Names, needed: &BTreeSet<&str>) -> Result<Ve
         }
         let layer = full.rsplit_once("layers.").and_then(|(_, rest)| rest.split('.').next()?.parse().ok());
         let is_further = layer.is_some_and(|layer: u32| family.further.contains(&layer));
-        let is_reused = layer.is_some_and(|layer| family.reused.contains(&layer));
         if !is_further
-            && !(is_reused && OF_KEYS.iter().any(|part| full.contains(part)))
             && !names.constants.contains_key(&full)
             && !names.constants.contains_key(name)
             && !BUFFERS.iter().any(|end| name.ends_with(end))

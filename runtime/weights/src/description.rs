@@ -78,12 +78,6 @@ impl Description {
         stated.map_or(self.family.weights.further, |stated| stated as u32)
     }
 
-    /// The last layers, which take keys and values of others.
-    pub(crate) fn reused_layers(&self) -> u32 {
-        let ModelConfig::Llama(config) = &self.config else { return 0 };
-        config.reused_keys.map_or(0, |reused| reused.layers.min(config.layers))
-    }
-
     /// Layers of the model that predict further tokens.
     pub(crate) fn predicted_further(&self) -> u32 {
         if let ModelConfig::Llama(config) = &self.config { config.mtp.map_or(0, |mtp| mtp.depth) } else { 0 }

@@ -65,7 +65,6 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     sums_by_depth: false,
     differential: false,
     pooler: false,
-    reused_keys: None,
     norm_gate: None,
     net_clamp: None,
     layer_embedding: None,

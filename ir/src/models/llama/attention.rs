@@ -3,7 +3,6 @@
 //! [`Latent`]: super::latent::Latent
 
 use super::alibi::Alibi;
-use super::carried;
 use super::config::{HeadGate, LlamaConfig, QkNorm};
 use super::differential;
 use super::indexer::Indexer;
@@ -30,25 +29,24 @@ pub(super) fn weights(config: &LlamaConfig, kind: &LayerKind<'_>, residual: f64)
         return differential::weights(config, kind, residual);
     }
     let HeadDims { heads, queries, keys, values, given, .. } = kind.dims;
-    let mut weights = vec![Weight::normal("wq", &format!("h {queries}"), deviation)];
-    weights.extend((!kind.reuses).then(|| Weight::normal("wk", &format!("h {keys}"), deviation)));
-    weights.extend(kind.has_values().then(|| Weight::normal("wv", &format!("h {values}"), deviation)));
+    let mut weights = vec![
+        Weight::normal("wq", &format!("h {queries}"), deviation),
+        Weight::normal("wk", &format!("h {keys}"), deviation),
+    ];
+    weights.extend((!kind.keys_are_values).then(|| Weight::normal("wv", &format!("h {values}"), deviation)));
     weights.push(Weight::normal("wo", &format!("{given} h"), residual));
     if config.qkv_bias {
         let biases = [("bq", queries), ("bk", keys), ("bv", values)];
-        let biases = biases.into_iter().filter(|(name, _)| match *name {
-            "bk" => !config.plain_keys && !kind.reuses,
-            "bv" => kind.has_values(),
-            _ => true,
-        });
+        let biases = biases
+            .into_iter()
+            .filter(|(name, _)| !(config.plain_keys && *name == "bk" || kind.keys_are_values && *name == "bv"));
         weights.extend(biases.map(|(name, dims)| Weight::constant(name, dims, 0.0)));
     }
     weights.extend(kind.out_bias.then(|| Weight::constant("bo", "h", 0.0)));
     weights.extend(kind.sinks.then(|| Weight::constant("sink", heads, 0.0)));
     weights.extend(config.inner_norms.then(|| Weight::constant("heads_norm", given, 1.0)));
     weights.extend(gate_weights(config, kind));
-    let norms = qk_norm::weights(config.qk_norm, kind.dims).into_iter();
-    weights.extend(norms.filter(|weight| !(kind.reuses && weight.name.starts_with('k'))));
+    weights.extend(qk_norm::weights(config.qk_norm, kind.dims));
     weights
 }
 
@@ -83,8 +81,7 @@ pub(super) fn build(
         softcap: config.softcap,
         ..AttentionSettings::new(config.score_scale(), config.causal)
     };
-    let [keys, values] = if kind.reuses { carried::keys(kind) } else { ["k", "v"] };
-    let operands = ["q", keys, values, "pos", "pos", "seg", "seg", "sink"];
+    let operands = ["q", "k", "v", "pos", "pos", "seg", "seg", "sink"];
     b.op(&["o", "o_lse"], Attention(settings), &operands[..7 + usize::from(kind.sinks)])?;
     let gated = gate_dims(config, kind);
     if let Some(dims) = gated {
@@ -235,7 +232,6 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
                 .collect(),
         },
     ];
-    let sides: Vec<&Side<'_>> = sides.iter().filter(|side| side.name == "q" || !kind.reuses).collect();
     for side in sides.iter().filter(|side| !(kind.keys_are_values && side.name == "v")) {
         let (y, w, bias) = (side.value(0), format!("w{}", side.name), format!("b{}", side.name));
         let has_bias = config.qkv_bias && !(config.plain_keys && side.name == "k");

@@ -177,15 +177,6 @@ impl SumFactors {
     }
 }
 
-/// The last layers, which have no keys and values of their own (Gemma 3n, Gemma 4).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct ReusedKeys {
-    /// Their number.
-    pub layers: u32,
-    /// Their feed-forward nets are twice as large.
-    pub wide: bool,
-}
-
 /// Layers that predict further tokens.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Mtp {
@@ -362,9 +353,6 @@ pub struct LlamaConfig {
     /// Queries attend to keys that an indexer chooses, over the latent vector (DeepSeek-V3.2). There is one key head then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub indexer: Option<Indexer>,
-    /// Layers that take keys and values of others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reused_keys: Option<ReusedKeys>,
     /// Embeddings of each layer (Gemma 4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_embedding: Option<LayerEmbedding>,
@@ -520,15 +508,6 @@ impl LlamaConfig {
         }
         if self.differential && !self.kv_heads.is_multiple_of(2) {
             return Err(invalid("num_key_value_heads", format!("{} is odd; heads come in pairs", self.kv_heads)));
-        }
-        if let Some(ReusedKeys { layers, .. }) = self.reused_keys {
-            let first = self.layers.saturating_sub(layers);
-            let has_own = |is_local: bool| (0..first).any(|layer| self.window_of(layer).is_some() == is_local);
-            if !(first..self.layers).all(|layer| has_own(self.window_of(layer).is_some())) {
-                let why =
-                    format!("{layers} of {} layers: some type of layers has none with keys of its own", self.layers);
-                return Err(invalid("num_kv_shared_layers", why));
-            }
         }
         self.mtp.as_ref().map_or(Ok(()), Mtp::check)
     }

@@ -7,6 +7,9 @@ use crate::types::DType;
 /// The number of a layer, from 0, in f32.
 pub(in crate::models) const NUMBER: &str = "layer_number";
 
+/// What a layer takes, its number.
+pub(super) const TAKEN: &str = "layer_taken";
+
 /// What a layer passes on, the number of the next one.
 pub(super) const NEXT: &str = "layer_next";
 
@@ -16,8 +19,9 @@ pub(super) fn first(b: &mut Body<'_>) -> Result<(), DraftError> {
     b.op(&[NUMBER], Reshape { dims: Vec::new() }, &["layer_place"])
 }
 
-/// The number of the next layer.
-pub(super) fn next(b: &mut Body<'_>) -> Result<(), DraftError> {
+/// The number of a layer, and of the next one. Neither has a gradient.
+pub(super) fn count(b: &mut Body<'_>) -> Result<(), DraftError> {
+    b.unary(NUMBER, UnaryKind::Stop, TAKEN)?;
     b.unary(NEXT, UnaryKind::Shift(1.0), NUMBER)
 }
 

@@ -1,10 +1,10 @@
 //! The block of the embedding: rows of the table, their factor, positions, norm, and a matrix to the stream's size.
 
 use super::config::{EmbeddingNorm, EmbeddingScale, Learned, LlamaConfig, Waves};
+use super::depth;
 use super::dropout;
 use super::indexer::CHOICE;
 use super::layer_embedding::LayerEmbedding;
-use super::{carried, depth};
 use crate::graph::{ArgKind, ResultKind};
 use crate::models::balance;
 use crate::models::draft::{Body, Draft, DraftError, Linear, Weight};
@@ -36,7 +36,6 @@ pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) ->
         if config.layer_embedding.is_some() {
             LayerEmbedding::first(b, &x)?;
         }
-        carried::first_keys(config, b, &x)?;
         [&*x].iter().chain(passed).map(|name| b.value(name)).collect()
     })?;
     let params: Vec<&str> = weights.iter().map(|weight| &*weight.name).collect();

@@ -92,19 +92,12 @@ pub(super) struct LayerKind<'a> {
     pub(super) sinks: bool,
     /// The keys of queries.
     pub(super) choice: KeyChoice,
-    /// Keys and values are those of the last layer of its type that has its own.
-    pub(super) reuses: bool,
 }
 
 impl LayerKind<'_> {
     /// True if it has attention.
     pub(super) fn attends(&self) -> bool {
         self.mixes && self.scanned.is_none_or(|scanned| scanned.with_attention.is_some())
-    }
-
-    /// True if it has a product for values.
-    pub(super) fn has_values(&self) -> bool {
-        !self.keys_are_values && !self.reuses
     }
 
     /// The inputs of its block.
@@ -125,8 +118,8 @@ impl LayerKind<'_> {
 /// only some layers have a window, these are called `local` and `local_dense`. Where only some layers of the same window have no
 /// positions, the names of these have `nope` in them. A first layer without a norm of what attention reads has `first`, a last one
 /// with a bias of its own `last`. Where only some layers carry a state in place of attention, the names of these have `scan` in them. Layers
-/// without attention and a state have `still`, those without a net `netless`, those that take the choice of keys of another layer
-/// `shared`, and those that take keys and values of one `reused`.
+/// without attention and a state have `still`, those without a net `netless`, and those that take the choice of keys of another layer
+/// `shared`.
 pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>> {
     let mixed = config.window.is_some_and(|window| (1..config.layers).contains(&window.full.count(config.layers)));
     // The numbers of layers with and without positions, by whether they have a window.
@@ -152,7 +145,6 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
             Some(indexer) if indexer.shared.contains(layer) => KeyChoice::Shared,
             Some(_) => KeyChoice::Own,
         };
-        let reuses = config.reused_keys.is_some_and(|reused| layer + reused.layers >= config.layers);
         let (bare, last) = (config.bare_first && layer == 0, config.last_bias && layer + 1 == config.layers);
         let parts = [
             (bare, "first"),
@@ -163,7 +155,6 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
             (!mixes, "still"),
             (!has_net && some_have_nets, "netless"),
             (choice == KeyChoice::Shared, "shared"),
-            (reuses, "reused"),
             (is_dense, "dense"),
         ];
         let parts: Vec<&str> = parts.iter().filter(|(holds, _)| *holds).map(|(_, part)| *part).collect();
@@ -194,7 +185,6 @@ pub(super) fn kinds(config: &LlamaConfig) -> impl Iterator<Item = LayerKind<'_>>
             keys_are_values,
             sinks,
             choice,
-            reuses,
         }
     })
 }

@@ -26,7 +26,7 @@ mod temperature;
 pub use alibi::Alibi;
 pub use config::{
     Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Learned, LlamaConfig, Mtp, Norms, QkNorm,
-    ReusedKeys, Sinks, SumFactors, Waves,
+    Sinks, SumFactors, Waves,
 };
 pub use indexer::Indexer;
 pub use latent::Latent;
@@ -81,8 +81,6 @@ impl LlamaConfig {
         dims.extend(self.layer_embedding.iter().flat_map(|embedding| embedding.dims()));
         if kinds(self).any(|kind| kind.has_net && kind.experts.is_none()) {
             dims.push(DimName::new("f", self.feed_forward, Some(DimRole::FeedForward)));
-            let wide = self.reused_keys.is_some_and(|reused| reused.wide);
-            dims.extend(wide.then(|| DimName::new("fw", 2 * self.feed_forward, Some(DimRole::FeedForward))));
         }
         dims.push(DimName::new("v", self.vocabulary, Some(DimRole::Vocabulary)));
         if self.unpredicted > 0 {
@@ -124,7 +122,8 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
     let (stream, ids) = (draft.ty("b s h"), draft.ids());
     let over_layers = config.balance_over_layers();
     let passed = if over_layers.is_some() { &PASSED[..] } else { &[] };
-    embedding::build(config, &mut draft, &[passed, &carried::names(config)].concat())?;
+    let names = [passed, &carried::names(config), carried::constants(config)].concat();
+    embedding::build(config, &mut draft, &names)?;
     if kinds(config).any(|kind| kind.inputs().contains(&LENGTHS)) {
         draft.input(LENGTHS);
     }
@@ -184,7 +183,8 @@ fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError>
         let given: Vec<String> = taken.iter().zip(ADDED).map(|(_, name)| format!("{name}{at}")).collect();
         let next: Vec<String> = names.iter().map(|name| format!("{name}{at}")).collect();
         let before: Vec<&str> = carried.iter().map(|name| &**name).collect();
-        let operands = [&[&*last], &*taken, &before, kind.inputs(), tokens(config)].concat();
+        let constants = carried::constants(config);
+        let operands = [&[&*last], &*taken, &before, constants, kind.inputs(), tokens(config)].concat();
         let results = [std::slice::from_ref(&result), &given, &next].concat().join(" ");
         draft.call(&results, block, Some(range.clone()), &operands, &[&kind.name]);
         last = result;
@@ -229,12 +229,15 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
         given.push(name);
         results.push(ResultKind::Value);
     }
+    for (name, dims) in carried::constants(config).iter().zip(["b s h", "dp"]) {
+        args.push((name, ArgKind::Value, draft.ty(dims)));
+    }
     args.extend(kind.inputs().iter().chain(tokens(config)).map(|name| (*name, ArgKind::Input, ids.clone())));
     results.extend(further.iter().map(|_| ResultKind::Regulariser));
     given.extend(further);
     draft.block(&kind.name, &args, &weights, &results, |b| {
         if config.counts_layers() {
-            depth::next(b)?;
+            depth::count(b)?;
         }
         if kind.mixes {
             mixing(config, kind).build(config, b, |b, x| mix(config, kind, b, x))?;
@@ -245,7 +248,7 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
                     experts.build(config.activation, b, x)?;
                     if experts.normed { config.norm(b, "fn", "fd", "experts_norm") } else { Ok(()) }
                 }
-                None => net::build(config, kind, b, x),
+                None => net::build(config, b, x),
             })?;
             if let Some(embedding) = config.layer_embedding {
                 embedding.build(config, b, if config.layer_scale { "unscaled" } else { "y" }, "y_net")?;
@@ -398,7 +401,7 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
             weights.extend(norm.into_iter().flatten());
             weights
         }
-        None => net::weights(config, kind, residual),
+        None => net::weights(config, residual),
     });
     weights.extend(after.then(|| config.norm.weights("post_norm2", "h")).into_iter().flatten());
     weights.extend(config.layer_embedding.iter().flat_map(|_| LayerEmbedding::weights(config.deviation, residual)));

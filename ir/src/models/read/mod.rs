@@ -92,7 +92,6 @@ impl Base {
             sums_by_depth: false,
             differential: false,
             pooler: false,
-            reused_keys: None,
             norm_gate: None,
             net_clamp: None,
             layer_embedding: None,

@@ -31,8 +31,6 @@ pub(crate) struct Conventions {
     pub(crate) tied: Option<[&'static str; 2]>,
     /// Layers behind those of the model, which predict further tokens.
     pub(crate) further: Range<u32>,
-    /// Layers of the model that take keys and values of others: files may have such all the same, which no class reads.
-    pub(crate) reused: Range<u32>,
     /// Files have a part that reads images, too, and prefixes for the text model.
     pub(crate) is_composite: bool,
 }
@@ -43,8 +41,7 @@ impl Conventions {
         let layers = description.layers();
         let further = layers..layers + description.further_layers();
         let tied = description.is_tied().then_some([weights.head, weights.embedding]);
-        let reused = layers - description.reused_layers()..layers;
-        Conventions { base: weights.base, tied, further, reused, is_composite: description.is_composite }
+        Conventions { base: weights.base, tied, further, is_composite: description.is_composite }
     }
 }
 

@@ -18,8 +18,6 @@ const KEYS: &[Key] = &[
     Key::read(&["use_bidirectional_attention"], "null", "vision or null: tokens of a text see no later ones"),
     Key::read(&["vocab_size_per_layer_input"], "262144", "tokens of the embeddings of each layer"),
     Key::read(&["hidden_size_per_layer_input"], "256", "size of their rows; 0: there are none"),
-    Key::read(&["num_kv_shared_layers"], "0", "the last layers, which take keys and values of others of their type"),
-    Key::read(&["use_double_wide_mlp"], "false", "the feed-forward nets of these are twice as large"),
     Key::only(&["enable_moe_block"], "false", "there are no experts beside the feed-forward net"),
     Key::nothing(&["num_experts", "top_k_experts", "moe_intermediate_size"], "there are no experts"),
 ];
@@ -48,8 +46,6 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         let why = format!("{rows} is less than `vocab_size`, {}: some tokens have no row", base.vocabulary);
         return Err(invalid("vocab_size_per_layer_input", why));
     }
-    let reused: u32 = fields.get("num_kv_shared_layers")?;
-    let reused_keys = (reused > 0).then_some(ReusedKeys { layers: reused, wide: fields.get("use_double_wide_mlp")? });
     let layer_embedding = (size > 0).then_some(LayerEmbedding { rows, size });
-    Ok(LlamaConfig { layer_embedding, reused_keys, ..base }.into())
+    Ok(LlamaConfig { layer_embedding, ..base }.into())
 }

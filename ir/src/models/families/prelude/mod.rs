@@ -19,7 +19,7 @@ pub(super) use crate::models::keys::{Key, Keys};
 pub(super) use crate::models::layer_set::{LayerSet, Window};
 pub(super) use crate::models::llama::{
     Branches, Cross, EmbeddingNorm, EmbeddingScale, Growth, HeadGate, HeadLayer, Indexer, Latent, LayerEmbedding,
-    Learned, LlamaConfig, Norm, Norms, QkNorm, ReusedKeys, Sinks, SumFactors, Temperature, Waves,
+    Learned, LlamaConfig, Norm, Norms, QkNorm, Sinks, SumFactors, Temperature, Waves,
 };
 pub(super) use crate::models::mixers::{
     DeltaDecay, DeltaNet, GatedConv, Lightning, Mixer, RgLru, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm,
