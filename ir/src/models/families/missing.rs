@@ -25,6 +25,10 @@ const MISSING: &[Missing] = &[
         families: &["inkling2_text", "inkling_text"],
     },
     Missing { part: "experts that give back what they read", families: &["longcat_flash"] },
+    Missing {
+        part: "bounds of gates by layer, and numbers of query heads by type of layer",
+        families: &["step3p5", "step3p7", "step3p7_text"],
+    },
     Missing { part: "masks that values decide on", families: &["doge"] },
     Missing { part: "patches of bytes", families: &["blt"] },
     Missing { part: "attention by hashes", families: &["reformer"] },
