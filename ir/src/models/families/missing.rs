@@ -7,11 +7,14 @@ struct Missing {
 }
 
 const MISSING: &[Missing] = &[
+    Missing { part: "states with exponential gates and sums that norm them", families: &["xlstm"] },
+    Missing { part: "states weighted by exponentials of keys", families: &["rwkv"] },
+    Missing { part: "one block that several layers call", families: &["zamba", "zamba2"] },
     Missing {
-        part: "layers with carried state",
-        families: &["qwen4_exp", "qwen4_exp_text", "rwkv", "xlstm", "zamba", "zamba2"],
+        part: "embeddings of several tokens and gated sums of layers before",
+        families: &["qwen4_exp", "qwen4_exp_text"],
     },
-    Missing { part: "sparse attention", families: &["dots3_note", "dots3_note_text"] },
+    Missing { part: "latent attention of two sizes", families: &["dots3_note", "dots3_note_text"] },
     Missing { part: "sparse attention and hyper-connections", families: &["deepseek_v4", "hy_v4"] },
     Missing { part: "attention to another sequence, as decoders behind an encoder have it", families: &["mllama"] },
     Missing { part: "attention of several streams of one sequence", families: &["prophetnet", "xlnet"] },
@@ -37,7 +40,7 @@ const MISSING: &[Missing] = &[
     Missing { part: "experts in the place of query heads", families: &["jetmoe"] },
     Missing { part: "experts that SparseMixer chooses", families: &["phimoe"] },
     Missing { part: "layers that run several times", families: &["dory", "hrm_text", "inkling2_loop_text"] },
-    Missing { part: "embeddings of each layer", families: &["gemma3n", "gemma3n_text"] },
+    Missing { part: "several streams that predict each other", families: &["gemma3n", "gemma3n_text"] },
 ];
 
 /// The part that a family without a builder would need, if it is known.
