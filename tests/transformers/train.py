@@ -105,13 +105,18 @@ def balance(model, named):
 
 
 def in_weights_format(model, precision):
-    """Puts tables that meet the stream into the format of the weights, as the method `to` of a model does."""
+    """Puts tables that meet the stream, or states, into the format of the weights, as the method `to` of a model does."""
     if model.config.model_type == "openai-gpt":
         for block in model.transformer.h:
             block.attn.bias = block.attn.bias.to(precision)
     if model.config.model_type == "xglm":
         table = model.model.embed_positions
         table.weights = table.weights.to(precision)
+    if model.config.model_type == "minimax":
+        decays = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
+        for attention in (layer.self_attn for layer in model.model.layers if hasattr(layer.self_attn, "slope_rate")):
+            for name in decays:
+                setattr(attention, name, getattr(attention, name).to(precision))
 
 
 def trained(model, precision=torch.float32, steps=STEPS, compared=COMPARED, documents=None):
