@@ -1,7 +1,7 @@
 //! Values beside the stream that every layer takes. Some it passes on, and others are the same for all layers.
 
 use super::config::LlamaConfig;
-use super::depth::{NEXT, NUMBER, TAKEN};
+use super::depth::{self, NEXT, NUMBERS};
 use super::indexer::CHOICE;
 use super::layer_embedding::{FIRST, GAIN};
 use super::layers::{KeyChoice, LayerKind};
@@ -11,7 +11,7 @@ use crate::types::Type;
 /// The names of the values that layers pass on, as the embedding gives them.
 pub(super) fn names(config: &LlamaConfig) -> Vec<&'static str> {
     let choice = config.passes_choice().then_some(CHOICE);
-    choice.into_iter().chain(config.counts_layers().then_some(NUMBER)).collect()
+    choice.into_iter().chain(config.counts_layers().then_some(NUMBERS)).collect()
 }
 
 /// The names of the values that are the same for all layers, as the embedding gives them.
@@ -35,7 +35,7 @@ pub(super) fn of_layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &Draft
         carried.push(Carried { taken, given: CHOICE, ty: indexer.choice(draft) });
     }
     if config.counts_layers() {
-        carried.push(Carried { taken: TAKEN, given: NEXT, ty: draft.wide("") });
+        carried.push(Carried { taken: NUMBERS, given: NEXT, ty: depth::numbers(config) });
     }
     carried
 }

@@ -1,28 +1,42 @@
-//! The number of a layer, which layers pass on: one block serves them all.
+//! The number of a layer, which layers count: one block serves them all.
+//!
+//! A layer takes the numbers of all layers, its own first, and passes them on with its own last. They are integers, which have no gradient.
 
+use super::config::LlamaConfig;
 use crate::models::draft::{Body, DraftError};
-use crate::ops::{Binary, BinaryKind, Iota, Reshape, UnaryKind};
-use crate::types::DType;
+use crate::ops::{Binary, BinaryKind, Concat, Iota, Reshape, Slice, UnaryKind};
+use crate::types::{DType, Dim, Type};
 
 /// The number of a layer, from 0, in f32.
 pub(in crate::models) const NUMBER: &str = "layer_number";
 
-/// What a layer takes, its number.
-pub(super) const TAKEN: &str = "layer_taken";
+/// The numbers of all layers, those of this layer and of later ones first.
+pub(super) const NUMBERS: &str = "layers_from";
 
-/// What a layer passes on, the number of the next one.
-pub(super) const NEXT: &str = "layer_next";
+/// What a layer passes on.
+pub(super) const NEXT: &str = "layers_next";
 
-/// The number of the first layer.
-pub(super) fn first(b: &mut Body<'_>) -> Result<(), DraftError> {
-    b.op(&["layer_place"], Iota { dim: 0, dims: b.dims("1"), dtype: DType::F32 }, &[])?;
-    b.op(&[NUMBER], Reshape { dims: Vec::new() }, &["layer_place"])
+/// The type of the numbers of all layers.
+pub(super) fn numbers(config: &LlamaConfig) -> Type {
+    Type::new(DType::I32, vec![Dim::sized(config.layers.into())])
 }
 
-/// The number of a layer, and of the next one. Neither has a gradient.
-pub(super) fn count(b: &mut Body<'_>) -> Result<(), DraftError> {
-    b.unary(NUMBER, UnaryKind::Stop, TAKEN)?;
-    b.unary(NEXT, UnaryKind::Shift(1.0), NUMBER)
+/// The numbers that the first layer takes.
+pub(super) fn first(config: &LlamaConfig, b: &mut Body<'_>) -> Result<(), DraftError> {
+    b.op(&[NUMBERS], Iota { dim: 0, dims: numbers(config).dims, dtype: DType::I32 }, &[])
+}
+
+/// The number of a layer, and what it passes on.
+pub(super) fn count(config: &LlamaConfig, b: &mut Body<'_>) -> Result<(), DraftError> {
+    let others = u64::from(config.layers) - 1;
+    b.op(&["layer_own"], Slice { dim: 0, start: 0, length: 1 }, &[NUMBERS])?;
+    b.op(&["layer_place"], Reshape { dims: Vec::new() }, &["layer_own"])?;
+    b.unary(NUMBER, UnaryKind::Cast(DType::F32), "layer_place")?;
+    if others == 0 {
+        return b.op(&[NEXT], Concat { dim: 0 }, &["layer_own"]);
+    }
+    b.op(&["layers_others"], Slice { dim: 0, start: 1, length: others }, &[NUMBERS])?;
+    b.op(&[NEXT], Concat { dim: 0 }, &["layers_others", "layer_own"])
 }
 
 /// The factors of the two sides of sum `n = 2 l + before` of a model, `sqrt((n - 1) / n)` and `1 / sqrt(n)`, where `l` is the number of

@@ -31,7 +31,7 @@ pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) ->
             indexer.first(b)?;
         }
         if config.counts_layers() {
-            depth::first(b)?;
+            depth::first(config, b)?;
         }
         if config.layer_embedding.is_some() {
             LayerEmbedding::first(b, &x)?;

@@ -237,7 +237,7 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
     given.extend(further);
     draft.block(&kind.name, &args, &weights, &results, |b| {
         if config.counts_layers() {
-            depth::count(b)?;
+            depth::count(config, b)?;
         }
         if kind.mixes {
             mixing(config, kind).build(config, b, |b, x| mix(config, kind, b, x))?;
