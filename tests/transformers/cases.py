@@ -630,7 +630,7 @@ CASES = [
     ("lfm3", "lfm3", LFM3),
     ("lfm3-plain", "lfm3", dict(LFM3, use_sandwich_norm=False, use_attention_gate=False, conv_bias=True, attention_bias=True, tie_word_embeddings=False)),
     ("lara-mini", "lara_mini", LARA),
-    ("lara-mini-balanced", "lara_mini", dict(LARA, **BALANCED, layer_types=["full_attention", "linear_attention"], norm_topk_prob=False, attention_bias=True, tie_word_embeddings=False)),
+    ("lara-mini-plain", "lara_mini", dict(LARA, layer_types=["full_attention", "linear_attention"], norm_topk_prob=False, attention_bias=True, tie_word_embeddings=False)),
     ("ling", "bailing_hybrid", LING),
     ("ling-low", "bailing_hybrid", dict(LING, q_lora_rank=12, kda_safe_gate=False, layer_types=["full_attention", "linear_attention"], mlp_layer_types=["sparse", "dense"])),
     ("beam", "beam", BEAM),
@@ -786,7 +786,8 @@ ALIKE = {
 
 def layouts(names):
     """The layouts of a model with weights of these names."""
-    has_experts, has_state, chooses = (any(part in name for name in names) for part in (".experts.", "conv", ".indexer."))
+    has_experts, has_conv, has_decays, chooses = (any(part in name for name in names) for part in (".experts.", "conv", "slope_rate", ".indexer."))
+    has_state = has_conv or has_decays
     if chooses:
         return CHOSEN
     return [[DENSE, STATES], [EXPERTS, STATES_EXPERTS]][has_experts][has_state]
