@@ -6,7 +6,7 @@
 
 use crate::graph::Stmt;
 use crate::ids::Value;
-use crate::ops::{Binary, Equation, KernelOp, Op};
+use crate::ops::{KernelOp, Op};
 
 /// The most bytes that the interior values of one row may have.
 pub const ROW_BYTES: u64 = 1 << 18;
@@ -20,14 +20,15 @@ pub struct Fused {
     pub outs: Vec<Value>,
 }
 
-/// True if an op may follow a product in a group: it works on single elements, adds a bias to them, or sums them over the rows. A number of
-/// some columns, such as one for each head of rows of heads, is no bias: it has other dims than the last ones of a row.
+/// True if an op may follow a product in a group: it works on single elements, adds a bias to them, or sums them over the rows. A bias has
+/// the last dims of the elements, so that it is the same for each row.
 pub fn follows_product(op: &Op) -> bool {
     match op {
-        Op::Kernel(KernelOp::Binary(Binary { equation: Some(Equation { operands, result }), .. })) => {
-            operands.iter().all(|operand| result.ends_with(operand))
-        }
-        Op::Kernel(op) => matches!(op, KernelOp::Unary(_) | KernelOp::Binary(_) | KernelOp::Reduce(_)),
+        Op::Kernel(KernelOp::Unary(_) | KernelOp::Reduce(_)) => true,
+        Op::Kernel(KernelOp::Binary(op)) => op
+            .equation
+            .as_ref()
+            .is_none_or(|equation| equation.operands.iter().all(|operand| equation.result.ends_with(operand))),
         _ => false,
     }
 }

@@ -64,7 +64,7 @@ impl Lightning {
             b.unary(name, UnaryKind::Silu, &product)?;
         }
         self.decay(b)?;
-        let settings = ScanSettings { kind: ScanKind::Linear, scale: 1.0, chunk: self.chunk };
+        let settings = ScanSettings { kind: ScanKind::Linear, scale: 1.0, chunk: self.chunk, block: None };
         b.op(&["mo"], Scan(settings), &["mq", "mk", "mv", "decay", "pos"])?;
         let all = AllHeads { dims: "gs rs cs", size: self.heads * self.head };
         flat_norm(b, EPS, &all, "mo_normed", "mo", "scan_norm")?;

@@ -79,7 +79,7 @@ impl RgLru {
         b.linear(&Linear { y: "my_product", x, w: "wmy", bias: Some("my_bias"), from: "h", to: "gs rs" })?;
         self.activation.build(b, "my", "my_product", "b s gs rs")?;
         b.linear(&Linear { y: "mx_product", x, w: "wmx", bias: Some("mx_bias"), from: "h", to: "gs rs" })?;
-        b.op(&["mx_rows"], ShortConv, &["mx_product", "conv", "pos"])?;
+        b.op(&["mx_rows"], ShortConv::default(), &["mx_product", "conv", "pos"])?;
         b.op(&["mx"], Binary::spread(BinaryKind::Add, OF_CHANNELS)?, &["mx_rows", "conv_bias"])?;
         for gate in ["input", "decay"] {
             self.gate(b, gate)?;
@@ -144,7 +144,7 @@ impl RgLru {
         b.op(&["v"], Reshape { dims: b.dims("b s gs rs 1") }, &["read"])?;
         b.op(&["rates_place"], Iota { dim: 2, dims: b.dims("gs rs 1"), dtype: DType::F32 }, &[])?;
         b.unary("rates", UnaryKind::Shift(-1.0), "rates_place")?;
-        let settings = ScanSettings { kind: ScanKind::Selective, scale: 1.0, chunk: CHUNK };
+        let settings = ScanSettings { kind: ScanKind::Selective, scale: 1.0, chunk: CHUNK, block: None };
         b.op(&["mo_heads"], Scan(settings), &["ones", "ones", "v", "pace", "rates", "pos"])?;
         b.op(&["mo"], Reshape { dims: b.dims("b s gs rs") }, &["mo_heads"])
     }
