@@ -395,8 +395,8 @@ impl LlamaConfig {
 
     /// True if layers count themselves.
     pub(super) fn counts_layers(&self) -> bool {
-        let counted = |scanned: &Scanned| matches!(scanned.mixer, Mixer::Lightning(_));
-        self.sums_by_depth || self.differential || self.scanned.as_ref().is_some_and(counted)
+        let fades = matches!(self.scanned, Some(Scanned { mixer: Mixer::Lightning(_), .. }));
+        self.sums_by_depth || self.differential || fades
     }
 
     /// True if layers pass a choice of keys on.

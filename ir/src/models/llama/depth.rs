@@ -13,7 +13,7 @@ pub(in crate::models) const NUMBER: &str = "layer_number";
 /// The numbers of all layers, those of this layer and of later ones first.
 pub(super) const NUMBERS: &str = "layers_from";
 
-/// What a layer passes on.
+/// The same numbers as a layer passes them on.
 pub(super) const NEXT: &str = "layers_next";
 
 /// The type of the numbers of all layers.
@@ -41,18 +41,17 @@ pub(super) fn count(config: &LlamaConfig, b: &mut Body<'_>) -> Result<(), DraftE
 
 /// The factors of the two sides of sum `n = 2 l + before` of a model, `sqrt((n - 1) / n)` and `1 / sqrt(n)`, where `l` is the number of
 /// the layer: both sides times these, by their names.
-pub(super) fn sides(b: &mut Body<'_>, before: u32, [stream, added]: [&str; 2]) -> Result<[String; 2], DraftError> {
-    let name = |end: &str| format!("{added}_{end}");
-    let [twice, count, own, share, rest, kept] = ["twice", "count", "own", "share", "rest", "kept"].map(name);
+pub(super) fn sides(b: &mut Body<'_>, before: u32, stream: &str, added: &str) -> Result<[String; 2], DraftError> {
+    let [twice, count, own, share, less, rest, old] =
+        ["twice", "count", "own", "share", "less", "rest", "old"].map(|end| format!("{added}_{end}"));
     b.scale(&twice, 2.0, NUMBER)?;
     b.unary(&count, UnaryKind::Shift(f64::from(before)), &twice)?;
     b.unary(&own, UnaryKind::Rsqrt, &count)?;
     b.unary(&share, UnaryKind::Square, &own)?;
-    let negative = format!("{share}_less");
-    b.scale(&negative, -1.0, &share)?;
-    b.unary(&rest, UnaryKind::Shift(1.0), &negative)?;
-    b.unary(&kept, UnaryKind::Sqrt, &rest)?;
-    Ok([times(b, stream, &kept)?, times(b, added, &own)?])
+    b.scale(&less, -1.0, &share)?;
+    b.unary(&rest, UnaryKind::Shift(1.0), &less)?;
+    b.unary(&old, UnaryKind::Sqrt, &rest)?;
+    Ok([times(b, stream, &old)?, times(b, added, &own)?])
 }
 
 /// A value of the stream times a number in f32, by the name that it gives.

@@ -352,7 +352,7 @@ impl Branch<'_> {
         let mut stream = if norms == Norms::Stream { normed } else { stream }.to_string();
         if config.sums_by_depth {
             // Sums are counted over the model from 2 on.
-            [stream, added] = depth::sides(b, number + 1, [&stream, &added])?;
+            [stream, added] = depth::sides(b, number + 1, &stream, &added)?;
         }
         for (side, factor) in [&mut stream, &mut added].into_iter().zip(factors) {
             if factor != 1.0 {

@@ -52,6 +52,15 @@ pub(in crate::models) struct Typed {
     pub(in crate::models) window: Option<Window>,
 }
 
+impl Typed {
+    /// True if some layers attend to all tokens.
+    pub(in crate::models) fn has_full(&self, layers: u32) -> bool {
+        let has_state = self.state.unwrap_or(LayerSet::None);
+        let full = self.window.map_or(LayerSet::First(layers), |window| window.full);
+        (0..layers).any(|layer| full.contains(layer) && !has_state.contains(layer))
+    }
+}
+
 /// The types of layers as `layer_types` lists them, where `state` is that of layers with a state; without a list `default` names the type of
 /// each layer.
 pub(in crate::models) fn typed(

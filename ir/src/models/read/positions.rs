@@ -45,11 +45,8 @@ pub(in crate::models) fn all_turn(fields: &Fields, layers: u32, typed: &Typed) -
     if fields.object("rope_parameters")?.is_none() {
         return Ok(());
     }
-    let attends = |layer| typed.state.is_none_or(|state| !state.contains(layer));
-    let is_full = |layer| attends(layer) && typed.window.is_none_or(|window| window.full.contains(layer));
-    for (kind, is_there) in
-        [("full_attention", (0..layers).any(is_full)), ("sliding_attention", typed.window.is_some())]
-    {
+    let is_there = [typed.has_full(layers), typed.window.is_some()];
+    for (kind, is_there) in ["full_attention", "sliding_attention"].into_iter().zip(is_there) {
         if is_there && !turn(fields, kind, is_there)? {
             return Err(unsupported("rope_parameters", format!("`{kind}` without positions is not supported")));
         }

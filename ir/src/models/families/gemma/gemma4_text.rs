@@ -18,7 +18,7 @@ const KEYS: &[Key] = &[
     Key::read(&["use_bidirectional_attention"], "null", "vision or null: tokens of a text see no later ones"),
     Key::read(&["vocab_size_per_layer_input"], "262144", "tokens of the embeddings of each layer"),
     Key::read(&["hidden_size_per_layer_input"], "256", "size of their rows; 0: there are none"),
-    Key::only(&["enable_moe_block"], "false", "there are no experts beside the feed-forward net"),
+    Key::only(&["enable_moe_block"], "false", "layers have a feed-forward net and no experts"),
     Key::nothing(&["num_experts", "top_k_experts", "moe_intermediate_size"], "there are no experts"),
 ];
 
