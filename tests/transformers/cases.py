@@ -182,6 +182,8 @@ MINIMAX_M3 = dict(
     shared_intermediate_size=20,
     mlp_layer_types=["dense", "sparse"],
 )
+# Heads come in pairs, of which ranks have whole ones.
+DIFFERENCES = dict(ROTARY, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=8)
 GRIFFIN = dict({key: value for key, value in ROTARY.items() if key != "max_position_embeddings"}, num_hidden_layers=3, num_attention_heads=2, attention_window_size=5)
 FALCON_H1 = dict(ROTARY, **MAMBA, mamba_d_ssm=48, pad_token_id=2)
 NEMOTRON_H = dict(
@@ -656,8 +658,8 @@ CASES = [
     ("minimax-m3-bounded", "minimax_m3_vl_text", dict(MINIMAX_M3, swiglu_limit=0.3, mlp_layer_types=["sparse", "sparse"], rope_parameters=PART, tie_word_embeddings=True)),
     ("recurrent-gemma", "recurrent_gemma", GRIFFIN),
     ("recurrent-gemma-wide", "recurrent_gemma", dict(GRIFFIN, lru_width=32, attention_bias=True, block_types=["attention", "recurrent"], tie_word_embeddings=False)),
-    ("diffllama", "diffllama", dict(ROTARY, num_hidden_layers=3, head_dim=8)),
-    ("diffllama-biases", "diffllama", dict(ROTARY, num_hidden_layers=3, attention_bias=True, num_key_value_heads=4, tie_word_embeddings=True)),
+    ("diffllama", "diffllama", dict(DIFFERENCES, head_dim=8)),
+    ("diffllama-biases", "diffllama", dict(DIFFERENCES, head_dim=6, num_attention_heads=16, attention_bias=True, tie_word_embeddings=True)),
     ("falcon-h1", "falcon_h1", FALCON_H1),
     (
         "falcon-h1-factors",
