@@ -14,6 +14,7 @@ from train import reference
 OTHER_DEFAULTS = {
     ("deepseek_v3", "num_key_value_heads"): "latent attention takes no count but that of query heads",
     ("deepseek_v3", "num_mtp_layers"): "the class computes none of these layers",
+    ("kimi_linear", "num_key_value_heads"): "latent attention takes no count but that of query heads",
     ("glm4_moe", "num_mtp_layers"): "the class computes none of these layers",
 }
 
