@@ -31,7 +31,7 @@ SMALLER = 0.75
 # Elements of a product from which on random weights become smaller.
 WIDE = 64
 # Families whose classes have gains relative to 1.
-RELATIVE = ("gemma", "vaultgemma", "nemotron", "qwen3_next", "qwen3_5")
+RELATIVE = ("gemma", "vaultgemma", "recurrent_gemma", "nemotron", "minimax_m3", "qwen3_next", "qwen3_5")
 # The end of the name of a table of positions, which some classes do not train.
 TABLE = "embed_positions.weight"
 # Families whose classes give a token of padding no position of its own, or hide as many last tokens as there are of it.
@@ -56,7 +56,8 @@ RENAMED = {
 
 def is_gain(key):
     # Names of modules that have more than norms.
-    key = key.replace("norm_attn_norm.", "").replace("roberta_prelayernorm.", "")
+    for module in ("norm_attn_norm.", "roberta_prelayernorm.", "layernorm.mlp."):
+        key = key.replace(module, "")
     return key.endswith("weight") and any(part in key.lower() for part in ("norm", "ln_", ".ln."))
 
 

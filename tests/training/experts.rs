@@ -26,7 +26,15 @@ fn recipes() -> Vec<Recipe> {
     };
     let deepseek = LlamaConfig {
         layers: 3,
-        latent: Some(Latent { query_rank: Some(20), key_rank: 16, plain: 4, turned: 2, value: 5, score_factor: 1.0 }),
+        latent: Some(Latent {
+            query_rank: Some(20),
+            key_rank: 16,
+            plain: 4,
+            turned: 2,
+            value: 5,
+            score_factor: 1.0,
+            gated: false,
+        }),
         experts: Some(Experts {
             shared: 24,
             dense: LayerSet::First(1),

@@ -31,7 +31,8 @@ fn recipes() -> Vec<Recipe> {
 
 /// Latent attention of two layers, by a momentum without Nesterov's.
 fn latent_attention(llama: LlamaConfig, taken: Matrices) -> Recipe {
-    let latent = Latent { key_rank: 10, query_rank: Some(14), plain: 4, turned: 4, value: 6, score_factor: 1.0 };
+    let latent =
+        Latent { key_rank: 10, query_rank: Some(14), plain: 4, turned: 4, value: 6, score_factor: 1.0, gated: false };
     let config = ModelConfig::Llama(LlamaConfig { latent: Some(latent), layers: 2, ..llama });
     let mut kind = OptimizerKind::muon();
     if let OptimizerKind::Muon { nesterov, matrices, .. } = &mut kind {

@@ -27,6 +27,7 @@ LATENT = dict(
 THIRD = dict(LATENT, n_group=3, topk_group=2)
 # Many heads of an indexer, so that few scores are zero: classes choose among equal ones at will.
 INDEXED = dict(THIRD, index_topk=5, index_n_heads=12, index_head_dim=8)
+AXK2 = dict({key: value for key, value in LATENT.items() if key != "first_k_dense_replace"}, index_topk=5, index_n_heads=12, index_head_dim=8, gated_norm_rank=6, mlp_layer_types=["dense", "sparse"])
 SOFTMAX = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16)
 # A factor at which the loss of uneven routing counts.
 BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
@@ -142,6 +143,48 @@ KIMI_LINEAR = dict(
     pad_token_id=2,
 )
 LFM2 = dict(ROTARY, num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], pad_token_id=2, block_multiple_of=4)
+LFM3 = dict(ROTARY, head_dim=8, num_hidden_layers=4, sliding_window=5, pad_token_id=2, layer_types=["conv", "sliding_attention", "full_attention", "conv"])
+LARA = dict(
+    {key: value for key, value in SECOND.items() if key != "intermediate_size"},
+    **DELTA,
+    head_dim=8,
+    sliding_window=5,
+    layer_types=["linear_attention", "sliding_attention"],
+)
+LING = dict(
+    {key: value for key, value in LATENT.items() if key not in ("q_lora_rank", "n_routed_experts", "n_shared_experts", "max_position_embeddings")},
+    num_local_experts=6,
+    n_group=3,
+    topk_group=2,
+    head_dim=16,
+    layer_types=["linear_attention", "full_attention"],
+    pad_token_id=2,
+)
+BEAM = dict(
+    WINDOWS,
+    head_dim=8,
+    num_experts=6,
+    num_experts_per_tok=2,
+    moe_intermediate_size=16,
+    n_group=3,
+    topk_group=2,
+    layer_types=TYPES,
+    mlp_layer_types=["dense", "sparse", "sparse"],
+)
+MINIMAX = dict(ROTARY, num_local_experts=6, num_experts_per_tok=2, intermediate_size=16, head_dim=8, block_size=5, num_hidden_layers=3)
+MINIMAX_M3 = dict(
+    ROTARY,
+    head_dim=8,
+    num_local_experts=6,
+    num_experts_per_tok=2,
+    intermediate_size=16,
+    dense_intermediate_size=40,
+    shared_intermediate_size=20,
+    mlp_layer_types=["dense", "sparse"],
+)
+# Heads come in pairs, of which ranks have whole ones.
+DIFFERENCES = dict(ROTARY, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=8)
+GRIFFIN = dict({key: value for key, value in ROTARY.items() if key != "max_position_embeddings"}, num_hidden_layers=3, num_attention_heads=2, attention_window_size=5)
 FALCON_H1 = dict(ROTARY, **MAMBA, mamba_d_ssm=48, pad_token_id=2)
 NEMOTRON_H = dict(
     vocab_size=61,
@@ -283,9 +326,13 @@ CASES = [
         "gemma4_unified_text",
         dict(GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=2, final_logit_softcapping=5.0, attention_bias=True),
     ),
+    ("gemma4", "gemma4_text", dict(GEMMA4, vocab_size_per_layer_input=61, hidden_size_per_layer_input=24)),
+    ("gemma4-plain", "gemma4_text", dict(GEMMA4, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=2, tie_word_embeddings=False)),
     ("deepseek-v32", "deepseek_v32", INDEXED),
     ("deepseek-v32-whole", "deepseek_v32", dict(INDEXED, index_topk=64, tie_word_embeddings=True)),
     ("deepseek-v32-yarn", "deepseek_v32", dict(INDEXED, index_head_dim=4, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0))),
+    ("axk2", "axk2", AXK2),
+    ("axk2-sparse", "axk2", dict(AXK2, index_topk=4, mlp_layer_types=["sparse", "sparse"], rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0))),
     ("glm-dsa", "glm_moe_dsa", dict(INDEXED, index_topk=4)),
     ("glm-dsa-shared", "glm_moe_dsa", dict(INDEXED, num_hidden_layers=4, indexer_types=["full", "shared", "full", "shared"])),
     ("deepseek-v3-further", "deepseek_v3", dict(THIRD, num_mtp_layers=1)),
@@ -580,6 +627,39 @@ CASES = [
     ("lfm2", "lfm2", LFM2),
     ("lfm2-biases", "lfm2", dict(LFM2, conv_bias=True, block_auto_adjust_ff_dim=False, tie_word_embeddings=False)),
     ("lfm2-moe", "lfm2_moe", dict({key: value for key, value in LFM2.items() if key != "block_multiple_of"}, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_dense_layers=1, routed_scaling_factor=1.5)),
+    ("big-bird", "big_bird", CAUSAL),
+    ("big-bird-encoder", "big_bird", dict(BERT, attention_type="original_full", use_bias=False, rescale_embeddings=True)),
+    ("lfm3", "lfm3", LFM3),
+    ("lfm3-plain", "lfm3", dict(LFM3, use_sandwich_norm=False, use_attention_gate=False, conv_bias=True, attention_bias=True, tie_word_embeddings=False)),
+    ("lara-mini", "lara_mini", LARA),
+    ("lara-mini-plain", "lara_mini", dict(LARA, layer_types=["full_attention", "linear_attention"], norm_topk_prob=False, attention_bias=True, tie_word_embeddings=False)),
+    ("ling", "bailing_hybrid", LING),
+    ("ling-low", "bailing_hybrid", dict(LING, q_lora_rank=12, kda_safe_gate=False, layer_types=["full_attention", "linear_attention"], mlp_layer_types=["sparse", "dense"])),
+    ("beam", "beam", BEAM),
+    ("beam-turned", "beam", dict(BEAM, attention_bias=True, norm_topk_prob=False, rope_parameters=dict(full_attention=LOCAL["sliding_attention"], sliding_attention=None))),
+    ("minimax", "minimax", MINIMAX),
+    (
+        "minimax-factors",
+        "minimax",
+        dict(
+            MINIMAX,
+            **BALANCED,
+            layer_types=["linear_attention", "linear_attention", "full_attention"],
+            sliding_window=5,
+            full_attn_alpha_factor=1.3,
+            full_attn_beta_factor=0.7,
+            linear_attn_alpha_factor=1.2,
+            linear_attn_beta_factor=0.8,
+            mlp_alpha_factor=1.1,
+            mlp_beta_factor=0.9,
+        ),
+    ),
+    ("minimax-m3", "minimax_m3_vl_text", MINIMAX_M3),
+    ("minimax-m3-bounded", "minimax_m3_vl_text", dict(MINIMAX_M3, swiglu_limit=0.3, mlp_layer_types=["sparse", "sparse"], rope_parameters=PART, tie_word_embeddings=True)),
+    ("recurrent-gemma", "recurrent_gemma", GRIFFIN),
+    ("recurrent-gemma-wide", "recurrent_gemma", dict(GRIFFIN, lru_width=32, attention_bias=True, block_types=["attention", "recurrent"], tie_word_embeddings=False)),
+    ("diffllama", "diffllama", dict(DIFFERENCES, head_dim=8)),
+    ("diffllama-biases", "diffllama", dict(DIFFERENCES, head_dim=6, num_attention_heads=16, attention_bias=True, tie_word_embeddings=True)),
     ("falcon-h1", "falcon_h1", FALCON_H1),
     (
         "falcon-h1-factors",
@@ -708,7 +788,8 @@ ALIKE = {
 
 def layouts(names):
     """The layouts of a model with weights of these names."""
-    has_experts, has_state, chooses = (any(part in name for name in names) for part in (".experts.", "conv", ".indexer."))
+    has_experts, has_conv, has_decays, chooses = (any(part in name for name in names) for part in (".experts.", "conv", "slope_rate", ".indexer."))
+    has_state = has_conv or has_decays
     if chooses:
         return CHOSEN
     return [[DENSE, STATES], [EXPERTS, STATES_EXPERTS]][has_experts][has_state]

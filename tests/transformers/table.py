@@ -14,6 +14,7 @@ from train import reference
 OTHER_DEFAULTS = {
     ("deepseek_v3", "num_key_value_heads"): "latent attention takes no count but that of query heads",
     ("deepseek_v3", "num_mtp_layers"): "the class computes none of these layers",
+    ("kimi_linear", "num_key_value_heads"): "latent attention takes no count but that of query heads",
     ("glm4_moe", "num_mtp_layers"): "the class computes none of these layers",
 }
 
@@ -49,6 +50,7 @@ def defaults(family, rows):
     """Each key that the class has or writes is in the table, with its default."""
     cls = CONFIG_MAPPING[family]
     fields = {field.name: field.default for field in dataclasses.fields(cls)}
+    fields.update({name: list(default) for name, default in fields.items() if isinstance(default, tuple)})
     wrong = []
     for name in [*fields, *cls.attribute_map, *cls().to_dict()]:
         row = rows.get(name)
@@ -66,7 +68,8 @@ def defaults(family, rows):
     thetas = theta if isinstance(theta, dict) else {"global": theta}
     for kind, theta in thetas.items():
         name = THETAS.get(family, {}).get(kind, "rope_theta")
-        if rows[name]["default"] != theta:
+        # A class may have a key for it with a default of its own.
+        if rows[name]["default"] not in (theta, fields.get(name)):
             wrong.append(f"{family}: the default base of `{name}` is {theta}")
     return wrong
 

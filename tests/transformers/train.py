@@ -105,13 +105,18 @@ def balance(model, named):
 
 
 def in_weights_format(model, precision):
-    """Puts tables that meet the stream into the format of the weights, as the method `to` of a model does."""
+    """Puts tables that meet the stream, or states, into the format of the weights, as the method `to` of a model does."""
     if model.config.model_type == "openai-gpt":
         for block in model.transformer.h:
             block.attn.bias = block.attn.bias.to(precision)
     if model.config.model_type == "xglm":
         table = model.model.embed_positions
         table.weights = table.weights.to(precision)
+    if model.config.model_type == "minimax":
+        decays = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
+        for attention in (layer.self_attn for layer in model.model.layers if hasattr(layer.self_attn, "slope_rate")):
+            for name in decays:
+                setattr(attention, name, getattr(attention, name).to(precision))
 
 
 def trained(model, precision=torch.float32, steps=STEPS, compared=COMPARED, documents=None):
@@ -123,8 +128,8 @@ def trained(model, precision=torch.float32, steps=STEPS, compared=COMPARED, docu
     for parameter in model.parameters():
         parameter.data = parameter.data.to(precision)
     in_weights_format(model, precision)
-    # Biases of experts have two dims, as have gains of each head.
-    decays = {p: p.dim() > 1 and not key.endswith("bias") and not is_gain(key) for key, p in model.named_parameters()}
+    # Biases of experts have two dims, as have gains of each head, and rates of decay, which Mamba's own training exempts (Gu and Dao 2023).
+    decays = {p: p.dim() > 1 and not key.endswith(("bias", "A_log")) and not is_gain(key) for key, p in model.named_parameters()}
     vectors, matrices = [[copies[p] for p, decay in decays.items() if decay == of] for of in (False, True)]
     groups = [dict(params=matrices, weight_decay=ADAMW["weight_decay"]), dict(params=vectors, weight_decay=0.0)]
     betas = (ADAMW["beta1"], ADAMW["beta2"])

@@ -38,6 +38,8 @@ pub struct Weight {
     pub dtype: Option<DType>,
     /// It stays as it is.
     pub frozen: bool,
+    /// No weight decay applies to it.
+    pub undecayed: bool,
 }
 
 impl Weight {
@@ -53,7 +55,15 @@ impl Weight {
 
     /// A parameter with another initializer.
     pub fn new(name: impl Into<Cow<'static, str>>, dims: &str, init: Init) -> Weight {
-        Weight { name: name.into(), dims: dims.to_string(), init, part_of: None, dtype: None, frozen: false }
+        Weight {
+            name: name.into(),
+            dims: dims.to_string(),
+            init,
+            part_of: None,
+            dtype: None,
+            frozen: false,
+            undecayed: false,
+        }
     }
 
     /// A table of waves of positions, which is not trained.
@@ -78,10 +88,16 @@ impl Weight {
         Weight { frozen: true, ..self }
     }
 
+    /// This weight without weight decay.
+    #[must_use]
+    pub fn undecayed(self) -> Weight {
+        Weight { undecayed: true, ..self }
+    }
+
     /// True for matrices: weight decay applies to them, but not to gains and biases, as in the training of GPT-3 and its
     /// successors.
     fn decay(&self) -> bool {
-        matches!(self.init, Init::Normal(_))
+        matches!(self.init, Init::Normal(_)) && !self.undecayed
     }
 }
 

@@ -4,7 +4,7 @@
 use super::balance::Balance;
 use super::draft::{Body, DraftError, Weight};
 use super::error::{ConfigError, invalid, positive};
-use super::feed_forward::{Activation, Gated};
+use super::feed_forward::{Activation, Clamp, Gated};
 use super::layer_set::LayerSet;
 use crate::dim_role::DimRole;
 use crate::ops::{
@@ -16,15 +16,6 @@ use serde::Serialize;
 /// Added to the sum of the scores of a token's experts, which sigmoids of very negative logits leave at 0; the constant of
 /// `modeling_deepseek_v3.py` in Hugging Face's `transformers`. A softmax has no such sum.
 pub(super) const LEAST_SUM: f64 = 1e-20;
-
-/// The numbers of a gate whose operands are bounded.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Clamp {
-    /// The factor within the sigmoid.
-    pub alpha: f64,
-    /// The bound of both operands.
-    pub limit: f64,
-}
 
 /// The experts of a layer.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -226,11 +217,11 @@ impl Experts {
             [&["nt", "chosen"], &["ed", "chosen", "weight"]]
         };
         b.op(&["ex", "ex_count"], Dispatch { experts, capacity }, to)?;
-        match self.clamp {
+        match self.clamp.filter(|_| self.biases) {
             Some(clamp) => self.clamped(b, clamp)?,
             None => {
-                let (values, matrices, rows) = ("e", "expert_", "b q e c");
-                let net = Gated { values, matrices, rows, shared: "e", outer: "h", inner: "m" };
+                let (values, matrices, rows, clamp) = ("e", "expert_", "b q e c", self.clamp);
+                let net = Gated { values, matrices, rows, shared: "e", outer: "h", inner: "m", clamp };
                 self.net(&net, b, "ex", activation)?;
             }
         }
@@ -240,7 +231,8 @@ impl Experts {
         if self.shared == 0 {
             return Ok(());
         }
-        let net = Gated { values: "s", matrices: "shared_", rows: "b s", shared: "", outer: "h", inner: "u" };
+        let (values, matrices, clamp) = ("s", "shared_", self.clamp);
+        let net = Gated { values, matrices, rows: "b s", shared: "", outer: "h", inner: "u", clamp };
         self.net(&net, b, x, activation)?;
         let mut shared = "sd";
         if self.shared_gate {
@@ -259,18 +251,11 @@ impl Experts {
         if self.ungated { net.build_ungated(b, x, activation) } else { net.build(b, x, activation) }
     }
 
-    /// `ed` of `ex`, by experts whose gates are bounded.
-    fn clamped(&self, b: &mut Body<'_>, Clamp { alpha, limit }: Clamp) -> Result<(), DraftError> {
+    /// `ed` of `ex`, by experts with biases whose gates are bounded.
+    fn clamped(&self, b: &mut Body<'_>, clamp: Clamp) -> Result<(), DraftError> {
         self.expert_product(b, "eg0", "ex", "expert_gate", "h", "m")?;
         self.expert_product(b, "eu0", "ex", "expert_up", "h", "m")?;
-        b.unary("eg", UnaryKind::AtMost(limit), "eg0")?;
-        b.scale("es", alpha, "eg")?;
-        b.sigmoid("ev", "es")?;
-        b.op(&["ea"], Binary::of(BinaryKind::Mul), &["eg", "ev"])?;
-        b.unary("eu1", UnaryKind::AtMost(limit), "eu0")?;
-        b.unary("eu", UnaryKind::AtLeast(-limit), "eu1")?;
-        b.unary("ey", UnaryKind::Shift(1.0), "eu")?;
-        b.op(&["ep"], Binary::of(BinaryKind::Mul), &["ey", "ea"])?;
+        clamp.build(b, "ep", "eg0", "eu0")?;
         self.expert_product(b, "ed", "ep", "expert_down", "m", "h")
     }
 

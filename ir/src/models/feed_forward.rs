@@ -112,6 +112,32 @@ fn softplus(b: &mut Body<'_>, number: &str, shift: f64) -> Result<String, DraftE
     Ok(single)
 }
 
+/// The numbers of a gate whose operands are bounded.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Clamp {
+    /// The factor within the sigmoid.
+    pub alpha: f64,
+    /// The bound of both operands.
+    pub limit: f64,
+}
+
+impl Clamp {
+    /// `y = (min(max(up, -limit), limit) + 1) g sigmoid(alpha g)` with `g = min(gate, limit)` (gpt-oss).
+    pub(super) fn build(self, b: &mut Body<'_>, y: &str, gate: &str, up: &str) -> Result<(), DraftError> {
+        let Clamp { alpha, limit } = self;
+        let [bounded, scaled, share, active] = ["bounded", "scaled", "share", "active"].map(|end| format!("{y}_{end}"));
+        let [below, between, next] = ["below", "between", "next"].map(|end| format!("{y}_{end}"));
+        b.unary(&bounded, UnaryKind::AtMost(limit), gate)?;
+        b.scale(&scaled, alpha, &bounded)?;
+        b.sigmoid(&share, &scaled)?;
+        b.op(&[&active], Binary::of(BinaryKind::Mul), &[&bounded, &share])?;
+        b.unary(&below, UnaryKind::AtMost(limit), up)?;
+        b.unary(&between, UnaryKind::AtLeast(-limit), &below)?;
+        b.unary(&next, UnaryKind::Shift(1.0), &between)?;
+        b.op(&[y], Binary::of(BinaryKind::Mul), &[&next, &active])
+    }
+}
+
 /// A gated net: `d = down(f(gate(x)) up(x))`.
 pub(super) struct Gated<'a> {
     /// The prefix of the names of its values. They end in `g` and `u` (the products of the gate and of `up`), `s` (the result of
@@ -127,6 +153,8 @@ pub(super) struct Gated<'a> {
     pub(super) outer: &'a str,
     /// The dims between the matrices.
     pub(super) inner: &'a str,
+    /// The numbers of gates whose operands are bounded; none: they are not.
+    pub(super) clamp: Option<Clamp>,
 }
 
 impl Gated<'_> {
@@ -138,8 +166,13 @@ impl Gated<'_> {
         let there = Einsum::new(&format!("{rows} {outer}, {shared} {outer} {inner} -> {rows} {inner}"))?;
         b.op(&[&gate], there.clone(), &[x, &w_gate])?;
         b.op(&[&up], there, &[x, &w_up])?;
-        activation.build(b, &active, &gate, &format!("{rows} {inner}"))?;
-        b.op(&[&product], Binary::of(BinaryKind::Mul), &[&active, &up])?;
+        match self.clamp {
+            Some(clamp) => clamp.build(b, &product, &gate, &up)?,
+            None => {
+                activation.build(b, &active, &gate, &format!("{rows} {inner}"))?;
+                b.op(&[&product], Binary::of(BinaryKind::Mul), &[&active, &up])?;
+            }
+        }
         self.back(b, &down, &product, &w_down)
     }
 

@@ -37,21 +37,21 @@ pub use composite::{TextPart, text_part};
 pub use config::ModelConfig;
 pub use draft::{Batch, Body, Draft, DraftError, Linear, Weight};
 pub use error::ConfigError;
-pub use experts::{Clamp, Experts};
+pub use experts::Experts;
 pub use families::{Composite, FAMILIES, Family, Preset, Tied, family, preset, presets};
-pub use feed_forward::Activation;
+pub use feed_forward::{Activation, Clamp};
 pub use file::{family_of, from_config, read_config};
 pub use gpt2::Gpt2Config;
 pub use imported::{ImportedModel, TensorSource};
 pub use keys::{Done, Key, Keys, ROPE};
 pub use layer_set::{LayerSet, Window};
 pub use llama::{
-    Alibi, Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Indexer, Latent, Learned, LlamaConfig,
-    Mtp, Norm, Norms, QkNorm, Sinks, Temperature, Waves,
+    Alibi, Branches, Cross, EmbeddingNorm, EmbeddingScale, Growth, HeadGate, HeadLayer, Indexer, Latent,
+    LayerEmbedding, Learned, LlamaConfig, Mtp, Norm, Norms, QkNorm, Sinks, SumFactors, Temperature, Waves,
 };
 pub use mixers::{
-    DeltaDecay, DeltaNet, GatedConv, Mixer, ScanHeads, Scanned, Selective, SelectiveNorms, Ssd, SsdNorm, SsdScales,
-    WithAttention,
+    DeltaDecay, DeltaNet, GatedConv, Lightning, Mixer, RgLru, ScanHeads, Scanned, Selective, SelectiveNorms, Ssd,
+    SsdNorm, SsdScales, WithAttention,
 };
 pub use rotation::Rotation;
 pub use small::small;

@@ -173,9 +173,9 @@ impl Sizes {
 
     fn size(&self, name: &str, size: u64) -> u64 {
         match name {
-            "vocab_size" => size.min(VOCABULARY),
+            "vocab_size" | "vocab_size_per_layer_input" => size.min(VOCABULARY),
             "pad_token_id" => size.min(VOCABULARY - 1),
-            "hidden_size" | "n_embd" | "d_model" => self.small_hidden,
+            "hidden_size" | "n_embd" | "d_model" | "lru_width" => self.small_hidden,
             // Rows of the embedding that are not as large as the stream differ from it, and from what the head reads.
             "embedding_size" | "input_embedding_size" if size == self.hidden => self.small_hidden,
             "embedding_size" | "input_embedding_size" => size.min(WIDTH - 16),
@@ -204,10 +204,10 @@ impl Sizes {
             }
             "mamba_d_state" | "ssm_state_size" | "state_size" => size.min(RANK),
             "head_dim" | "rotary_dim" | "qk_nope_head_dim" | "qk_rope_head_dim" | "v_head_dim" => size.min(self.most),
-            "q_lora_rank" | "kv_lora_rank" => size.min(RANK),
+            "q_lora_rank" | "kv_lora_rank" | "hidden_size_per_layer_input" => size.min(RANK),
             "index_topk" => size.min(WINDOW),
             "index_head_dim" => size.min(self.most),
-            "sliding_window" | "window_size" | "attention_chunk_size" => size.min(WINDOW),
+            "sliding_window" | "attention_window_size" | "window_size" | "attention_chunk_size" => size.min(WINDOW),
             "local_attention" => size.min(2 * WINDOW),
             "floor_scale" => size.min(WINDOW - 2),
             _ if is_width(name) => size.min(WIDTH),

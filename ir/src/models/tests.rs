@@ -1,7 +1,7 @@
 //! Families whose layers differ by their place, positions by the length of sequences, and files with more than a text model.
 
 use super::{
-    Batch, ConfigError, EmbeddingScale, LayerSet, LlamaConfig, ModelConfig, Mtp, QkNorm, Temperature, Window,
+    Batch, ConfigError, EmbeddingScale, Growth, LayerSet, LlamaConfig, ModelConfig, Mtp, QkNorm, Temperature, Window,
     from_config, read_config,
 };
 use crate::graph::{Model, ParamIndex, ResultKind, SectionKind};
@@ -137,7 +137,10 @@ fn llama_4_alternates() {
     };
     let config = read(&file(json!({})));
     assert_eq!((config.feed_forward, config.qk_norm), (24, QkNorm::Turned));
-    assert_eq!(config.temperature, Some(Temperature { every: 8192, by: 0.1, ahead: 1, turned: false }));
+    assert_eq!(
+        config.temperature,
+        Some(Temperature { growth: Growth::Steps, every: 8192, by: 0.1, ahead: 1, turned: false })
+    );
     let experts = config.experts.expect("experts");
     assert_eq!((experts.feed_forward, experts.shared, experts.chosen, experts.scaled_inputs), (8, 8, 1, true));
     let model = built(&file(json!({})), 8);

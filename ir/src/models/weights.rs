@@ -60,6 +60,8 @@ pub struct HubTensor {
     pub shift: f32,
     /// The dims that it has in files.
     pub form: FileShape,
+    /// It has the outputs of all layers, the first layer's first. Its name is behind that of the model.
+    pub of_layers: bool,
 }
 
 /// The dims of a tensor in files, where they are others than those of a vector or a matrix.
@@ -124,6 +126,7 @@ impl HubTensor {
             when: When::Always,
             shift: 0.0,
             form: FileShape::Usual,
+            of_layers: false,
         }
     }
 
@@ -165,6 +168,11 @@ impl HubTensor {
     /// The same with other dims.
     pub(super) const fn shaped(self, form: FileShape) -> HubTensor {
         HubTensor { form, ..self }
+    }
+
+    /// One of all layers.
+    pub(super) const fn of_layers(self) -> HubTensor {
+        HubTensor { of_layers: true, ..self }
     }
 
     /// Gains that files have relative to 1.

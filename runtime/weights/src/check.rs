@@ -11,9 +11,18 @@ use std::collections::BTreeSet;
 const QUANTISED: [&str; 9] =
     ["weight_scale_inv", "weight_scale", "input_scale", "qweight", "qzeros", "_blocks", "_scales", "absmax", ".SCB"];
 
-/// Ends of the names of tensors that older versions saved and no class reads: masks and rotary frequencies.
-const BUFFERS: [&str; 5] =
-    ["rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"];
+/// Ends of the names of tensors that follow from the configuration: masks, rotary frequencies and rates of decay.
+const BUFFERS: [&str; 9] = [
+    "rotary_emb.inv_freq",
+    ".attn.bias",
+    ".attn.masked_bias",
+    ".attention.bias",
+    ".attention.masked_bias",
+    ".slope_rate",
+    ".query_decay",
+    ".key_decay",
+    ".diagonal_decay",
+];
 
 /// Ends of the names of tensors with a row for each token.
 const VOCABULARIES: [&str; 5] =

@@ -100,6 +100,24 @@ block @l(%x: f32[n, n]+{tp}, %y: f32[n, n], %g: f32[n]) -> f32[n, n], f32[n] {
     );
 }
 
+/// A bias of the columns of a product repeats with each row. A number for each head is that of several columns.
+#[test]
+fn a_number_of_some_columns_does_not_follow_a_product() {
+    for (bias, equation, groups) in [("f32[32, 32]", "m h d, h d -> m h d", 1), ("f32[32]", "m h d, h -> m h d", 2)] {
+        let text = format!(
+            r#"
+block @l(%x: f32[n, n], %w: f32[n, 32, 32], %r: {bias}) -> f32[n, 32, 32] {{
+  %p: f32[n, 32, 32] = einsum(%x, %w, eq="m k, k h d -> m h d")
+  %d: f32[n, 32, 32] = mul(%p, %r, eq="{equation}")
+  return %d
+}}"#
+        );
+        let model = parsed(&text);
+        let (target, given, section) = parts(&model);
+        assert_eq!(units(target, given, &section.stmts).len(), groups, "{equation}");
+    }
+}
+
 /// An update that leaves new values beside the old ones would write rows that are still read.
 #[test]
 fn an_update_is_in_a_group_if_it_is_in_place() {

@@ -8,10 +8,7 @@ pub(super) const FAMILY: Family = Family {
     class: "KimiLinearForCausalLM",
     keys: Keys { class: "KimiLinearConfig", lists: &[KEYS, FIXED_NET, ROUTED, ROTARY, EVERY] },
     wholes: &[],
-    weights: Weights {
-        inner: &[NORMS, DELTA_IN_ATTENTION, LATENT, NET, EXPERTS_OF_KIMI, ROUTED_WEIGHTS, SHARED_WEIGHTS],
-        ..USUAL
-    },
+    weights: Weights { inner: &[NORMS, DELTA_IN_ATTENTION, LATENT, EXPERTS_OF_KIMI, NET], ..USUAL },
     read,
 };
 
@@ -91,18 +88,30 @@ const DELTA_IN_ATTENTION: &[HubTensor] = &[
     HubTensor::linear("self_attn.o_proj.weight", &["wmo"]).of_inputs(3).when(When::Param("wmo")),
 ];
 
-/// In files under their older names.
-const OLDER: When = When::File("block_sparse_moe.gate.weight");
+/// In files with the names that the class has in memory.
+const IN_MEMORY: When = When::File("mlp.gate.weight");
+/// In files that the class has saved, which give the net of a dense layer the name of experts.
+const SAVED: When = When::File("block_sparse_moe.gate_proj.weight");
 
 const EXPERTS_OF_KIMI: &[HubTensor] = &[
-    HubTensor::linear("block_sparse_moe.gate.weight", &["router"]).when(OLDER),
-    HubTensor::vector("block_sparse_moe.gate.e_score_correction_bias", &["router_bias"]).when(OLDER),
-    HubTensor::linear("block_sparse_moe.experts.{}.w1.weight", &["expert_gate"]).when(OLDER),
-    HubTensor::linear("block_sparse_moe.experts.{}.w3.weight", &["expert_up"]).when(OLDER),
-    HubTensor::linear("block_sparse_moe.experts.{}.w2.weight", &["expert_down"]).when(OLDER),
-    HubTensor::linear("block_sparse_moe.shared_experts.gate_proj.weight", &["shared_gate"]).when(OLDER),
-    HubTensor::linear("block_sparse_moe.shared_experts.up_proj.weight", &["shared_up"]).when(OLDER),
-    HubTensor::linear("block_sparse_moe.shared_experts.down_proj.weight", &["shared_down"]).when(OLDER),
+    HubTensor::linear("block_sparse_moe.gate_proj.weight", &["gate"]).when(SAVED),
+    HubTensor::linear("block_sparse_moe.up_proj.weight", &["up"]).when(SAVED),
+    HubTensor::linear("block_sparse_moe.down_proj.weight", &["down"]).when(SAVED),
+    HubTensor::linear("mlp.gate.weight", &["router"]).when(IN_MEMORY),
+    HubTensor::vector("mlp.gate.e_score_correction_bias", &["router_bias"]).when(IN_MEMORY),
+    HubTensor::linear("mlp.experts.gate_up_proj", &["expert_gate", "expert_up"]).of_experts().when(IN_MEMORY),
+    HubTensor::linear("mlp.experts.down_proj", &["expert_down"]).of_experts().when(IN_MEMORY),
+    HubTensor::linear("mlp.shared_experts.gate_proj.weight", &["shared_gate"]).when(IN_MEMORY),
+    HubTensor::linear("mlp.shared_experts.up_proj.weight", &["shared_up"]).when(IN_MEMORY),
+    HubTensor::linear("mlp.shared_experts.down_proj.weight", &["shared_down"]).when(IN_MEMORY),
+    HubTensor::linear("block_sparse_moe.gate.weight", &["router"]),
+    HubTensor::vector("block_sparse_moe.gate.e_score_correction_bias", &["router_bias"]),
+    HubTensor::linear("block_sparse_moe.experts.{}.w1.weight", &["expert_gate"]),
+    HubTensor::linear("block_sparse_moe.experts.{}.w3.weight", &["expert_up"]),
+    HubTensor::linear("block_sparse_moe.experts.{}.w2.weight", &["expert_down"]),
+    HubTensor::linear("block_sparse_moe.shared_experts.gate_proj.weight", &["shared_gate"]),
+    HubTensor::linear("block_sparse_moe.shared_experts.up_proj.weight", &["shared_up"]),
+    HubTensor::linear("block_sparse_moe.shared_experts.down_proj.weight", &["shared_down"]),
 ];
 
 /// An object within the file that states the delta rules.
@@ -124,6 +133,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         turned: fields.get("qk_rope_head_dim")?,
         value: fields.get("v_head_dim")?,
         score_factor: 1.0,
+        gated: false,
     };
     let heads = Heads {
         size: latent.plain.saturating_add(latent.turned),

@@ -103,7 +103,7 @@ fn temperature(fields: &Fields) -> Result<Option<Temperature>, ConfigError> {
         _ => return Err(invalid("attn_temperature_tuning", "must be true or false".to_string())),
     };
     let (every, by) = (fields.get("floor_scale")?, fields.get("attn_scale")?);
-    let temperature = Temperature { every, by, ahead: 1, turned: false };
+    let temperature = Temperature { growth: Growth::Steps, every, by, ahead: 1, turned: false };
     Ok(is_used.then_some(temperature))
 }
 
@@ -134,7 +134,7 @@ const SCOUT: LlamaConfig = LlamaConfig {
         ..PLAIN
     },
     nope: LayerSet::Every(4),
-    temperature: Some(Temperature { every: 8192, by: 0.1, ahead: 1, turned: false }),
+    temperature: Some(Temperature { growth: Growth::Steps, every: 8192, by: 0.1, ahead: 1, turned: false }),
     window: Some(Window { chunked: true, full: LayerSet::Every(4), ..Window::of_all(8192) }),
     pad: Some(200_018),
     qk_norm: QkNorm::Turned,

@@ -57,5 +57,5 @@ fn temperature(fields: &Fields) -> Result<Temperature, ConfigError> {
         let why = "must state `llama_4_scaling_beta` and `original_max_position_embeddings`".to_string();
         return Err(invalid("rope_parameters", why));
     };
-    Ok(Temperature { every, by, ahead: 0, turned: true })
+    Ok(Temperature { growth: Growth::Steps, every, by, ahead: 0, turned: true })
 }

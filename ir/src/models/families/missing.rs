@@ -7,33 +7,20 @@ struct Missing {
 }
 
 const MISSING: &[Missing] = &[
+    Missing { part: "states with exponential gates and sums that norm them", families: &["xlstm"] },
+    Missing { part: "states weighted by exponentials of keys", families: &["rwkv"] },
+    Missing { part: "one block that several layers call", families: &["zamba", "zamba2"] },
     Missing {
-        part: "layers with carried state",
-        families: &[
-            "bailing_hybrid",
-            "lara_mini",
-            "lfm3",
-            "minimax",
-            "qwen4_exp",
-            "qwen4_exp_text",
-            "recurrent_gemma",
-            "rwkv",
-            "xlstm",
-            "zamba",
-            "zamba2",
-        ],
+        part: "embeddings of several tokens and gated sums of layers before",
+        families: &["qwen4_exp", "qwen4_exp_text"],
     },
-    Missing {
-        part: "sparse attention",
-        families: &["axk2", "big_bird", "dots3_note", "dots3_note_text", "minimax_m3_vl_text"],
-    },
+    Missing { part: "latent attention of two sizes", families: &["dots3_note", "dots3_note_text"] },
     Missing { part: "sparse attention and hyper-connections", families: &["deepseek_v4", "hy_v4"] },
     Missing { part: "attention to another sequence, as decoders behind an encoder have it", families: &["mllama"] },
     Missing { part: "attention of several streams of one sequence", families: &["prophetnet", "xlnet"] },
     Missing { part: "embeddings of several codebooks", families: &["musicgen", "musicgen_melody"] },
     Missing { part: "embeddings of shapes and sounds", families: &["roc_bert"] },
     Missing { part: "adapters for each language", families: &["xmod"] },
-    Missing { part: "factors of sums that depend on the layer", families: &["beam"] },
     Missing { part: "biases of scores by buckets of distances", families: &["cpmant"] },
     Missing { part: "convolutions of queries and keys", families: &["zaya"] },
     Missing {
@@ -41,6 +28,10 @@ const MISSING: &[Missing] = &[
         families: &["inkling2_text", "inkling_text"],
     },
     Missing { part: "experts that give back what they read", families: &["longcat_flash"] },
+    Missing {
+        part: "bounds of gates by layer, and numbers of query heads by type of layer",
+        families: &["step3p5", "step3p7", "step3p7_text"],
+    },
     Missing { part: "masks that values decide on", families: &["doge"] },
     Missing { part: "patches of bytes", families: &["blt"] },
     Missing { part: "attention by hashes", families: &["reformer"] },
@@ -49,8 +40,7 @@ const MISSING: &[Missing] = &[
     Missing { part: "experts in the place of query heads", families: &["jetmoe"] },
     Missing { part: "experts that SparseMixer chooses", families: &["phimoe"] },
     Missing { part: "layers that run several times", families: &["dory", "hrm_text", "inkling2_loop_text"] },
-    Missing { part: "differences of two attentions", families: &["diffllama"] },
-    Missing { part: "embeddings of each layer", families: &["gemma3n", "gemma3n_text", "gemma4", "gemma4_text"] },
+    Missing { part: "several streams that predict each other", families: &["gemma3n", "gemma3n_text"] },
 ];
 
 /// The part that a family without a builder would need, if it is known.

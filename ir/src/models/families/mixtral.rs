@@ -37,7 +37,7 @@ const KEYS: &[Key] = &[
 ];
 
 /// Routers and experts, in files of three versions.
-const ROUTED_WEIGHTS: &[HubTensor] = &[
+pub(super) const ROUTED_WEIGHTS: &[HubTensor] = &[
     HubTensor::linear("mlp.gate.weight", &["router"]).when(When::File("mlp.gate.weight")),
     HubTensor::linear("block_sparse_moe.gate.weight", &["router"]),
     HubTensor::linear("mlp.experts.gate_up_proj", &["expert_gate", "expert_up"]).of_experts().when(IN_ONE),

@@ -6,6 +6,9 @@ mod apertus1p5_text;
 mod arcee;
 mod aria_text;
 mod axk1;
+mod axk2;
+mod bailing_hybrid;
+mod beam;
 mod bert;
 mod biogpt;
 mod bitnet;
@@ -20,6 +23,7 @@ mod cwm;
 mod dbrx;
 mod decoders;
 mod deepseek;
+mod diffllama;
 mod dots1;
 mod emu3_text;
 mod ernie4_5;
@@ -60,6 +64,7 @@ mod jais2;
 mod kimi_linear;
 mod kolibri1;
 mod laguna;
+mod lara_mini;
 mod lfm;
 mod llama;
 mod llama4_text;
@@ -67,7 +72,9 @@ mod mamba;
 mod mellum;
 mod mimo_v2_flash;
 mod minicpm3;
+mod minimax;
 mod minimax_m2;
+mod minimax_m3_vl_text;
 mod ministral;
 mod ministral3;
 mod missing;
@@ -104,15 +111,15 @@ mod xlm;
 mod youtu;
 
 use bert::{
-    bert_generation, bert_lm, camembert, data2vec_text, electra, ernie, megatron_bert, modernbert_decoder, rembert,
-    roberta, roberta_prelayernorm, roformer, xlm_roberta, xlm_roberta_xl,
+    bert_generation, bert_lm, big_bird, camembert, data2vec_text, electra, ernie, megatron_bert, modernbert_decoder,
+    rembert, roberta, roberta_prelayernorm, roformer, xlm_roberta, xlm_roberta_xl,
 };
 use decoders::{
     bart, bigbird_pegasus, blenderbot, blenderbot_small, marian, mbart, mvp, pegasus, plbart, trocr, whisper,
 };
 use deepseek::{deepseek_v2, deepseek_v3, deepseek_v32};
-use gemma::{gemma2, gemma3_text, gemma4_unified_text};
-use lfm::{lfm2, lfm2_moe};
+use gemma::{gemma2, gemma3_text, gemma4_text, gemma4_unified_text, recurrent_gemma};
+use lfm::{lfm2, lfm2_moe, lfm3};
 use mamba::{bamba, falcon_h1, falcon_mamba, granitemoehybrid, jamba, mamba1, mamba2, nemotron_h};
 use qwen::{qwen2, qwen2_moe, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next};
 
@@ -140,6 +147,7 @@ pub const FAMILIES: &[Family] = &[
     gemma2::FAMILY,
     gemma3_text::FAMILY,
     gemma4_unified_text::FAMILY,
+    gemma4_text::FAMILY,
     olmo2::FAMILY,
     olmo3::FAMILY,
     phi3::FAMILY,
@@ -208,6 +216,7 @@ pub const FAMILIES: &[Family] = &[
     ministral3::FAMILY,
     falcon::FAMILY,
     bert_lm::FAMILY,
+    big_bird::FAMILY,
     bert_generation::FAMILY,
     roberta::FAMILY,
     camembert::FAMILY,
@@ -231,6 +240,7 @@ pub const FAMILIES: &[Family] = &[
     sarvam_mla::FAMILY,
     sarvam_moe::FAMILY,
     axk1::FAMILY,
+    axk2::FAMILY,
     cohere2_moe::FAMILY,
     codegen::FAMILY,
     openai_gpt::FAMILY,
@@ -262,6 +272,14 @@ pub const FAMILIES: &[Family] = &[
     falcon_h1::FAMILY,
     lfm2::FAMILY,
     lfm2_moe::FAMILY,
+    lfm3::FAMILY,
+    lara_mini::FAMILY,
+    bailing_hybrid::FAMILY,
+    beam::FAMILY,
+    minimax::FAMILY,
+    minimax_m3_vl_text::FAMILY,
+    recurrent_gemma::FAMILY,
+    diffllama::FAMILY,
     gpt2::FAMILY,
 ];
 

@@ -51,9 +51,15 @@ const KEYS: &[Key] = &[
     WHOLE_HEADS,
 ];
 
+/// Norms of layers with a state, whose files have other names than the class has in memory, and saves for norms of attention's results.
 const NORMS_OF_LAYERS: &[HubTensor] = &[
-    HubTensor::vector("input_layernorm.weight", &["norm1"]),
-    HubTensor::vector("post_attention_layernorm.weight", &["norm2"]).when(When::Param("norm2")),
+    HubTensor::vector("input_layernorm.weight", &["norm1"]).when(When::File("input_layernorm.weight")),
+    HubTensor::vector("attention_layer_norm.weight", &["norm1"]),
+    HubTensor::vector("post_attention_layernorm.weight", &["norm2"])
+        .when(When::File("post_attention_layernorm.weight")),
+    HubTensor::vector("feedforward_layer_norm.weight", &["norm2"]),
+    HubTensor::vector("feedforward_layer_norm.weight", &["post_norm1"])
+        .when(When::File("feedforward_layer_norm.weight")),
 ];
 
 /// In files of whose convolutions a tensor has all.

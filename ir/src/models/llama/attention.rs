@@ -3,11 +3,13 @@
 //! [`Latent`]: super::latent::Latent
 
 use super::alibi::Alibi;
-use super::config::{HeadGate, LlamaConfig, QkNorm, Temperature};
+use super::config::{HeadGate, LlamaConfig, QkNorm};
+use super::differential;
 use super::indexer::Indexer;
 use super::latent::Latent;
 use super::layers::{HeadDims, KeyChoice, LayerKind};
 use super::qk_norm::{self, AllHeads, flat_norm};
+use super::temperature::Temperature;
 use crate::models::draft::{Body, DraftError, Linear, Weight};
 use crate::models::rotation::Rotation;
 use crate::ops::{Attention, AttentionSettings, Binary, BinaryKind, Dropout, RmsNorm, UnaryKind};
@@ -20,7 +22,11 @@ pub(super) fn weights(config: &LlamaConfig, kind: &LayerKind<'_>, residual: f64)
         let mut weights = latent.weights(deviation, residual, config.indexer.is_some());
         let indexer = config.indexer.filter(|_| kind.choice == KeyChoice::Own);
         weights.extend(indexer.into_iter().flat_map(|indexer| indexer.weights(deviation)));
+        weights.extend(gate_weights(config, kind));
         return weights;
+    }
+    if config.differential {
+        return differential::weights(config, kind, residual);
     }
     let HeadDims { heads, queries, keys, values, given, .. } = kind.dims;
     let mut weights = vec![
@@ -39,7 +45,7 @@ pub(super) fn weights(config: &LlamaConfig, kind: &LayerKind<'_>, residual: f64)
     weights.extend(kind.out_bias.then(|| Weight::constant("bo", "h", 0.0)));
     weights.extend(kind.sinks.then(|| Weight::constant("sink", heads, 0.0)));
     weights.extend(config.inner_norms.then(|| Weight::constant("heads_norm", given, 1.0)));
-    weights.extend(gate_dims(config, kind).map(|dims| Weight::normal("wg", &format!("h {dims}"), deviation)));
+    weights.extend(gate_weights(config, kind));
     weights.extend(qk_norm::weights(config.qk_norm, kind.dims));
     weights
 }
@@ -52,12 +58,16 @@ pub(super) fn build(
     y: &str,
     x: &str,
 ) -> Result<(), DraftError> {
+    if config.differential {
+        return differential::build(config, kind, b, y, x);
+    }
     let given = match &config.latent {
         Some(latent) => {
             if let Some(indexer) = &config.indexer {
                 let rotation = kind.rotation.ok_or(DraftError::NoPositions)?;
                 sparse(&Sparse { config, latent, indexer, rotation, is_own: kind.choice == KeyChoice::Own }, b, x)?;
-                return b.linear(&Linear { y, x: "o", w: "wo", bias: None, from: "g r dv", to: "h" });
+                let x = latent.gate(b)?;
+                return b.linear(&Linear { y, x, w: "wo", bias: None, from: "g r dv", to: "h" });
             }
             latent.heads(kind.rotation, b, x).map(|()| "g r dv")?
         }
@@ -75,7 +85,7 @@ pub(super) fn build(
     b.op(&["o", "o_lse"], Attention(settings), &operands[..7 + usize::from(kind.sinks)])?;
     let gated = gate_dims(config, kind);
     if let Some(dims) = gated {
-        gate(config, kind, b, x, dims)?;
+        gate(config, b, x, given, dims)?;
     }
     let mut x = if gated.is_some() { "ow" } else { "o" };
     if config.inner_norms {
@@ -111,23 +121,41 @@ fn sparse(sparse: &Sparse<'_>, b: &mut Body<'_>, x: &str) -> Result<(), DraftErr
     }
 }
 
+/// The dims of what heads give.
+fn given(config: &LlamaConfig, kind: &LayerKind<'_>) -> &'static str {
+    if config.latent.is_some() { "g r dv" } else { kind.dims.given }
+}
+
 /// The dims of the gates of heads, if there are any.
 fn gate_dims(config: &LlamaConfig, kind: &LayerKind<'_>) -> Option<&'static str> {
     match config.head_gate {
         HeadGate::None => None,
-        HeadGate::Sigmoid | HeadGate::Softplus => Some(kind.dims.given),
-        HeadGate::SoftplusOfHead => Some(kind.dims.heads),
+        HeadGate::Sigmoid | HeadGate::SigmoidBiased | HeadGate::Softplus => Some(given(config, kind)),
+        HeadGate::SigmoidOfHead | HeadGate::SoftplusOfHead => Some(kind.dims.heads),
     }
 }
 
-/// `ow`, what heads give times their gates.
-fn gate(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str, dims: &str) -> Result<(), DraftError> {
+/// The parameters of these gates.
+fn gate_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
+    let matrix = gate_dims(config, kind).map(|dims| Weight::normal("wg", &format!("h {dims}"), config.deviation));
+    let is_biased = config.head_gate == HeadGate::SigmoidBiased;
+    let bias = is_biased.then(|| Weight::constant("wg_bias", kind.dims.heads, 0.0));
+    matrix.into_iter().chain(bias).collect()
+}
+
+/// `ow`, what heads give times their gates of these dims.
+fn gate(config: &LlamaConfig, b: &mut Body<'_>, x: &str, given: &str, dims: &str) -> Result<(), DraftError> {
     b.linear(&Linear { y: "og", x, w: "wg", bias: None, from: "h", to: dims })?;
     match config.head_gate {
-        HeadGate::None | HeadGate::Sigmoid => b.sigmoid("ov", "og")?,
+        HeadGate::None | HeadGate::Sigmoid | HeadGate::SigmoidOfHead => b.sigmoid("ov", "og")?,
+        HeadGate::SigmoidBiased => {
+            let heads = dims.rsplit_once(' ').map_or(dims, |(heads, _)| heads);
+            let add = Binary::spread(BinaryKind::Add, &format!("b s {dims}, {heads} -> b s {dims}"))?;
+            b.op(&["og_sum"], add, &["og", "wg_bias"])?;
+            b.sigmoid("ov", "og_sum")?;
+        }
         HeadGate::Softplus | HeadGate::SoftplusOfHead => softplus(b, "ov", "og")?,
     }
-    let given = kind.dims.given;
     let product = Binary::spread(BinaryKind::Mul, &format!("b s {given}, b s {dims} -> b s {given}"))?;
     b.op(&["ow"], product, &["o", "ov"])
 }
@@ -226,7 +254,7 @@ fn heads(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) 
                 }
                 Step::Clip(bound) => clip(b, *bound, &to, &from)?,
                 Step::Turn(rotation) => rotation.turn(b, &to, &from)?,
-                Step::Temper(temperature) => temper(b, *temperature, side.heads, &to, &from)?,
+                Step::Temper(temperature) => temperature.build(b, side.heads, &to, &from)?,
                 Step::Scale(by) => b.scale(&to, *by, &from)?,
                 Step::Lean(alibi) if side.name == "q" => alibi.queries(b, &to, &from)?,
                 Step::Lean(alibi) => alibi.keys(b, &to, &from)?,
@@ -241,26 +269,4 @@ fn clip(b: &mut Body<'_>, bound: f64, y: &str, x: &str) -> Result<(), DraftError
     let above = format!("{y}_above");
     b.unary(&above, UnaryKind::AtLeast(-bound), x)?;
     b.unary(y, UnaryKind::AtMost(bound), &above)
-}
-
-/// `y = x (1 + by ln(1 + floor((pos + ahead) / every)))`, computed in f32.
-fn temper(b: &mut Body<'_>, temperature: Temperature, dims: &str, y: &str, x: &str) -> Result<(), DraftError> {
-    let Temperature { every, by, ahead, .. } = temperature;
-    let dtype = b.dtype(x)?;
-    b.unary("at", UnaryKind::Cast(DType::F32), "pos")?;
-    // Half a token more keeps whole quotients whole under rounding.
-    b.unary("at_next", UnaryKind::Shift(ahead as f64 + 0.5), "at")?;
-    b.unary("periods", UnaryKind::Scale(1.0 / every as f64), "at_next")?;
-    b.unary("period", UnaryKind::Floor, "periods")?;
-    b.unary("period_next", UnaryKind::Shift(1.0), "period")?;
-    b.unary("period_log", UnaryKind::Log, "period_next")?;
-    b.unary("growth", UnaryKind::Scale(by), "period_log")?;
-    b.unary("temperature", UnaryKind::Shift(1.0), "growth")?;
-    let product = Binary::spread(BinaryKind::Mul, &format!("b s {dims}, b s -> b s {dims}"))?;
-    if dtype == DType::F32 {
-        return b.op(&[y], product, &[x, "temperature"]);
-    }
-    b.unary("q_wide", UnaryKind::Cast(DType::F32), x)?;
-    b.op(&["q_tempered"], product, &["q_wide", "temperature"])?;
-    b.unary(y, UnaryKind::Cast(dtype), "q_tempered")
 }

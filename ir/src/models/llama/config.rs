@@ -2,12 +2,14 @@
 
 use super::indexer::Indexer;
 use super::latent::Latent;
+use super::layer_embedding::LayerEmbedding;
 use super::norm::Norm;
+use super::temperature::Temperature;
 use crate::models::error::{ConfigError, depth, invalid, not_negative, positive};
 use crate::models::experts::Experts;
-use crate::models::feed_forward::Activation;
+use crate::models::feed_forward::{Activation, Clamp};
 use crate::models::layer_set::{LayerSet, Window};
-use crate::models::mixers::Scanned;
+use crate::models::mixers::{Mixer, Scanned};
 use crate::models::rotation::Rotation;
 use serde::Serialize;
 
@@ -39,6 +41,8 @@ pub enum Norms {
     After,
     /// Norms of both (Gemma 2 and 3).
     Both,
+    /// Norms of the stream itself: `n + f(n)` with `n = norm(x)` (MiniMax).
+    Stream,
     /// Norms of the sums, `norm(x + f(x))`, and none behind the last layer (Vaswani et al. 2017; BERT).
     Sums,
 }
@@ -46,7 +50,7 @@ pub enum Norms {
 impl Norms {
     /// True if branches read norms.
     pub(super) fn are_before(self) -> bool {
-        matches!(self, Norms::Before | Norms::Both)
+        matches!(self, Norms::Before | Norms::Both | Norms::Stream)
     }
 
     /// True if branches give norms.
@@ -101,6 +105,10 @@ pub enum HeadGate {
     None,
     /// The sigmoid, for each element (AFMoE).
     Sigmoid,
+    /// The same, plus a bias of each head (Beam).
+    SigmoidBiased,
+    /// The sigmoid of one number for each head (LFM3).
+    SigmoidOfHead,
     /// `ln(1 + e^x)`, for each element (Laguna).
     Softplus,
     /// The same, of one number for each head.
@@ -149,18 +157,24 @@ pub struct Learned {
     pub unread: u64,
 }
 
-/// Queries at position `pos` are multiplied by `1 + by ln(1 + floor((pos + ahead) / every))` (Nakanishi 2025, Scalable-Softmax;
-/// Llama 4).
+/// Factors of the stream and of what a branch adds to it (MiniMax).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Temperature {
-    /// Tokens from one factor to the next.
-    pub every: u64,
-    /// How strongly it grows.
-    pub by: f64,
-    /// The places by which positions are ahead.
-    pub ahead: u64,
-    /// Layers with positions have it; else those without them.
-    pub turned: bool,
+pub struct SumFactors {
+    /// Those of attention.
+    pub attention: [f64; 2],
+    /// Those of what is in its place.
+    pub state: [f64; 2],
+    /// Those of the feed-forward net.
+    pub net: [f64; 2],
+}
+
+impl SumFactors {
+    /// No factors.
+    pub const NONE: SumFactors = SumFactors { attention: [1.0; 2], state: [1.0; 2], net: [1.0; 2] };
+
+    fn are_none(&self) -> bool {
+        *self == SumFactors::NONE
+    }
 }
 
 /// Layers that predict further tokens.
@@ -224,20 +238,39 @@ pub struct LlamaConfig {
     pub value_scale: f64,
     /// The factor of keys (Falcon-H1).
     pub key_scale: f64,
+    /// The numbers of the net's gates whose operands are bounded; none: they are not (MiniMax-M3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub net_clamp: Option<Clamp>,
     /// The factors of the net's gate, and of what the net gives (Falcon-H1).
     pub net_scales: [f64; 2],
+    /// The longest sequence that attention sees as a whole, where it sees parts of longer ones, which is not supported (BigBird).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest: Option<u64>,
     /// Added to the mean square in norms, or to the variance.
     pub norm_eps: f64,
     /// The kind of norms.
     pub norm: Norm,
     /// The norms of a layer's branches.
     pub norms: Norms,
+    /// Size of the vector that gates of norms come from: norms of what attention and experts read are multiplied by sigmoids of a net of
+    /// theirs; none: they are not (A.X K2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub norm_gate: Option<u64>,
     /// Attention of the first layer reads the stream itself, without a norm (ModernBERT).
     pub bare_first: bool,
     /// The operands of the branches of a layer.
     pub branches: Branches,
     /// The factor of what branches add to the stream (Granite).
     pub residual_scale: f64,
+    /// Factors of both sides of these sums.
+    #[serde(skip_serializing_if = "SumFactors::are_none")]
+    pub sum_factors: SumFactors,
+    /// Sum `n` of a model, counted from 2 on, is `x sqrt((n - 1) / n) + f(x) / sqrt(n)` (Beam).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sums_by_depth: bool,
+    /// Heads give differences of two attentions (Ye et al. 2024, Differential Transformer).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub differential: bool,
     /// The norm of embeddings.
     pub embedding_norm: EmbeddingNorm,
     /// Size of the rows of the embedding, where it is not the stream's: a matrix with a bias makes them as large (ELECTRA).
@@ -252,6 +285,9 @@ pub struct LlamaConfig {
     pub fixed_positions: Option<f64>,
     /// Positions of a table of the waves by which queries and keys turn, which nothing reads (RoFormer).
     pub rotary_table: Option<u64>,
+    /// There is a layer that makes a vector of a whole sequence, which nothing reads (BigBird).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pooler: bool,
     /// Biases of scores by distance, with the slopes of the number of heads (BLOOM, MPT).
     pub alibi: bool,
     /// Waves of positions.
@@ -317,6 +353,9 @@ pub struct LlamaConfig {
     /// Queries attend to keys that an indexer chooses, over the latent vector (DeepSeek-V3.2). There is one key head then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub indexer: Option<Indexer>,
+    /// Embeddings of each layer (Gemma 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer_embedding: Option<LayerEmbedding>,
     /// Attention to another sequence.
     pub cross: Option<Cross>,
     /// Layers that carry a state in place of attention.
@@ -352,6 +391,12 @@ impl LlamaConfig {
         let experts = self.experts.as_ref()?;
         let factor = experts.balance.loss.filter(|_| experts.balance.spans_layers())?.factor;
         Some((factor, self.layers - experts.dense.count(self.layers)))
+    }
+
+    /// True if layers count themselves.
+    pub(super) fn counts_layers(&self) -> bool {
+        let fades = matches!(self.scanned, Some(Scanned { mixer: Mixer::Lightning(_), .. }));
+        self.sums_by_depth || self.differential || fades
     }
 
     /// True if layers pass a choice of keys on.
@@ -400,6 +445,7 @@ impl LlamaConfig {
             ("head_dim", self.head),
             ("head_dim", self.local_head.unwrap_or(1)),
             ("embedding_size", self.embedding_size.unwrap_or(1)),
+            ("gated_norm_rank", self.norm_gate.unwrap_or(1)),
             ("output_embedding_size", self.head_layer.map_or(1, |layer| layer.size)),
             ("cross_attention_hidden_size", self.cross.map_or(1, |cross| cross.hidden)),
         ];
@@ -459,6 +505,9 @@ impl LlamaConfig {
             let why =
                 "layers that predict further tokens are not known where layers share a choice of keys; set it to 0";
             return Err(invalid("mtp_loss_scaling_factor", why.to_string()));
+        }
+        if self.differential && !self.kv_heads.is_multiple_of(2) {
+            return Err(invalid("num_key_value_heads", format!("{} is odd; heads come in pairs", self.kv_heads)));
         }
         self.mtp.as_ref().map_or(Ok(()), Mtp::check)
     }

@@ -1,8 +1,10 @@
 //! The block of the embedding: rows of the table, their factor, positions, norm, and a matrix to the stream's size.
 
 use super::config::{EmbeddingNorm, EmbeddingScale, Learned, LlamaConfig, Waves};
+use super::depth;
 use super::dropout;
 use super::indexer::CHOICE;
+use super::layer_embedding::LayerEmbedding;
 use crate::graph::{ArgKind, ResultKind};
 use crate::models::balance;
 use crate::models::draft::{Body, Draft, DraftError, Linear, Weight};
@@ -12,8 +14,8 @@ use crate::types::{DType, PartialKind};
 /// The names of the tables whose first row is added.
 const KINDS: [&str; 2] = ["wte", "wke"];
 
-/// The block, and its call, which gives `x`, and what layers pass on by the names `passed`: sums over layers, none so far, and a choice
-/// of keys, which no layer reads.
+/// The block, and its call, which gives `x`, and what layers pass on by the names `passed`: sums over layers, none so far, and
+/// what [`carried`](super::carried) names.
 pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) -> Result<(), DraftError> {
     let weights = weights(config);
     let has_positions = config.learned.is_some() || config.waves.is_some();
@@ -27,6 +29,12 @@ pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) ->
         }
         if let Some(indexer) = config.indexer.filter(|_| passed.contains(&CHOICE)) {
             indexer.first(b)?;
+        }
+        if config.counts_layers() {
+            depth::first(config, b)?;
+        }
+        if config.layer_embedding.is_some() {
+            LayerEmbedding::first(b, &x)?;
         }
         [&*x].iter().chain(passed).map(|name| b.value(name)).collect()
     })?;
@@ -50,6 +58,10 @@ fn weights(config: &LlamaConfig) -> Vec<Weight> {
         let fall = 2.0 * config.rotation.theta.ln() / config.head as f64;
         Weight::waves("rotary_table", &format!("{positions} d"), fall)
     }));
+    if config.pooler {
+        weights.push(Weight::normal("pooler", "h h", config.deviation).frozen());
+        weights.push(Weight::constant("pooler_bias", "h", 0.0).frozen());
+    }
     let tables = KINDS.iter().zip(config.kinds).filter(|(_, count)| *count > 0);
     weights.extend(tables.map(|(name, count)| Weight::normal(*name, &format!("{count} {row}"), config.deviation)));
     if config.embedding_norm != EmbeddingNorm::None {
@@ -59,6 +71,7 @@ fn weights(config: &LlamaConfig) -> Vec<Weight> {
         weights.push(Weight::normal("emb_proj", "a h", config.deviation));
         weights.push(Weight::constant("emb_proj_bias", "h", 0.0));
     }
+    weights.extend(config.layer_embedding.map(|_| LayerEmbedding::gain()));
     weights
 }
 

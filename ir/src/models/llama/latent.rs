@@ -4,7 +4,7 @@ use crate::dim_role::DimRole;
 use crate::models::draft::{Body, DraftError, Weight};
 use crate::models::error::{ConfigError, invalid, positive};
 use crate::models::rotation::Rotation;
-use crate::ops::{Broadcast, Concat, Einsum, Equation, RmsNorm};
+use crate::ops::{Binary, BinaryKind, Broadcast, Concat, Einsum, Equation, Reshape, RmsNorm};
 use crate::types::DimName;
 use serde::Serialize;
 
@@ -27,6 +27,9 @@ pub struct Latent {
     pub value: u64,
     /// A further factor of all scores, of both parts (DeepSeek's `mscale_all_dim`).
     pub score_factor: f64,
+    /// Queries come from their vector and its norm together, and so do gates of what heads give (A.X K2).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gated: bool,
 }
 
 /// Names of the parts of queries and keys that turn, if there is a rotation.
@@ -60,6 +63,8 @@ impl Latent {
             DimName::new("dv", self.value, None),
         ];
         dims.extend(self.query_rank.map(|rank| DimName::new("lq", rank, None)));
+        let both = self.query_rank.filter(|_| self.gated);
+        dims.extend(both.map(|rank| DimName::new("lw", rank.saturating_mul(2), None)));
         dims
     }
 
@@ -71,7 +76,10 @@ impl Latent {
             weights.push(Weight::normal("wdq", "h lq", deviation));
             weights.push(Weight::constant("q_norm", "lq", 1.0));
         }
-        let from = if self.query_rank.is_some() { "lq" } else { "h" };
+        let from = self.query_dims();
+        if self.gated {
+            weights.push(Weight::normal("wg", &format!("{from} g r dv"), deviation).part_of("q_b"));
+        }
         weights.extend([
             Weight::normal("wqn", &format!("{from} g r dn"), deviation).part_of("q_b"),
             Weight::normal("wqr", &format!("{from} g r dr"), deviation).part_of("q_b"),
@@ -83,6 +91,26 @@ impl Latent {
             Weight::normal("wo", "g r dv h", residual),
         ]);
         weights
+    }
+
+    /// The dim of what queries come from.
+    fn query_dims(&self) -> &'static str {
+        match self.query_rank {
+            Some(_) if self.gated => "lw",
+            Some(_) => "lq",
+            None => "h",
+        }
+    }
+
+    /// The name of what heads give, `o`, times their gates, if they have any.
+    pub(super) fn gate(&self, b: &mut Body<'_>) -> Result<&'static str, DraftError> {
+        if !self.gated {
+            return Ok("o");
+        }
+        b.op(&["og"], Einsum::new("b s lw, lw g r dv -> b s g r dv")?, &["cqw", "wg"])?;
+        b.sigmoid("ov", "og")?;
+        b.op(&["ow"], Binary::of(BinaryKind::Mul), &["o", "ov"])?;
+        Ok("ow")
     }
 
     /// `q`, `k` and `v` of `x`; without a rotation no part turns (Kimi Linear).
@@ -99,10 +127,19 @@ impl Latent {
 
     /// The parts of queries, `qn` and the one that turns, the latent vector `ckv`, and the part of keys that turns.
     pub(super) fn parts(&self, rotation: Option<&Rotation>, b: &mut Body<'_>, x: &str) -> Result<Turned, DraftError> {
-        let (query, from) = if self.query_rank.is_some() { ("cq", "lq") } else { (x, "h") };
+        let from = self.query_dims();
+        let query = match self.query_rank {
+            Some(_) if self.gated => "cqw",
+            Some(_) => "cq",
+            None => x,
+        };
         if self.query_rank.is_some() {
             b.op(&["cq0"], Einsum::new("b s h, h lq -> b s lq")?, &[x, "wdq"])?;
             b.op(&["cq", "cq_rstd"], LATENT_NORM, &["cq0", "q_norm"])?;
+        }
+        if self.gated {
+            b.op(&["cqw_parts"], Concat { dim: 2 }, &["cq", "cq0"])?;
+            b.op(&["cqw"], Reshape { dims: b.dims("b s lw") }, &["cqw_parts"])?;
         }
         for (y, w, d) in [("qn", "wqn", "dn"), ("qr0", "wqr", "dr")] {
             b.op(&[y], Einsum::new(&format!("b s {from}, {from} g r {d} -> b s g r {d}"))?, &[query, w])?;

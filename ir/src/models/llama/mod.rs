@@ -5,33 +5,44 @@
 
 mod alibi;
 mod attention;
+mod carried;
 mod config;
 mod cross;
+mod depth;
+mod differential;
 mod dropout;
 mod embedding;
 mod head;
 mod indexer;
 mod latent;
+mod layer_embedding;
 mod layers;
 mod mtp;
 mod net;
 mod norm;
 mod qk_norm;
+mod temperature;
 
 pub use alibi::Alibi;
 pub use config::{
     Branches, Cross, EmbeddingNorm, EmbeddingScale, HeadGate, HeadLayer, Learned, LlamaConfig, Mtp, Norms, QkNorm,
-    Sinks, Temperature, Waves,
+    Sinks, SumFactors, Waves,
 };
 pub use indexer::Indexer;
 pub use latent::Latent;
+pub use layer_embedding::LayerEmbedding;
 pub use norm::Norm;
+pub use temperature::{Growth, Temperature};
 
-use self::indexer::{CHOICE, INDEX_LOSS};
+pub(super) use depth::NUMBER;
+pub(super) use qk_norm::{AllHeads, flat_norm};
+
+use self::carried::Carried;
+use self::indexer::INDEX_LOSS;
 use self::layers::{KeyChoice, LayerKind, Layers, kinds, runs};
 use super::balance::{self, ADDED, PASSED};
 use super::draft::{Batch, Body, Draft, DraftError, Weight};
-use super::error::ConfigError;
+use super::error::{ConfigError, unsupported};
 use super::mixers::WithAttention;
 use super::rotation::LENGTHS;
 use crate::dim_role::DimRole;
@@ -46,11 +57,12 @@ impl LlamaConfig {
     fn dims(&self, seq: u64) -> Result<Vec<DimName>, ConfigError> {
         let mut dims = vec![DimName::new("h", self.hidden, None)];
         let heads = [("g", "r", Some(self.kv_heads)), ("gl", "rl", self.local_kv_heads)];
+        let pairs = if self.differential { 2 } else { 1 };
         for (keys, queries, count) in heads {
             let begin = format!("{keys} ");
             let attends = kinds(self).any(|kind| kind.attends() && kind.dims.keys.starts_with(&begin));
             let Some(count) = count.filter(|_| attends) else { continue };
-            dims.push(DimName::new(keys, count, Some(DimRole::KvHeads)).undivided());
+            dims.push(DimName::new(keys, count / pairs, Some(DimRole::KvHeads)).undivided());
             dims.push(DimName::new(queries, self.heads / count, Some(DimRole::QueryHeads)).undivided());
         }
         if kinds(self).any(|kind| kind.attends()) {
@@ -59,11 +71,14 @@ impl LlamaConfig {
                 None => dims.push(DimName::new("d", self.head, None)),
             }
             dims.extend(self.value.map(|value| DimName::new("dv", value, None)));
+            dims.extend(self.differential.then(|| DimName::new("dd", 2 * self.head, None)));
         }
         let local = self.local_head.filter(|_| kinds(self).any(|kind| kind.dims.size == "dl"));
         dims.extend(local.map(|size| DimName::new("dl", size, None)));
         dims.extend(self.scanned.iter().flat_map(|scanned| scanned.mixer.dims()));
+        dims.extend(self.norm_gate.map(|rank| DimName::new("nr", rank, None)));
         dims.extend(self.indexer.iter().flat_map(Indexer::dims));
+        dims.extend(self.layer_embedding.iter().flat_map(|embedding| embedding.dims()));
         if kinds(self).any(|kind| kind.has_net && kind.experts.is_none()) {
             dims.push(DimName::new("f", self.feed_forward, Some(DimRole::FeedForward)));
         }
@@ -94,6 +109,11 @@ pub(super) fn build(config: &LlamaConfig, batch: &Batch) -> Result<Model, Config
     if let Some(learned) = config.learned.filter(|learned| batch.seq > learned.positions) {
         return Err(ConfigError::TooLong { seq: batch.seq, positions: learned.positions });
     }
+    if let Some(longest) = config.longest.filter(|longest| batch.seq > *longest) {
+        let why =
+            format!("block_sparse attends to parts of sequences above {longest} tokens; shorten {} to it", batch.seq);
+        return Err(unsupported("attention_type", why));
+    }
     let draft = Draft::new("llama", batch, config.dims(batch.seq)?);
     blocks(config, draft).map_err(|error| ConfigError::Contradiction(error.to_string()))
 }
@@ -102,8 +122,8 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
     let (stream, ids) = (draft.ty("b s h"), draft.ids());
     let over_layers = config.balance_over_layers();
     let passed = if over_layers.is_some() { &PASSED[..] } else { &[] };
-    let choice = config.passes_choice().then_some(CHOICE);
-    embedding::build(config, &mut draft, &passed.iter().copied().chain(choice).collect::<Vec<_>>())?;
+    let names = [passed, &carried::names(config), carried::constants(config)].concat();
+    embedding::build(config, &mut draft, &names)?;
     if kinds(config).any(|kind| kind.inputs().contains(&LENGTHS)) {
         draft.input(LENGTHS);
     }
@@ -139,7 +159,8 @@ fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError>
     let mut last = "x".to_string();
     let passed = if config.balance_over_layers().is_some() { &PASSED[..] } else { &[] };
     let mut passed: Vec<String> = passed.iter().map(|name| name.to_string()).collect();
-    let mut choice = config.passes_choice().then_some(CHOICE.to_string());
+    let names = carried::names(config);
+    let mut carried: Vec<String> = names.iter().map(|name| name.to_string()).collect();
     let array = runs.last().map_or("layer".to_string(), |(kind, _)| kind.name.clone());
     for (at, (kind, range)) in runs.iter().enumerate() {
         let known = blocks.iter().find(|(name, _)| *name == kind.name).map(|(_, block)| *block);
@@ -160,18 +181,25 @@ fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError>
         };
         let taken: Vec<&str> = passed.iter().filter(|_| kind.experts.is_some()).map(|name| &**name).collect();
         let given: Vec<String> = taken.iter().zip(ADDED).map(|(_, name)| format!("{name}{at}")).collect();
-        let chosen: Vec<String> = choice.iter().map(|_| format!("{CHOICE}{at}")).collect();
-        let operands = [&[&*last], &*taken, choice.as_deref().as_slice(), kind.inputs()].concat();
-        let results = [std::slice::from_ref(&result), &given, &chosen].concat().join(" ");
+        let next: Vec<String> = names.iter().map(|name| format!("{name}{at}")).collect();
+        let before: Vec<&str> = carried.iter().map(|name| &**name).collect();
+        let constants = carried::constants(config);
+        let operands = [&[&*last], &*taken, &before, constants, kind.inputs(), tokens(config)].concat();
+        let results = [std::slice::from_ref(&result), &given, &next].concat().join(" ");
         draft.call(&results, block, Some(range.clone()), &operands, &[&kind.name]);
         last = result;
         passed = if given.is_empty() { passed } else { given };
-        choice = chosen.into_iter().next();
+        carried = next;
     }
     let block = blocks.iter().find(|(name, _)| *name == array).map(|(_, block)| *block);
     let inputs = runs.last().map_or(&[][..], |(kind, _)| kind.inputs());
     let (block, count) = (block.ok_or(DraftError::NoLayers)?, layers_of(&runs, &array));
     Ok(Layers { last, passed, block, array, inputs, count })
+}
+
+/// The input of tokens, if layers read it.
+fn tokens(config: &LlamaConfig) -> &'static [&'static str] {
+    if config.layer_embedding.is_some() { &["tok"] } else { &[] }
 }
 
 /// The number of layers of the kind of a name.
@@ -196,19 +224,23 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
         given.extend(ADDED);
         results.extend([ResultKind::Value; 2]);
     }
-    if let Some(indexer) = config.indexer.filter(Indexer::passes) {
-        // A layer with an indexer passes its own on.
-        let name = if kind.choice == KeyChoice::Own { "choice_before" } else { CHOICE };
-        args.push((name, ArgKind::Value, indexer.choice(draft)));
-        given.push(CHOICE);
+    for Carried { taken, given: name, ty } in carried::of_layer(config, kind, draft) {
+        args.push((taken, ArgKind::Value, ty));
+        given.push(name);
         results.push(ResultKind::Value);
     }
-    args.extend(kind.inputs().iter().map(|name| (*name, ArgKind::Input, ids.clone())));
+    for (name, dims) in carried::constants(config).iter().zip(["b s h", "dp"]) {
+        args.push((name, ArgKind::Value, draft.ty(dims)));
+    }
+    args.extend(kind.inputs().iter().chain(tokens(config)).map(|name| (*name, ArgKind::Input, ids.clone())));
     results.extend(further.iter().map(|_| ResultKind::Regulariser));
     given.extend(further);
     draft.block(&kind.name, &args, &weights, &results, |b| {
+        if config.counts_layers() {
+            depth::count(config, b)?;
+        }
         if kind.mixes {
-            mixing(kind).build(config, b, |b, x| mix(config, kind, b, x))?;
+            mixing(config, kind).build(config, b, |b, x| mix(config, kind, b, x))?;
         }
         if kind.has_net {
             net_branch(config, kind).build(config, b, |b, x| match kind.experts {
@@ -218,6 +250,9 @@ fn layer(config: &LlamaConfig, kind: &LayerKind<'_>, draft: &mut Draft, count: u
                 }
                 None => net::build(config, b, x),
             })?;
+            if let Some(embedding) = config.layer_embedding {
+                embedding.build(config, b, if config.layer_scale { "unscaled" } else { "y" }, "y_net")?;
+            }
             if config.layer_scale {
                 let product = Binary::spread(BinaryKind::Mul, "b s h, () -> b s h")?;
                 b.op(&["y"], product, &["unscaled", "layer_scale"])?;
@@ -242,11 +277,13 @@ fn mix(config: &LlamaConfig, kind: &LayerKind<'_>, b: &mut Body<'_>, x: &str) ->
 }
 
 /// The branch of attention, or of what is in its place.
-fn mixing<'a>(kind: &LayerKind<'_>) -> Branch<'a> {
+fn mixing<'a>(config: &LlamaConfig, kind: &LayerKind<'_>) -> Branch<'a> {
     let normed = if kind.bare { "x" } else { "a" };
     // Layers of one branch have nothing else to add.
     let sum = if kind.has_net { "x1" } else { "y" };
-    Branch { norms: kind.norms, number: 1, read: "x", stream: "x", sum, normed, result: "p" }
+    let SumFactors { attention, state, .. } = config.sum_factors;
+    let factors = if kind.attends() { attention } else { state };
+    Branch { norms: kind.norms, number: 1, read: "x", stream: "x", sum, normed, result: "p", factors, has_gate: true }
 }
 
 /// The branch of the feed-forward net, or of the experts in its place.
@@ -255,8 +292,14 @@ fn net_branch<'a>(config: &LlamaConfig, kind: &LayerKind<'_>) -> Branch<'a> {
     let read = if config.branches == Branches::InTurn { stream } else { "x" };
     let normed = if config.branches == Branches::Shared { "a" } else { "n" };
     let result = if kind.experts.is_some_and(|experts| experts.normed) { "fn" } else { "fd" };
-    let sum = if config.layer_scale { "unscaled" } else { "y" };
-    Branch { norms: kind.norms, number: 2, read, stream, sum, normed, result }
+    let sum = match config.layer_embedding {
+        Some(_) => "y_net",
+        None if config.layer_scale => "unscaled",
+        None => "y",
+    };
+    let factors = config.sum_factors.net;
+    let has_gate = kind.experts.is_some();
+    Branch { norms: kind.norms, number: 2, read, stream, sum, normed, result, factors, has_gate }
 }
 
 /// A branch of a layer, `sum = stream + norm(f(norm(read)))` or `sum = norm(stream + f(read))`, with the norms of the configuration.
@@ -271,6 +314,10 @@ struct Branch<'a> {
     normed: &'a str,
     /// The value that `f` computes.
     result: &'a str,
+    /// Factors of the stream and of what `f` adds to it.
+    factors: [f64; 2],
+    /// The norm has a gate, where the model has such.
+    has_gate: bool,
 }
 
 impl Branch<'_> {
@@ -281,11 +328,15 @@ impl Branch<'_> {
         b: &mut Body<'_>,
         f: impl FnOnce(&mut Body<'_>, &str) -> Result<(), DraftError>,
     ) -> Result<(), DraftError> {
-        let Branch { norms, number, read, stream, sum, normed, result } = *self;
+        let Branch { norms, number, read, stream, sum, normed, result, factors, .. } = *self;
         let is_normed = number == 2 && config.branches == Branches::Shared || normed == read;
         let (before, after) = (norms.are_before(), norms.are_after());
         if before && !is_normed {
-            config.norm(b, normed, read, &format!("norm{number}"))?;
+            let gain = format!("norm{number}");
+            match config.norm_gate.filter(|_| self.has_gate) {
+                Some(_) => norm::gated(config, b, normed, read, &gain)?,
+                None => config.norm(b, normed, read, &gain)?,
+            }
         }
         f(b, if before { normed } else { read })?;
         let mut added = result.to_string();
@@ -298,10 +349,21 @@ impl Branch<'_> {
             let whole = std::mem::replace(&mut added, format!("{result}_scaled"));
             b.scale(&added, config.residual_scale, &whole)?;
         }
-        if norms != Norms::Sums {
-            return b.op(&[sum], Binary::of(BinaryKind::Add), &[stream, &added]);
+        let mut stream = if norms == Norms::Stream { normed } else { stream }.to_string();
+        if config.sums_by_depth {
+            // Sums are counted over the model from 2 on.
+            [stream, added] = depth::sides(b, number + 1, &stream, &added)?;
         }
-        b.op(&[normed], Binary::of(BinaryKind::Add), &[stream, &added])?;
+        for (side, factor) in [&mut stream, &mut added].into_iter().zip(factors) {
+            if factor != 1.0 {
+                let whole = std::mem::replace(side, format!("{side}_by_factor"));
+                b.scale(side, factor, &whole)?;
+            }
+        }
+        if norms != Norms::Sums {
+            return b.op(&[sum], Binary::of(BinaryKind::Add), &[&stream, &added]);
+        }
+        b.op(&[normed], Binary::of(BinaryKind::Add), &[&stream, &added])?;
         config.norm(b, sum, normed, &format!("norm{number}"))
     }
 }
@@ -317,6 +379,7 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
     let mut weights = Vec::new();
     if kind.mixes {
         weights.extend((first && !kind.bare).then(|| config.norm.weights("norm1", "h")).into_iter().flatten());
+        weights.extend(config.norm_gate.iter().flat_map(|_| norm::gate_weights("norm1", config.deviation)));
         let state = kind.scanned.map(|scanned| scanned.mixer.weights(config.deviation, residual));
         weights.extend(state.into_iter().flatten());
         weights.extend(kind.attends().then(|| attention::weights(config, kind, residual)).into_iter().flatten());
@@ -328,6 +391,8 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
     }
     if first && config.branches != Branches::Shared {
         weights.extend(config.norm.weights("norm2", "h"));
+        let gate = config.norm_gate.filter(|_| kind.experts.is_some());
+        weights.extend(gate.iter().flat_map(|_| norm::gate_weights("norm2", config.deviation)));
     }
     weights.extend(match kind.experts {
         Some(experts) => {
@@ -339,6 +404,7 @@ fn layer_weights(config: &LlamaConfig, kind: &LayerKind<'_>) -> Vec<Weight> {
         None => net::weights(config, residual),
     });
     weights.extend(after.then(|| config.norm.weights("post_norm2", "h")).into_iter().flatten());
+    weights.extend(config.layer_embedding.iter().flat_map(|_| LayerEmbedding::weights(config.deviation, residual)));
     weights.extend(config.layer_scale.then(|| Weight::constant("layer_scale", "", 1.0).frozen()));
     weights
 }

@@ -26,7 +26,8 @@ pub(super) fn weights(config: &LlamaConfig, residual: f64) -> Vec<Weight> {
 pub(super) fn build(config: &LlamaConfig, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
     let [of_gate, of_result] = config.net_scales;
     if config.gated && !config.net_bias && !config.inner_norms && config.net_scales == [1.0; 2] {
-        let net = Gated { values: "f", matrices: "", rows: "b s", shared: "", outer: "h", inner: "f" };
+        let clamp = config.net_clamp;
+        let net = Gated { values: "f", matrices: "", rows: "b s", shared: "", outer: "h", inner: "f", clamp };
         return net.build(b, x, config.activation);
     }
     if config.gated {

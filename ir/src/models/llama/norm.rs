@@ -1,7 +1,8 @@
 //! The norms of a stream.
 
-use crate::models::draft::{Body, DraftError, Weight};
-use crate::ops::{LayerNorm, RmsNorm};
+use super::config::LlamaConfig;
+use crate::models::draft::{Body, DraftError, Linear, Weight};
+use crate::ops::{Binary, BinaryKind, LayerNorm, RmsNorm, UnaryKind};
 use serde::Serialize;
 
 /// A kind of norm of the stream.
@@ -60,4 +61,20 @@ impl Norm {
         };
         b.op(&[y, &mean, &rstd], LayerNorm { eps }, &[x, gain, bias])
     }
+}
+
+/// The parameters of the gate of a norm, a net between h and a small vector.
+pub(super) fn gate_weights(gain: &str, deviation: f64) -> [Weight; 2] {
+    [Weight::normal(format!("{gain}_down"), "h nr", deviation), Weight::normal(format!("{gain}_up"), "nr h", deviation)]
+}
+
+/// `y = n sigmoid(up(silu(down(n))))` with `n = norm(x)`.
+pub(super) fn gated(config: &LlamaConfig, b: &mut Body<'_>, y: &str, x: &str, gain: &str) -> Result<(), DraftError> {
+    let [plain, low, active, high, share] = ["plain", "low", "active", "high", "share"].map(|end| format!("{y}_{end}"));
+    config.norm(b, &plain, x, gain)?;
+    b.linear(&Linear { y: &low, x: &plain, w: &format!("{gain}_down"), bias: None, from: "h", to: "nr" })?;
+    b.unary(&active, UnaryKind::Silu, &low)?;
+    b.linear(&Linear { y: &high, x: &active, w: &format!("{gain}_up"), bias: None, from: "nr", to: "h" })?;
+    b.sigmoid(&share, &high)?;
+    b.op(&[y], Binary::of(BinaryKind::Mul), &[&plain, &share])
 }

@@ -65,15 +65,15 @@ pub(super) fn build(
 }
 
 /// Heads that are one row.
-pub(super) struct AllHeads<'a> {
+pub(in crate::models) struct AllHeads<'a> {
     /// Their dims behind `b s`.
-    pub(super) dims: &'a str,
+    pub(in crate::models) dims: &'a str,
     /// The elements of all of them.
-    pub(super) size: u64,
+    pub(in crate::models) size: u64,
 }
 
 /// A norm of all heads together: `normed` of `plain`, with gains of each element.
-pub(super) fn flat_norm(
+pub(in crate::models) fn flat_norm(
     b: &mut Body<'_>,
     eps: f64,
     all: &AllHeads<'_>,

@@ -12,12 +12,14 @@ use serde::Serialize;
 const CHUNK: u64 = 64;
 
 /// Factors by which a state decays.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub enum DeltaDecay {
     /// One factor for each head (Qwen3-Next).
     Head,
     /// One for each element of a key, from a product through a vector of the size of a value (Kimi Linear).
     Key,
+    /// The same from one product. Logarithms are a negative number times a sigmoid, if there is one (Ling 3).
+    KeyDirect(Option<f64>),
 }
 
 /// A gated delta rule.
@@ -63,7 +65,7 @@ impl DeltaNet {
             weights.push(Weight::normal(format!("conv_m{name}"), &format!("{dims} {taps}"), deviation));
         }
         weights.push(Weight::normal("wbeta", "h gs rs", deviation));
-        let least = if self.decay == DeltaDecay::Key { 1.0 } else { 0.01 };
+        let least = if self.decay == DeltaDecay::Head { 0.01 } else { 1.0 };
         weights.push(Weight::new("a_log", "gs rs", Init::LogUniform(least, 16.0)));
         match self.decay {
             DeltaDecay::Head => {
@@ -79,6 +81,11 @@ impl DeltaNet {
                 weights.push(Weight::new("dt_bias", "gs rs ks", Init::InverseSoftplus(1e-3, 1e-1)));
                 weights.push(Weight::normal("wgate_a", "h ls", deviation));
                 weights.push(Weight::normal("wgate_b", "ls gs rs cs", deviation));
+            }
+            DeltaDecay::KeyDirect(_) => {
+                weights.push(Weight::normal("wdecay", "h gs rs ks", deviation));
+                weights.push(Weight::new("dt_bias", "gs rs ks", Init::InverseSoftplus(1e-3, 1e-1)));
+                weights.push(Weight::normal("wgate", "h gs rs cs", deviation));
             }
         }
         weights.push(Weight::constant("scan_norm", "cs", 1.0));
@@ -119,6 +126,13 @@ impl DeltaNet {
                 b.linear(&Linear { y: "dt", x: "dt_low", w: "wdecay_b", bias: None, from: "ls", to: "gs rs ks" })?;
                 "gs rs ks"
             }
+            DeltaDecay::KeyDirect(least) => {
+                b.linear(&Linear { y: "dt", x, w: "wdecay", bias: None, from: "h", to: "gs rs ks" })?;
+                if let Some(least) = least {
+                    return bounded_decay(b, least);
+                }
+                "gs rs ks"
+            }
         };
         step_sizes(b, "pace", "dt", dims, [None; 2])?;
         log_decay_of(b, "decay", "pace", dims)
@@ -126,13 +140,17 @@ impl DeltaNet {
 
     /// `mg_active`, the gates of the results.
     fn gate(&self, b: &mut Body<'_>, x: &str) -> Result<(), DraftError> {
-        if self.decay == DeltaDecay::Head {
+        if self.decay == DeltaDecay::Key {
+            b.linear(&Linear { y: "mg_low", x, w: "wgate_a", bias: None, from: "h", to: "ls" })?;
+            b.linear(&Linear { y: "mg", x: "mg_low", w: "wgate_b", bias: None, from: "ls", to: "gs rs cs" })?;
+        } else {
             b.linear(&Linear { y: "mg", x, w: "wgate", bias: None, from: "h", to: "gs rs cs" })?;
-            return b.unary("mg_active", UnaryKind::Silu, "mg");
         }
-        b.linear(&Linear { y: "mg_low", x, w: "wgate_a", bias: None, from: "h", to: "ls" })?;
-        b.linear(&Linear { y: "mg", x: "mg_low", w: "wgate_b", bias: None, from: "ls", to: "gs rs cs" })?;
-        b.sigmoid("mg_active", "mg")
+        if self.decay == DeltaDecay::Head {
+            b.unary("mg_active", UnaryKind::Silu, "mg")
+        } else {
+            b.sigmoid("mg_active", "mg")
+        }
     }
 
     /// `beta`, how much of what a state has for a key is replaced, in f32.
@@ -145,4 +163,19 @@ impl DeltaNet {
         b.sigmoid("beta_share", "beta_wide")?;
         b.scale("beta", self.beta_scale, "beta_share")
     }
+}
+
+/// `decay = least sigmoid(exp(a_log) (dt + dt_bias))` in f32.
+fn bounded_decay(b: &mut Body<'_>, least: f64) -> Result<(), DraftError> {
+    const DIMS: &str = "gs rs ks";
+    wide(b, "dt_wide", "dt")?;
+    wide(b, "dt_bias_wide", "dt_bias")?;
+    let add = Binary::spread(BinaryKind::Add, &format!("b s {DIMS}, {DIMS} -> b s {DIMS}"))?;
+    b.op(&["dt_sum"], add, &["dt_wide", "dt_bias_wide"])?;
+    wide(b, "a_log_wide", "a_log")?;
+    b.unary("rate", UnaryKind::Exp, "a_log_wide")?;
+    let product = Binary::spread(BinaryKind::Mul, &format!("b s {DIMS}, gs rs -> b s {DIMS}"))?;
+    b.op(&["dt_rated"], product, &["dt_sum", "rate"])?;
+    b.sigmoid("dt_share", "dt_rated")?;
+    b.scale("decay", least, "dt_share")
 }

@@ -2,11 +2,15 @@
 
 mod conv;
 mod delta;
+mod lightning;
+mod rg_lru;
 mod selective;
 mod ssd;
 
 pub use conv::GatedConv;
 pub use delta::{DeltaDecay, DeltaNet};
+pub use lightning::Lightning;
+pub use rg_lru::RgLru;
 pub use selective::{Selective, SelectiveNorms};
 pub use ssd::{Ssd, SsdNorm, SsdScales};
 
@@ -61,6 +65,10 @@ pub enum Mixer {
     Selective(Selective),
     /// A short convolution between two gates.
     Conv(GatedConv),
+    /// Linear attention with a fixed decay for each head.
+    Lightning(Lightning),
+    /// Real-gated linear recurrent units.
+    RgLru(RgLru),
 }
 
 /// The heads of a mixer. Groups of heads share keys and queries.
@@ -107,6 +115,8 @@ impl Mixer {
             Mixer::Ssd(ssd) => ssd.check(),
             Mixer::Conv(conv) => conv.check(),
             Mixer::Selective(selective) => selective.check(),
+            Mixer::Lightning(lightning) => lightning.check(),
+            Mixer::RgLru(units) => units.check(),
         }
     }
 
@@ -117,6 +127,8 @@ impl Mixer {
             Mixer::Ssd(ssd) => ssd.heads.dims(),
             Mixer::Conv(conv) => conv.dims(),
             Mixer::Selective(selective) => selective.dims(),
+            Mixer::Lightning(lightning) => lightning.dims(),
+            Mixer::RgLru(units) => units.dims(),
         }
     }
 
@@ -127,6 +139,8 @@ impl Mixer {
             Mixer::Ssd(ssd) => ssd.weights(deviation, residual),
             Mixer::Conv(conv) => conv.weights(deviation, residual),
             Mixer::Selective(selective) => selective.weights(deviation, residual),
+            Mixer::Lightning(lightning) => lightning.weights(deviation, residual),
+            Mixer::RgLru(units) => units.weights(deviation, residual),
         }
     }
 
@@ -137,6 +151,8 @@ impl Mixer {
             Mixer::Ssd(ssd) => ssd.build(b, y, x),
             Mixer::Conv(conv) => conv.build(b, y, x),
             Mixer::Selective(selective) => selective.build(b, y, x),
+            Mixer::Lightning(lightning) => lightning.build(b, y, x),
+            Mixer::RgLru(units) => units.build(b, y, x),
         }
     }
 }

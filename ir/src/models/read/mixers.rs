@@ -3,7 +3,7 @@
 use super::{Base, Heads, ModelSizes, Rotary};
 use crate::models::error::{ConfigError, invalid, positive, unsupported};
 use crate::models::fields::Fields;
-use crate::models::layer_set::LayerSet;
+use crate::models::layer_set::{LayerSet, Window};
 use crate::models::llama::LlamaConfig;
 use crate::models::mixers::{ScanHeads, Ssd, SsdNorm, SsdScales};
 use crate::models::rotation::Rotation;
@@ -42,6 +42,55 @@ impl LayerTypes {
         }
         set(layers, key, |layer| self.state.contains(&types[layer as usize].as_str()))
     }
+}
+
+/// The layers of a model that has layers with a state, with a window, and with attention to all tokens.
+pub(in crate::models) struct Typed {
+    /// Those with a state.
+    pub(in crate::models) state: Option<LayerSet>,
+    /// The window of some of the others.
+    pub(in crate::models) window: Option<Window>,
+}
+
+impl Typed {
+    /// True if some layers attend to all tokens.
+    pub(in crate::models) fn has_full(&self, layers: u32) -> bool {
+        let has_state = self.state.unwrap_or(LayerSet::None);
+        let full = self.window.map_or(LayerSet::First(layers), |window| window.full);
+        (0..layers).any(|layer| full.contains(layer) && !has_state.contains(layer))
+    }
+}
+
+/// The types of layers as `layer_types` lists them, where `state` is that of layers with a state; without a list `default` names the type of
+/// each layer.
+pub(in crate::models) fn typed(
+    fields: &Fields,
+    layers: u32,
+    state: &str,
+    default: impl Fn(u32) -> &'static str,
+) -> Result<Typed, ConfigError> {
+    const KEY: &str = "layer_types";
+    const LOCAL: &str = "sliding_attention";
+    let stated: Option<Vec<String>> = fields.optional(KEY)?;
+    let types = stated.unwrap_or_else(|| (0..layers).map(|layer| default(layer).to_string()).collect());
+    if types.len() != layers as usize {
+        let why = format!("`{KEY}` has {} types, but `num_hidden_layers` is {layers}", types.len());
+        return Err(ConfigError::Contradiction(why));
+    }
+    let known = [state, LOCAL, "full_attention"];
+    if let Some(kind) = types.iter().find(|kind| !known.contains(&kind.as_str())) {
+        return Err(unsupported(KEY, format!("{kind} is not supported, only {}", known.join(", "))));
+    }
+    let has_window = types.iter().any(|kind| kind == LOCAL);
+    let full = set(layers, KEY, |layer| types[layer as usize] != LOCAL)?.unwrap_or(LayerSet::None);
+    let window = match fields.optional("sliding_window")? {
+        Some(tokens) => has_window.then_some(Window { tokens, chunked: false, full }),
+        None if has_window => {
+            return Err(unsupported(KEY, format!("{LOCAL} needs a `sliding_window`")));
+        }
+        None => None,
+    };
+    Ok(Typed { state: set(layers, KEY, |layer| types[layer as usize] == state)?, window })
 }
 
 /// The layers with a state; `None` if there are none. `key` lists them where they follow no rule.

@@ -12,7 +12,9 @@ use super::error::{ConfigError, depth, invalid, positive, unsupported};
 use super::feed_forward::Activation;
 use super::fields::Fields;
 use super::layer_set::LayerSet;
-use super::llama::{Branches, EmbeddingNorm, EmbeddingScale, HeadGate, LlamaConfig, Mtp, Norm, Norms, QkNorm, Sinks};
+use super::llama::{
+    Branches, EmbeddingNorm, EmbeddingScale, HeadGate, LlamaConfig, Mtp, Norm, Norms, QkNorm, Sinks, SumFactors,
+};
 
 /// The names under which a family has what all families have, and how it states rotary positions.
 #[derive(Clone, Copy)]
@@ -86,6 +88,14 @@ impl Base {
             keys_are_values: false,
             value_norm: false,
             layer_scale: false,
+            sum_factors: SumFactors::NONE,
+            sums_by_depth: false,
+            differential: false,
+            pooler: false,
+            norm_gate: None,
+            net_clamp: None,
+            layer_embedding: None,
+            longest: None,
             head: heads.size,
             value: None,
             value_scale: 1.0,

@@ -1,5 +1,6 @@
 //! The layers that have positions.
 
+use super::mixers::Typed;
 use crate::models::error::{ConfigError, invalid, positive, unsupported};
 use crate::models::fields::Fields;
 use crate::models::layer_set::LayerSet;
@@ -34,4 +35,21 @@ pub(in crate::models) fn turn(fields: &Fields, kind: &str, is_there: bool) -> Re
         None if is_there => Err(invalid(KEY, format!("has no `{kind}`: the positions of these layers, or null"))),
         found => Ok(found.is_some_and(|found| !found.is_null())),
     }
+}
+
+/// Checks that all layers with attention have positions, where a file states those of each type.
+///
+/// # Errors
+/// A type of layers has none.
+pub(in crate::models) fn all_turn(fields: &Fields, layers: u32, typed: &Typed) -> Result<(), ConfigError> {
+    if fields.object("rope_parameters")?.is_none() {
+        return Ok(());
+    }
+    let is_there = [typed.has_full(layers), typed.window.is_some()];
+    for (kind, is_there) in ["full_attention", "sliding_attention"].into_iter().zip(is_there) {
+        if is_there && !turn(fields, kind, is_there)? {
+            return Err(unsupported("rope_parameters", format!("`{kind}` without positions is not supported")));
+        }
+    }
+    Ok(())
 }

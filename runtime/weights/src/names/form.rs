@@ -52,6 +52,13 @@ impl Side {
         Side { length: all[at][0] * group, first: widths[..at].iter().sum(), steps, parts: None }
     }
 
+    /// The place of a layer, where the side has those of all layers.
+    fn within(self, layer: Option<Layer>) -> Side {
+        let Some(Layer { number, of }) = layer else { return self };
+        let own = self.length;
+        Side { length: own * u64::from(of), first: self.first + own * u64::from(number), ..self }
+    }
+
     /// Each of some equal parts of the first dim has those of all parameters, which follow each other.
     fn by_part(all: &[&[u64]], at: usize, count: u64) -> Side {
         let widths: Vec<u64> = all.iter().map(|dims| dims.iter().product::<u64>() / count).collect();
@@ -80,9 +87,16 @@ impl Side {
     }
 }
 
+/// A layer among all layers of a tensor.
+#[derive(Clone, Copy)]
+pub(super) struct Layer {
+    pub(super) number: u32,
+    pub(super) of: u32,
+}
+
 /// The place of a parameter in the tensor `name`. `sizes` are those of all parameters that the row has, and `at` is its own
-/// number among them.
-pub(super) fn piece(row: &HubTensor, name: String, sizes: &[&[u64]], at: usize) -> Piece {
+/// number among them; `layer` is its layer, where the tensor has all.
+pub(super) fn piece(row: &HubTensor, name: String, sizes: &[&[u64]], at: usize, layer: Option<Layer>) -> Piece {
     let inputs: Vec<&[u64]> = sizes.iter().map(|sizes| &sizes[row.leading..row.leading + row.inputs]).collect();
     let outputs: Vec<&[u64]> = sizes.iter().map(|sizes| &sizes[row.leading + row.inputs..]).collect();
     let leading = &sizes[at][..row.leading];
@@ -98,6 +112,7 @@ pub(super) fn piece(row: &HubTensor, name: String, sizes: &[&[u64]], at: usize) 
         Join::Parts(count) => Side::by_part(&outputs, at, count),
         Join::Alternating => Side::alternating(&outputs, at),
     };
+    let output = output.within(layer);
     let (input_step, output_step) = match row.order {
         MatrixOrder::OutputsFirst => (1, input.length),
         MatrixOrder::InputsFirst => (output.length, 1),

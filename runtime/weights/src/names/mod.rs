@@ -4,6 +4,7 @@ mod form;
 
 use crate::description::Description;
 use crate::layout::Source;
+use form::Layer;
 use ir::graph::{Param, is_record};
 use ir::models::{Batch, ConfigError, HubTensor, TensorSource, Weights, When};
 use ir::types::DType;
@@ -54,6 +55,8 @@ struct Scope<'a> {
     params: &'a ModelSizes<'a>,
     /// The number of the layer among all layers.
     layer: Option<u32>,
+    /// The number of all layers.
+    layers: u32,
     /// Files have rotary pairs next to each other.
     is_interleaved: bool,
     /// The first elements of a head, of which these pairs are; none: all.
@@ -71,12 +74,14 @@ impl Scope<'_> {
         let row = self.rows().find(|row| row.params.contains(&param) && self.holds(row.when))?;
         let at = row.params.iter().position(|name| *name == param)?;
         let sizes: Vec<&[u64]> = row.params.iter().map(|name| self.sizes(name)).collect::<Option<_>>()?;
-        let (name, is_split) = (self.at(row.name), row.name.contains("{}"));
+        let is_split = row.name.contains("{}");
+        let layer = self.layer.filter(|_| row.of_layers).map(|number| Layer { number, of: self.layers });
+        let name = if row.of_layers { format!("{}{}", self.weights.base, row.name) } else { self.at(row.name) };
         let mut pieces = if is_split {
             let inner: Vec<&[u64]> = sizes.iter().map(|sizes| &sizes[1..]).collect();
-            (0..sizes[at][0]).map(|n| form::piece(row, name.replace("{}", &n.to_string()), &inner, at)).collect()
+            (0..sizes[at][0]).map(|n| form::piece(row, name.replace("{}", &n.to_string()), &inner, at, layer)).collect()
         } else {
-            vec![form::piece(row, name, &sizes, at)]
+            vec![form::piece(row, name, &sizes, at, layer)]
         };
         if self.is_interleaved && self.weights.turned.contains(&param) {
             pieces.iter_mut().for_each(|piece| piece.pair(self.turned));
@@ -172,7 +177,8 @@ impl Names {
                 let further = param.field.as_ref().filter(|_| param.name.starts_with("mtp"));
                 let layer = layer.or_else(|| further.map(|_| description.layers() + instance));
                 let (weights, params) = (&family.weights, &arrays[array(param)]);
-                let scope = Scope { weights, params, layer, is_interleaved, turned, present };
+                let scope =
+                    Scope { weights, params, layer, layers: description.layers(), is_interleaved, turned, present };
                 let name = param.instance_name(instance);
                 let source = scope.source(member(param));
                 let source = source.unwrap_or_else(|| panic!("`{name}` of {} has no name", family.model_type));

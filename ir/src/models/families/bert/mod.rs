@@ -2,6 +2,7 @@
 
 pub(super) mod bert_generation;
 pub(super) mod bert_lm;
+pub(super) mod big_bird;
 pub(super) mod camembert;
 pub(super) mod data2vec_text;
 pub(super) mod electra;

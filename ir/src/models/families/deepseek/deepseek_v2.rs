@@ -110,6 +110,7 @@ pub(in crate::models::families) fn latent_with(fields: &Fields, kv_heads: u64) -
         turned: fields.get("qk_rope_head_dim")?,
         value: fields.get("v_head_dim")?,
         score_factor: 1.0,
+        gated: false,
     };
     let rotary = Base::USUAL.rope.read(fields, Head { size: latent.turned, is_latent: true })?;
     latent.score_factor = rotary.score_factor;
@@ -198,7 +199,15 @@ pub(in crate::models::families) const DEEPSEEK_V2_LITE: LlamaConfig = LlamaConfi
     head: 192,
     norm_eps: 1e-6,
     rotation: PLAIN,
-    latent: Some(Latent { query_rank: None, key_rank: 512, plain: 128, turned: 64, value: 128, score_factor: 1.0 }),
+    latent: Some(Latent {
+        query_rank: None,
+        key_rank: 512,
+        plain: 128,
+        turned: 64,
+        value: 128,
+        score_factor: 1.0,
+        gated: false,
+    }),
     experts: Some(Experts {
         shared: 2 * 1408,
         dense: LayerSet::First(1),
@@ -209,8 +218,15 @@ pub(in crate::models::families) const DEEPSEEK_V2_LITE: LlamaConfig = LlamaConfi
 };
 
 /// Latent attention with queries of a rank of their own: `config.json` of deepseek-ai/DeepSeek-V2 and DeepSeek-V3.
-pub(in crate::models::families) const LARGE: Option<Latent> =
-    Some(Latent { query_rank: Some(1536), key_rank: 512, plain: 128, turned: 64, value: 128, score_factor: 1.0 });
+pub(in crate::models::families) const LARGE: Option<Latent> = Some(Latent {
+    query_rank: Some(1536),
+    key_rank: 512,
+    plain: 128,
+    turned: 64,
+    value: 128,
+    score_factor: 1.0,
+    gated: false,
+});
 
 pub(in crate::models::families) const PRESETS: &[Preset] = &[
     Preset::llama("deepseek-v2-lite", "DeepSeek-V2, 16B parameters, 6 of 64 experts", 32_768, DEEPSEEK_V2_LITE),

@@ -59,6 +59,13 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
 
 /// Reads what DeepSeek-V3.2 and GLM share. The layers of a set have no indexer of their own.
 pub(in crate::models::families) fn indexed(fields: &Fields, shared: LayerSet) -> Result<LlamaConfig, ConfigError> {
+    let base = attending(fields, shared)?;
+    let experts = glm4_moe_lite::experts(fields, base.layers)?;
+    Ok(LlamaConfig { experts, mtp: further(fields)?, ..base })
+}
+
+/// The fields of a model without experts.
+pub(in crate::models::families) fn attending(fields: &Fields, shared: LayerSet) -> Result<LlamaConfig, ConfigError> {
     let base = deepseek_v2::latent_with(fields, 1)?;
     one_type(fields)?;
     let indexer = Indexer {
@@ -72,8 +79,7 @@ pub(in crate::models::families) fn indexed(fields: &Fields, shared: LayerSet) ->
         let why = "attention to chosen keys drops no weights; set it to 0".to_string();
         return Err(unsupported("attention_dropout", why));
     }
-    let experts = glm4_moe_lite::experts(fields, base.layers)?;
-    Ok(LlamaConfig { indexer: Some(indexer), experts, mtp: further(fields)?, ..base })
+    Ok(LlamaConfig { indexer: Some(indexer), ..base })
 }
 
 /// Checks that all layers have an indexer's choice.

@@ -12,7 +12,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
     read,
 };
 
-const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     Key::read(&["vocab_size"], "262144", VOCABULARY),
     Key::read(&["hidden_size"], "2304", HIDDEN),
     Key::read(&["intermediate_size"], "9216", FEED_FORWARD),
@@ -48,7 +48,7 @@ const KEYS: &[Key] = &[
 const EACH: &str = "per_layer_config";
 
 /// Norms of both sides and of queries and keys, and the factor of a layer.
-const GAINS: &[HubTensor] = &[
+pub(super) const GAINS: &[HubTensor] = &[
     HubTensor::vector("input_layernorm.weight", &["norm1"]),
     HubTensor::vector("post_attention_layernorm.weight", &["post_norm1"]),
     HubTensor::vector("pre_feedforward_layernorm.weight", &["norm2"]),
@@ -64,6 +64,11 @@ const ROTATIONS: &str = r#"{"sliding_attention": {"rope_type": "default", "rope_
     "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0}}"#;
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
+    Ok(fourth(fields)?.into())
+}
+
+/// The fields of a Gemma 4.
+pub(super) fn fourth(fields: &Fields) -> Result<LlamaConfig, ConfigError> {
     let sizes = ModelSizes::read(fields)?;
     let (local_heads, local_size): (u64, u64) = (fields.get("num_key_value_heads")?, fields.get("head_dim")?);
     let keys_are_values = fields.get("attention_k_eq_v")?;
@@ -97,8 +102,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
         local_rotation,
         window,
         ..base
-    }
-    .into())
+    })
 }
 
 /// The key of a base that no file counts, since each object of a rotation has one.

@@ -2,5 +2,6 @@
 
 pub(super) mod lfm2;
 pub(super) mod lfm2_moe;
+pub(super) mod lfm3;
 
 use super::prelude;
