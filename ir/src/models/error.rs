@@ -36,6 +36,15 @@ pub enum ConfigError {
         /// Positions of the model.
         positions: u64,
     },
+    /// A file without an encoder of images, of a model that is to read them.
+    NoEncoder,
+    /// Patches of a sequence that do not merge into rows.
+    Patches {
+        /// Patches of a sequence.
+        patches: u64,
+        /// Patches of a row.
+        merged: u64,
+    },
     /// A tensor or depth above [`crate::limits`].
     TooLarge(String),
     /// A `model_type` without a builder.
@@ -67,6 +76,10 @@ impl fmt::Display for ConfigError {
             ConfigError::TooLong { seq, positions } => {
                 write!(f, "sequences of {seq} tokens do not fit the model's {positions} positions")
             }
+            ConfigError::NoEncoder => f.write_str("the model has no encoder of images: `vision_config` is missing"),
+            ConfigError::Patches { patches, merged } => {
+                write!(f, "{patches} patches of images in a sequence are no whole rows of {merged} patches")
+            }
             ConfigError::UnknownFamily { found, missing, known } => {
                 write!(f, "there is no builder for `model_type` `{found}`")?;
                 missing.map_or(Ok(()), |part| write!(f, ", for want of {part}"))?;
@@ -84,7 +97,7 @@ impl Coded for ConfigError {
         Some(match self {
             ConfigError::Json(_) | ConfigError::Invalid { .. } => Code::ConfigSyntax,
             ConfigError::Missing { .. } => Code::ConfigMissingField,
-            ConfigError::NoBatch { .. } => Code::BadOption,
+            ConfigError::NoBatch { .. } | ConfigError::NoEncoder | ConfigError::Patches { .. } => Code::BadOption,
             ConfigError::Contradiction(_) | ConfigError::TooLong { .. } => Code::ConfigContradiction,
             ConfigError::TooLarge(_) => Code::TooLarge,
             ConfigError::UnknownFamily { .. } => Code::UnsupportedFamily,
@@ -99,6 +112,10 @@ impl Coded for ConfigError {
             ConfigError::Invalid { .. } => "correct the field",
             ConfigError::Contradiction(_) => "change one of the fields to agree with the other",
             ConfigError::NoBatch { .. } => "a micro-batch has at least one sequence of one token",
+            ConfigError::NoEncoder => "leave `+images=` out, or give the config.json of a model that reads images",
+            ConfigError::Patches { merged, .. } => {
+                return Some(format!("give a multiple of {merged} patches, and at least one row"));
+            }
             ConfigError::TooLong { positions, .. } => {
                 return Some(format!("use sequences of at most {positions} tokens"));
             }

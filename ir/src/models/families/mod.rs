@@ -87,6 +87,7 @@ mod opt;
 mod persimmon;
 mod phi;
 mod phi3;
+mod pixtral;
 mod prelude;
 mod presets;
 mod qwen;
@@ -121,6 +122,7 @@ pub use presets::{preset, presets};
 
 use super::error::ConfigError;
 use super::keys::{Keys, ROPE};
+use super::vision::Encoder;
 
 /// All families that are read.
 pub const FAMILIES: &[Family] = &[
@@ -264,6 +266,9 @@ pub const FAMILIES: &[Family] = &[
     lfm2_moe::FAMILY,
     gpt2::FAMILY,
 ];
+
+/// All encoders of images that are read.
+pub const ENCODERS: &[Encoder] = &[pixtral::ENCODER];
 
 /// The family of a `model_type`.
 ///

@@ -9,6 +9,7 @@ use crate::models::feed_forward::Activation;
 use crate::models::layer_set::{LayerSet, Window};
 use crate::models::mixers::Scanned;
 use crate::models::rotation::Rotation;
+use crate::models::vision::Vision;
 use serde::Serialize;
 
 /// The norms of queries and keys, before positions turn them unless said otherwise.
@@ -329,6 +330,9 @@ pub struct LlamaConfig {
     pub experts: Option<Experts>,
     /// Layers behind the others that predict further tokens.
     pub mtp: Option<Mtp>,
+    /// The encoder of images in front of the embedding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vision: Option<Vision>,
 }
 
 impl LlamaConfig {
@@ -460,6 +464,7 @@ impl LlamaConfig {
                 "layers that predict further tokens are not known where layers share a choice of keys; set it to 0";
             return Err(invalid("mtp_loss_scaling_factor", why.to_string()));
         }
+        self.vision.as_ref().map_or(Ok(()), Vision::check)?;
         self.mtp.as_ref().map_or(Ok(()), Mtp::check)
     }
 

@@ -34,6 +34,7 @@ use super::draft::{Batch, Body, Draft, DraftError, Weight};
 use super::error::ConfigError;
 use super::mixers::WithAttention;
 use super::rotation::LENGTHS;
+use super::vision;
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ids::BlockId;
@@ -79,6 +80,7 @@ impl LlamaConfig {
         if let Some(experts) = &self.experts {
             dims.extend(experts.dims(seq)?);
         }
+        dims.extend(self.vision.iter().flat_map(|vision| vision.dims(self.hidden)));
         Ok(dims)
     }
 
@@ -103,6 +105,7 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
     let over_layers = config.balance_over_layers();
     let passed = if over_layers.is_some() { &PASSED[..] } else { &[] };
     let choice = config.passes_choice().then_some(CHOICE);
+    config.vision.as_ref().map_or(Ok(()), |vision| vision::build(vision, config.norm_eps, &mut draft))?;
     embedding::build(config, &mut draft, &passed.iter().copied().chain(choice).collect::<Vec<_>>())?;
     if kinds(config).any(|kind| kind.inputs().contains(&LENGTHS)) {
         draft.input(LENGTHS);

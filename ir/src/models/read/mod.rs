@@ -143,6 +143,7 @@ impl Base {
             netless: LayerSet::None,
             experts: None,
             mtp: None,
+            vision: None,
         })
     }
 }

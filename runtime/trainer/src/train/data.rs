@@ -1,4 +1,4 @@
-//! Data of a run: sets of text, whose tokens are bytes, sets of tokenised files, or tokens of a program's own.
+//! Data of a run: sets of text, whose tokens are bytes, sets of tokenised files, examples with images, or tokens of a program's own.
 
 use super::examples::{self, TokenSet, loss_on};
 use super::report::{ExampleReport, SetShare};
@@ -7,6 +7,7 @@ use super::sources::{NamedSet, sources};
 use crate::error::Error;
 use data::bigram::bigram_entropy;
 use data::blend::Blend;
+use data::images::{ImageExamples, ImageWindows};
 use data::sampler::{Sampler, Stream};
 use data::samples::Samples;
 use data::source::{SourceSamples, TokenPiece, TokenSource, ValidationTokens};
@@ -14,6 +15,7 @@ use data::text::TextData;
 use data::tokens::{Extent, Layout, TokenData, TokenPart};
 use data::{DataError, VOCAB};
 use ir::catalogue::Code;
+use ir::models::Vision;
 use std::path::{Path, PathBuf};
 
 /// Data of a run.
@@ -32,6 +34,8 @@ enum Kind {
     Text(Vec<TextData>),
     /// Ids.
     Tokens(Vec<TokenSet>),
+    /// Examples with images.
+    Images { train: ImageWindows, valid: ImageWindows },
     /// Ids that a program makes.
     Own { train: Box<dyn TokenSource>, valid: ValidationTokens },
 }
@@ -50,18 +54,33 @@ pub(super) enum OpenedData {
     #[default]
     Text,
     Tokens(Vec<TokenData>),
+    Images(Box<OpenedImages>),
     Own(OwnTokens),
 }
 
+/// Examples with images, and the encoder that reads them.
+pub(super) struct OpenedImages {
+    train: ImageExamples,
+    valid: ImageExamples,
+    vision: Vision,
+}
+
 impl OpenedData {
-    /// Opens the files that the request names, unless the program has tokens of its own.
+    /// Opens the files that the request names, unless the program has tokens of its own. With an encoder they are examples with images.
     ///
     /// # Errors
-    /// As [`open_tokens`].
-    pub(super) fn of(request: &TrainRequest, own: Option<OwnTokens>) -> Result<OpenedData, Error> {
-        match own {
-            Some(own) => Ok(OpenedData::Own(own)),
-            None => Ok(open_tokens(request)?.map_or(OpenedData::Text, OpenedData::Tokens)),
+    /// As [`open_tokens`]; or there are no examples for the encoder.
+    pub(super) fn of(
+        request: &TrainRequest,
+        vision: Option<&Vision>,
+        own: Option<OwnTokens>,
+    ) -> Result<OpenedData, Error> {
+        match (own, vision) {
+            (Some(_), Some(_)) => Err(Error::input(Code::BadOption, "tokens of a program have no images".to_string())
+                .help("leave `+images=` out of the model's name, or name a folder of examples with images")),
+            (Some(own), None) => Ok(OpenedData::Own(own)),
+            (None, Some(vision)) => Ok(OpenedData::Images(Box::new(OpenedImages::of(request, vision)?))),
+            (None, None) => Ok(open_tokens(request)?.map_or(OpenedData::Text, OpenedData::Tokens)),
         }
     }
 
@@ -75,8 +94,40 @@ impl OpenedData {
     /// # Errors
     /// It does not.
     pub(super) fn check_vocabulary(&self, vocabulary: u64) -> Result<(), DataError> {
-        let sets = if let OpenedData::Tokens(sets) = self { sets.as_slice() } else { &[] };
-        sets.iter().try_for_each(|set| set.check_vocabulary(vocabulary))
+        match self {
+            OpenedData::Tokens(sets) => sets.iter().try_for_each(|set| set.check_vocabulary(vocabulary)),
+            OpenedData::Images(images) => {
+                [&images.train, &images.valid].into_iter().try_for_each(|half| half.check_vocabulary(vocabulary))
+            }
+            OpenedData::Text | OpenedData::Own(_) => Ok(()),
+        }
+    }
+}
+
+impl OpenedImages {
+    /// Opens the folder of the request, and that of its held-out examples, or holds out a share of the former.
+    fn of(request: &TrainRequest, vision: &Vision) -> Result<OpenedImages, Error> {
+        let options = [
+            ("blend", request.blend.is_some()),
+            ("data_format", request.data_format.is_some()),
+            ("eos", request.eos.is_some()),
+            ("loss_on", request.loss_on.is_some()),
+        ];
+        if let Some((name, _)) = options.iter().find(|(_, is_given)| *is_given) {
+            let message =
+                format!("`{name}` is not for examples with images, which `+images=` behind the model's name asks for");
+            return Err(Error::input(Code::BadOption, message).help("leave the option out"));
+        }
+        let share = request.valid.is_none().then_some(request.valid_fraction);
+        let [train, rest] = ImageExamples::open(&request.data, vision, share)?;
+        let valid = match &request.valid {
+            None => rest,
+            Some(folder) => {
+                let [valid, _] = ImageExamples::open(folder, vision, None)?;
+                valid.held_out()
+            }
+        };
+        Ok(OpenedImages { train, valid, vision: vision.clone() })
     }
 }
 
@@ -168,6 +219,11 @@ impl Data {
                 let sets = tokens.into_iter().map(|set| TokenSet::of(set, seq, loss_on));
                 Kind::Tokens(sets.collect::<Result<_, DataError>>()?)
             }
+            OpenedData::Images(images) => {
+                let OpenedImages { train, valid, vision } = *images;
+                let of = |half| ImageWindows::of(half, &vision, request.seq as usize);
+                Kind::Images { train: of(train)?, valid: of(valid)? }
+            }
             OpenedData::Own(OwnTokens { train, valid }) => {
                 Kind::Own { train, valid: ValidationTokens::cut(valid, request.seq as usize)? }
             }
@@ -196,6 +252,10 @@ impl Data {
             let train = SourceSamples { source: &**train, seq, vocabulary, windows: None };
             let valid = SourceSamples { source: valid, seq, vocabulary, windows: Some(valid.samples()) };
             return Ok(Sides { train: Samples::Source(train), valid: Samples::Source(valid) });
+        }
+        if let Kind::Images { train, valid } = &self.kind {
+            let (train, valid) = (train.samples(Some(seed)), valid.samples(None));
+            return Ok(Sides { train: Samples::Images(train), valid: Samples::Images(valid) });
         }
         let (mut train, mut valid) = (Vec::new(), Vec::new());
         for number in 0..self.train().len() {
@@ -226,7 +286,7 @@ impl Data {
 
     fn train(&self) -> Vec<Stream<'_>> {
         match &self.kind {
-            Kind::Own { .. } => Vec::new(),
+            Kind::Own { .. } | Kind::Images { .. } => Vec::new(),
             Kind::Text(sets) => sets.iter().map(|set| (&set.train).into()).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| (&set.data.train).into()).collect(),
         }
@@ -234,7 +294,7 @@ impl Data {
 
     fn valid(&self) -> Vec<Stream<'_>> {
         let mut sets: Vec<Stream<'_>> = match &self.kind {
-            Kind::Own { .. } => Vec::new(),
+            Kind::Own { .. } | Kind::Images { .. } => Vec::new(),
             Kind::Text(sets) => sets.iter().map(|set| (&set.valid).into()).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| (&set.data.valid).into()).collect(),
         };
@@ -249,13 +309,18 @@ impl Data {
 
     /// The number of training tokens; 0 if it is not known.
     pub(super) fn train_tokens(&self) -> u64 {
+        if let Kind::Images { train, .. } = &self.kind {
+            return train.examples().tokens() as u64;
+        }
         self.train().into_iter().map(|set| set.tokens() as u64).sum()
     }
 
     /// The number of held-out tokens.
     pub(super) fn valid_tokens(&self) -> u64 {
-        if let Kind::Own { valid, .. } = &self.kind {
-            return valid.tokens();
+        match &self.kind {
+            Kind::Own { valid, .. } => return valid.tokens(),
+            Kind::Images { valid, .. } => return valid.examples().tokens() as u64,
+            Kind::Text(_) | Kind::Tokens(_) => {}
         }
         self.valid().into_iter().map(|set| set.tokens() as u64).sum()
     }
@@ -285,6 +350,7 @@ impl Data {
     pub(super) fn documents(&self) -> u64 {
         match &self.kind {
             Kind::Own { .. } => 0,
+            Kind::Images { train, valid } => (train.examples().examples() + valid.examples().examples()) as u64,
             Kind::Text(sets) => sets.iter().map(|set| set.documents as u64).sum(),
             Kind::Tokens(sets) => {
                 let train: usize = sets.iter().map(|set| set.data.train.documents()).sum();
@@ -298,6 +364,8 @@ impl Data {
     pub(super) fn bytes(&self) -> u64 {
         match &self.kind {
             Kind::Own { valid, .. } => 4 * valid.tokens(),
+            // Pixels stay in their files.
+            Kind::Images { train, valid } => 8 * (train.examples().tokens() + valid.examples().tokens()) as u64,
             Kind::Text(sets) => sets.iter().map(TextData::bytes).sum(),
             Kind::Tokens(sets) => sets.iter().map(TokenSet::bytes).sum(),
         }
@@ -312,7 +380,7 @@ impl Data {
     /// the mean of these if only some are held out.
     pub(super) fn bytes_per_token(&self) -> Option<f64> {
         let bytes: Option<f64> = match &self.kind {
-            Kind::Own { .. } => None,
+            Kind::Own { .. } | Kind::Images { .. } => None,
             Kind::Text(sets) => {
                 let segments = sets.iter().flat_map(|set| set.valid.segments());
                 Some(segments.map(|segment| segment.bytes.len() as f64).sum())
@@ -331,6 +399,7 @@ impl Data {
     pub(super) fn checksum(&self) -> Result<String, DataError> {
         let sums: Vec<u32> = match &self.kind {
             Kind::Own { .. } => Vec::new(),
+            Kind::Images { train, valid } => [train, valid].iter().map(|half| half.examples().checksum()).collect(),
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| set.data.checksum()).collect::<Result<_, _>>()?,
         };
@@ -344,6 +413,7 @@ impl Data {
     pub(super) fn fingerprint(&self, extent: Extent) -> Result<String, DataError> {
         let sums: Vec<u32> = match &self.kind {
             Kind::Own { .. } => Vec::new(),
+            Kind::Images { train, valid } => [train, valid].iter().map(|half| half.examples().checksum()).collect(),
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| set.data.fingerprint(extent)).collect::<Result<_, _>>()?,
         };

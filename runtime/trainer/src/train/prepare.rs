@@ -57,7 +57,7 @@ pub(super) fn prepare(request: &TrainRequest, given: Given) -> Result<Prepared, 
     let Given { model: source, tokens } = given;
     let note = if source.is_none() { without_absent_layers(&mut request)? } else { None };
     let source = source.map_or_else(|| ModelSource::open(&request.model), Ok)?;
-    let data = OpenedData::of(&request, tokens)?;
+    let data = OpenedData::of(&request, source.vision(), tokens)?;
     let precision = precision(&request.precision)?;
     let file = open(&source, &parallel, request.seq, precision.dtype)?;
     precision.check(&file.model, &request.precision)?;
