@@ -36,10 +36,9 @@ impl Images {
             Images::Patches(patches) => return *patches,
             Images::Sizes(sizes) => sizes,
         };
-        let (merged, row) = (vision.merged(), vision.side * vision.projector.merge.unwrap_or(1));
-        let rows = |size: &ImageSize| size.sides.iter().map(|side| side.div_ceil(row.max(1)) as f64).product::<f64>();
-        let rows: f64 = sizes.iter().map(|size| size.count * rows(size)).sum();
-        (rows.ceil() as u64).saturating_mul(merged)
+        let row = vision.side.saturating_mul(vision.projector.merge.unwrap_or(1)).max(1);
+        let rows: f64 = sizes.iter().map(|size| size.count * size.rows(row)).sum();
+        (rows.ceil() as u64).saturating_mul(vision.merged())
     }
 }
 
@@ -47,10 +46,19 @@ impl ImageSize {
     fn parse(text: &str) -> Option<ImageSize> {
         let (sides, count) = text.trim().split_once(':').unwrap_or((text.trim(), "1"));
         let (height, width) = sides.split_once('x')?;
-        let side = |text: &str| text.parse().ok().filter(|side| (1..=MOST_SIDE).contains(side));
         let count: f64 = count.parse().ok().filter(|count: &f64| count.is_finite() && *count > 0.0)?;
         Some(ImageSize { sides: [side(height)?, side(width)?], count })
     }
+
+    /// The rows of an image, each a square of so many pixels a side.
+    fn rows(&self, pixels: u64) -> f64 {
+        self.sides.iter().map(|side| side.div_ceil(pixels) as f64).product()
+    }
+}
+
+/// The pixels of a side as text.
+fn side(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|side| (1..=MOST_SIDE).contains(side))
 }
 
 /// Most pixels of a side.

@@ -126,13 +126,13 @@ impl ModelSource {
     /// The same under a name that asks for its encoder of images.
     fn with_images(self, name: &str, text: &str) -> Result<ModelSource, Error> {
         let images = Images::parse(text).ok_or_else(|| RequestError::BadImages { text: text.to_string() })?;
-        let within = |why: ConfigError| Error::from(why).within(name);
-        let ModelSource::Config { text: Some(file), .. } = self else { return Err(within(ConfigError::NoEncoder)) };
+        let ModelSource::Config { text: Some(file), .. } = self else {
+            return Err(Error::from(ConfigError::NoEncoder).within(name));
+        };
         let mut file: Map<String, Value> = serde_json::from_str(&file).unwrap_or_default();
-        let encoder = read_encoder(&file).map_err(within)?;
+        let encoder = read_encoder(&file).map_err(|why| Error::from(why).within(name))?;
         file.insert(PATCHES.to_string(), images.patches(&encoder.vision).into());
-        let file = Value::from(file).to_string();
-        ModelSource::of_config(name.to_string(), &file).map_err(|why| why.within(name))
+        ModelSource::of_config(name.to_string(), &Value::from(file).to_string()).map_err(|why| why.within(name))
     }
 
     /// A model in memory; `from` is its name in messages.

@@ -16,8 +16,8 @@ const PATCH: [&str; 4] = ["patch", "row", "col", "image"];
 
 /// Declares the inputs of images, and adds the blocks and their calls, which give `rows`. `norm_eps` is that of the text model.
 pub(in crate::models) fn build(vision: &Vision, norm_eps: f64, draft: &mut Draft) -> Result<(), DraftError> {
-    let pixels = draft.ty(&format!("b p {}", vision.pixel_dims()));
-    let places = Type { dtype: DType::I32, ..draft.ty("b p") };
+    let pixels = draft.ty(&format!("b ps {}", vision.pixel_dims()));
+    let places = Type { dtype: DType::I32, ..draft.ty("b ps") };
     draft.take(PATCH[0], pixels.clone());
     PATCH[1..].iter().for_each(|name| draft.take(name, places.clone()));
     draft.input(ROWS[1]);
@@ -58,7 +58,7 @@ fn layers(vision: &Vision, draft: &mut Draft, places: &Type) -> Result<(), Draft
         Weight::normal("down", "fe he", deviation),
     ];
     draft.declare_array(ENCODER_LAYERS, vision.layers, &weights);
-    let mut args = vec![("x", ArgKind::Value, draft.ty("b p he"))];
+    let mut args = vec![("x", ArgKind::Value, draft.ty("b ps he"))];
     args.extend(PATCH[1..].iter().map(|name| (*name, ArgKind::Input, places.clone())));
     let block = draft.block(ENCODER_LAYERS, &args, &weights, &[ResultKind::Value], |b| {
         let (norm, add) = (RmsNorm { eps: vision.norm_eps }, Binary::of(BinaryKind::Add));
@@ -108,7 +108,7 @@ fn project(vision: &Vision, norm_eps: f64, draft: &mut Draft) -> Result<(), Draf
         weights.extend(bias);
     }
     draft.declare(&weights);
-    let args = [("x", ArgKind::Value, draft.ty("b p he"))];
+    let args = [("x", ArgKind::Value, draft.ty("b ps he"))];
     let block = draft.block("project", &args, &weights, &[ResultKind::Value], |b| {
         let merged = merge(vision, norm_eps, b)?;
         let first = product(b, projector.bias, 1, merged)?;

@@ -93,8 +93,8 @@ impl Vision {
     /// The dims of patches, rows and encoder, of a text model whose stream has the size `text`.
     pub(super) fn dims(&self, text: u64) -> Vec<DimName> {
         vec![
-            DimName::new("p", self.patches, None),
-            DimName::new("i", self.rows(), None),
+            DimName::new("ps", self.patches, Some(DimRole::Patches)),
+            DimName::new("i", self.rows(), Some(DimRole::Patches)),
             DimName::new("he", self.hidden, None),
             DimName::new("ge", self.heads, Some(DimRole::KvHeads)).undivided(),
             DimName::new("de", self.head(), None),

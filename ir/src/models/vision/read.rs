@@ -103,10 +103,17 @@ fn known(
     let named =
         |map: &Map<String, Value>| map.get("model_type").and_then(Value::as_str).unwrap_or_default().to_string();
     let (stated, whole) = (named(own), named(file));
-    let all = || ENCODERS.iter().flat_map(|encoder| encoder.wholes.iter().map(move |whole| (encoder, whole)));
-    all().find(|(encoder, known)| encoder.model_type == stated && known.model_type == whole).ok_or_else(|| {
-        let known = all().map(|(encoder, whole)| format!("`{}` in `{}`", encoder.model_type, whole.model_type));
-        let known = known.collect::<Vec<_>>().join(", ");
+    let mut wholes = wholes();
+    let found = wholes.find(|known| known.0.model_type == stated && known.1.model_type == whole);
+    found.ok_or_else(|| {
+        let known: Vec<String> =
+            self::wholes().map(|known| format!("`{}` in `{}`", known.0.model_type, known.1.model_type)).collect();
+        let known = known.join(", ");
         unsupported(ENCODER, format!("`{stated}` in a model `{whole}` is not supported, only {known}"))
     })
+}
+
+/// The kinds of encoders, each with every model that it is a part of.
+fn wholes() -> impl Iterator<Item = (&'static Encoder, &'static Whole)> {
+    ENCODERS.iter().flat_map(|encoder| encoder.wholes.iter().map(move |whole| (encoder, whole)))
 }

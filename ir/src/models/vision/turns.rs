@@ -9,20 +9,21 @@ const STILL: f64 = 1e30;
 /// The turns of heads of `head` elements by rows, and by columns. Of the frequencies `theta^(-2 n / head)` rows have those of even `n`, and
 /// columns those of odd `n`.
 pub(super) fn turns(theta: f64, head: u64) -> [Rope; 2] {
-    let (pairs, size) = (head / 2, head as f64);
-    let of = |divisors: Vec<f64>| Rope {
-        theta,
-        scaling: Some(Scaling::Pairs { divisors: divisors.into() }),
-        turned: None,
-        gain: 1.0,
-        inverse: false,
-    };
-    // Unscaled, pair `i` has the frequency of `n = i`.
-    let divisor = |pair: u64, number: u64| theta.powf(2.0 * (number as f64 - pair as f64) / size);
-    let half = pairs / 2;
-    let rows = (0..pairs).map(|pair| if pair < half { divisor(pair, 2 * pair) } else { STILL });
-    let columns = (0..pairs).map(|pair| if pair < half { STILL } else { divisor(pair, 2 * (pair - half) + 1) });
-    [of(rows.collect()), of(columns.collect())]
+    [0, 1].map(|parity| {
+        let divisors: Vec<f64> = (0..head / 2).map(|pair| divisor(theta, head, pair, parity)).collect();
+        let scaling = Some(Scaling::Pairs { divisors: divisors.into() });
+        Rope { theta, scaling, turned: None, gain: 1.0, inverse: false }
+    })
+}
+
+/// The divisor of the frequency of a pair, which is `theta^(-2 pair / head)`: its own half of the pairs has the numbers of one parity.
+fn divisor(theta: f64, head: u64, pair: u64, parity: u64) -> f64 {
+    let half = head / 4;
+    if (pair < half) != (parity == 0) {
+        return STILL;
+    }
+    let number = 2 * (pair % half) + parity;
+    theta.powf(2.0 * (number as f64 - pair as f64) / head as f64)
 }
 
 #[cfg(test)]

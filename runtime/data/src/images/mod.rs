@@ -9,10 +9,15 @@
 //!
 //! Examples fill windows of a sequence's tokens and patches in their order: [`ImageWindows`].
 
+mod fault;
 mod file;
+mod folder;
 mod patches;
 mod windows;
 
-pub use file::{ExampleFile, ImageExamples};
+pub use folder::ImageExamples;
 pub use patches::ImageBatch;
 pub use windows::{ImageSamples, ImageWindows};
+
+#[cfg(test)]
+mod tests;

@@ -17,17 +17,23 @@ pub struct ImageBatch {
     pub slots: Vec<i32>,
 }
 
+/// An image.
+#[derive(Clone, Copy)]
+pub(super) struct Image<'a> {
+    /// Its number in its sequence.
+    pub(super) number: usize,
+    /// Its pixels, `[channels, height, width]` of the size to which it is padded.
+    pub(super) pixels: &'a [f32],
+    /// That size.
+    pub(super) padded: [usize; 2],
+    /// Its own height and width.
+    pub(super) size: [usize; 2],
+}
+
 impl ImageBatch {
-    /// Adds the patches of an image, `[channels, height, width]` within pixels of the size `padded`. Patches of one row of tokens follow
-    /// each other.
-    pub(super) fn push(
-        &mut self,
-        vision: &Vision,
-        number: usize,
-        pixels: &[f32],
-        padded: [usize; 2],
-        size: [usize; 2],
-    ) {
+    /// Adds the patches of an image. Patches of one row of tokens follow each other.
+    pub(super) fn push(&mut self, vision: &Vision, image: Image<'_>) {
+        let Image { number, pixels, padded, size } = image;
         let (side, channels) = (vision.side as usize, vision.channels as usize);
         let merge = vision.projector.merge.unwrap_or(1) as usize;
         let [rows, columns] = size.map(|pixels| pixels / side);

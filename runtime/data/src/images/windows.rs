@@ -2,7 +2,10 @@
 
 use super::super::DataError;
 use super::super::sampler::{Batch, shuffled};
-use super::file::ImageExamples;
+use super::fault::ExampleFault;
+use super::file::{PixelDims, damaged, is_token};
+use super::folder::ImageExamples;
+use super::patches::Image;
 use ir::models::Vision;
 use std::ops::Range;
 
@@ -29,8 +32,8 @@ impl ImageWindows {
         for (number, file) in examples.files.iter().enumerate() {
             let own = [file.ids.len().min(seq), file.patches(vision)];
             if own[1] as u64 > vision.patches {
-                let why = format!("has {} patches of images, more than the {} of a sequence", own[1], vision.patches);
-                return Err(DataError::Damaged { path: file.path().into(), why });
+                let fault = ExampleFault::Patches { own: own[1], most: vision.patches };
+                return Err(damaged(&file.path, &fault));
             }
             if number > begin && (used[0] + own[0] > seq || (used[1] + own[1]) as u64 > vision.patches) {
                 windows.push(begin..number);
@@ -60,17 +63,17 @@ impl ImageWindows {
             let inputs = file.ids.len().min(self.seq);
             let mut ids = file.ids[..inputs].to_vec();
             for id in &mut ids {
-                let is_row = *id as u64 == vision.token;
+                let is_row = is_token(*id, vision.token);
                 batch.images.slots.push(if is_row { rows } else { -1 });
                 rows += i32::from(is_row);
                 // No row of the embedding.
                 *id = if is_row { -1 } else { *id };
             }
             batch.push_segment(segment, &ids, file.targets(inputs, vision));
-            batch.has_examples |= file.has_labels();
-            let (pixels, [_, channels, height, width]) = file.pixels()?;
+            batch.has_examples |= file.labels.is_some();
+            let (pixels, PixelDims { channels, height, width, .. }) = file.pixels()?;
             for (pixels, &size) in pixels.chunks_exact((channels * height * width).max(1)).zip(&file.sizes) {
-                batch.images.push(vision, images, pixels, [height, width], size);
+                batch.images.push(vision, Image { number: images, pixels, padded: [height, width], size });
                 images += 1;
             }
             // Rows of tokens that were cut off are there all the same.

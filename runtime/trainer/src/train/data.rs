@@ -1,13 +1,14 @@
 //! Data of a run: sets of text, whose tokens are bytes, sets of tokenised files, examples with images, or tokens of a program's own.
 
 use super::examples::{self, TokenSet, loss_on};
+use super::image_data::OpenedImages;
 use super::report::{ExampleReport, SetShare};
 use super::request::TrainRequest;
 use super::sources::{NamedSet, sources};
 use crate::error::Error;
 use data::bigram::bigram_entropy;
 use data::blend::Blend;
-use data::images::{ImageExamples, ImageWindows};
+use data::images::ImageWindows;
 use data::sampler::{Sampler, Stream};
 use data::samples::Samples;
 use data::source::{SourceSamples, TokenPiece, TokenSource, ValidationTokens};
@@ -58,13 +59,6 @@ pub(super) enum OpenedData {
     Own(OwnTokens),
 }
 
-/// Examples with images, and the encoder that reads them.
-pub(super) struct OpenedImages {
-    train: ImageExamples,
-    valid: ImageExamples,
-    vision: Vision,
-}
-
 impl OpenedData {
     /// Opens the files that the request names, unless the program has tokens of its own. With an encoder they are examples with images.
     ///
@@ -96,38 +90,9 @@ impl OpenedData {
     pub(super) fn check_vocabulary(&self, vocabulary: u64) -> Result<(), DataError> {
         match self {
             OpenedData::Tokens(sets) => sets.iter().try_for_each(|set| set.check_vocabulary(vocabulary)),
-            OpenedData::Images(images) => {
-                [&images.train, &images.valid].into_iter().try_for_each(|half| half.check_vocabulary(vocabulary))
-            }
+            OpenedData::Images(images) => images.check_vocabulary(vocabulary),
             OpenedData::Text | OpenedData::Own(_) => Ok(()),
         }
-    }
-}
-
-impl OpenedImages {
-    /// Opens the folder of the request, and that of its held-out examples, or holds out a share of the former.
-    fn of(request: &TrainRequest, vision: &Vision) -> Result<OpenedImages, Error> {
-        let options = [
-            ("blend", request.blend.is_some()),
-            ("data_format", request.data_format.is_some()),
-            ("eos", request.eos.is_some()),
-            ("loss_on", request.loss_on.is_some()),
-        ];
-        if let Some((name, _)) = options.iter().find(|(_, is_given)| *is_given) {
-            let message =
-                format!("`{name}` is not for examples with images, which `+images=` behind the model's name asks for");
-            return Err(Error::input(Code::BadOption, message).help("leave the option out"));
-        }
-        let share = request.valid.is_none().then_some(request.valid_fraction);
-        let [train, rest] = ImageExamples::open(&request.data, vision, share)?;
-        let valid = match &request.valid {
-            None => rest,
-            Some(folder) => {
-                let [valid, _] = ImageExamples::open(folder, vision, None)?;
-                valid.held_out()
-            }
-        };
-        Ok(OpenedImages { train, valid, vision: vision.clone() })
     }
 }
 
@@ -220,9 +185,8 @@ impl Data {
                 Kind::Tokens(sets.collect::<Result<_, DataError>>()?)
             }
             OpenedData::Images(images) => {
-                let OpenedImages { train, valid, vision } = *images;
-                let of = |half| ImageWindows::of(half, &vision, request.seq as usize);
-                Kind::Images { train: of(train)?, valid: of(valid)? }
+                let [train, valid] = images.windows(request.seq as usize)?;
+                Kind::Images { train, valid }
             }
             OpenedData::Own(OwnTokens { train, valid }) => {
                 Kind::Own { train, valid: ValidationTokens::cut(valid, request.seq as usize)? }

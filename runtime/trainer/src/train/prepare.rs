@@ -13,6 +13,7 @@ use compiler::pipeline::PipelineOptions;
 use compiler::precision::precision;
 use cost::PROGRAM;
 use inspect::predicting::{self, StepPrediction};
+use ir::catalogue::Code;
 use ir::graph::{COUNTS, Model};
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
@@ -63,6 +64,10 @@ pub(super) fn prepare(request: &TrainRequest, given: Given) -> Result<Prepared, 
     precision.check(&file.model, &request.precision)?;
     check_routing(&request, &file.model)?;
     let feed = Feed::of(&file.model, &parallel, &precision, data.least_vocabulary())?;
+    if feed.reads_images() && source.vision().is_none() {
+        let message = format!("{} has inputs of images, but no encoder that says how to read them", source.name());
+        return Err(Error::input(Code::NotATextModel, message).help("name a config.json with `+images=` behind it"));
+    }
     data.check_vocabulary(feed.vocabulary)?;
     request.seq = feed.seq;
     let weights = open_weights(&request, &source)?;
