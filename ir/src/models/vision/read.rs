@@ -1,7 +1,7 @@
 //! The encoder of a file of a model that reads images, too.
 
 use super::Vision;
-use crate::models::error::{ConfigError, invalid, unsupported};
+use crate::models::error::{ConfigError, invalid};
 use crate::models::families::{self, ENCODERS};
 use crate::models::fields::Fields;
 use crate::models::keys::Keys;
@@ -100,16 +100,14 @@ fn known(
     own: &Map<String, Value>,
     file: &Map<String, Value>,
 ) -> Result<(&'static Encoder, &'static Whole), ConfigError> {
-    let named =
-        |map: &Map<String, Value>| map.get("model_type").and_then(Value::as_str).unwrap_or_default().to_string();
-    let (stated, whole) = (named(own), named(file));
+    let [stated, whole] =
+        [own, file].map(|part| part.get("model_type").and_then(Value::as_str).unwrap_or_default().to_string());
     let mut wholes = wholes();
     let found = wholes.find(|known| known.0.model_type == stated && known.1.model_type == whole);
     found.ok_or_else(|| {
         let known: Vec<String> =
             self::wholes().map(|known| format!("`{}` in `{}`", known.0.model_type, known.1.model_type)).collect();
-        let known = known.join(", ");
-        unsupported(ENCODER, format!("`{stated}` in a model `{whole}` is not supported, only {known}"))
+        ConfigError::UnknownEncoder { found: stated, whole, known: known.join(", ") }
     })
 }
 

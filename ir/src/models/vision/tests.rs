@@ -34,6 +34,13 @@ fn pixtral() -> Value {
     file
 }
 
+/// The same of Ministral 3 8B: the default sizes of its text model.
+fn ministral() -> Value {
+    let mut file = mistral_small();
+    file["text_config"] = json!({"model_type": "ministral3", "tie_word_embeddings": false});
+    file
+}
+
 /// The parameters of a file's model on a sequence of 32 tokens.
 fn parameters(file: &Value) -> Result<u64, ConfigError> {
     let batch = Batch { batch: 2, seq: 32, dtype: DType::BF16 };
@@ -45,6 +52,7 @@ fn parameters(file: &Value) -> Result<u64, ConfigError> {
 fn published_models_have_the_parameters_of_their_classes() {
     assert_eq!(parameters(&mistral_small()), Ok(24_011_361_280));
     assert_eq!(parameters(&pixtral()), Ok(12_682_739_712));
+    assert_eq!(parameters(&ministral()), Ok(8_918_026_240));
 }
 
 #[test]
@@ -75,7 +83,9 @@ fn what_cannot_be_read_is_refused() {
     };
     let refused = why(&|file| file["vision_config"]["model_type"] = "clip_vision_model".into());
     assert!(
-        refused.contains("`clip_vision_model` in a model `mistral3` is not supported, only `pixtral` in `mistral3`"),
+        refused.contains(
+            "no builder for the encoder `clip_vision_model` in a model `mistral3`; there are `pixtral` in `mistral3`"
+        ),
         "{refused}"
     );
     let refused = why(&|file| drop(file.as_object_mut().unwrap().remove("vision_config")));
