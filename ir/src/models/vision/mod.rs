@@ -52,7 +52,7 @@ pub struct Vision {
     pub token: u64,
 }
 
-/// What makes a row of the text model's size of one patch or several: `w2 f(w1 x)`.
+/// The layers that make a row of the text model's size of one patch or several: `w2 f(w1 x)`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Projector {
     /// Patches of a side of the square of which a norm, with what the text model's norms add, and a matrix make one row (Mistral Small
@@ -118,7 +118,7 @@ impl Vision {
         depth("num_hidden_layers", self.layers)?;
         if !self.hidden.is_multiple_of(self.heads) || !self.head().is_multiple_of(4) {
             let why = format!(
-                "{} heads of {} elements: the size of a head must be a multiple of 4, half of which turns by rows, half by columns",
+                "{} heads of {} elements: the size of a head must be a multiple of 4: one half turns by rows, the other by columns",
                 self.heads, self.hidden
             );
             return Err(invalid(&within("num_attention_heads"), why));

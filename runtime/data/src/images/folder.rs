@@ -1,6 +1,6 @@
 //! The examples of a folder.
 
-use super::super::{DataError, Role};
+use super::super::DataError;
 use super::file::ExampleFile;
 use ir::models::Vision;
 use std::ffi::OsStr;
@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct ImageExamples {
     path: PathBuf,
-    role: Role,
     /// The examples.
     pub(super) files: Vec<ExampleFile>,
 }
@@ -34,27 +33,12 @@ impl ImageExamples {
             return Err(DataError::FewExamples { path: folder.into(), files: files.len() });
         }
         let valid = files.split_off(files.len() - held_out);
-        Ok([(Role::Training, files), (Role::HeldOut, valid)].map(|half| ImageExamples {
-            path: folder.into(),
-            role: half.0,
-            files: half.1,
-        }))
+        Ok([files, valid].map(|files| ImageExamples { path: folder.into(), files }))
     }
 
     /// The folder.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// The half of the split.
-    pub fn role(&self) -> Role {
-        self.role
-    }
-
-    /// The same examples as the held-out half.
-    #[must_use]
-    pub fn held_out(self) -> ImageExamples {
-        ImageExamples { role: Role::HeldOut, ..self }
     }
 
     /// The number of examples.

@@ -37,7 +37,7 @@ impl OpenedImages {
             None => rest,
             Some(folder) => {
                 let [valid, _] = ImageExamples::open(folder, vision, None)?;
-                valid.held_out()
+                valid
             }
         };
         Ok(OpenedImages { train, valid, vision: vision.clone() })
