@@ -1,14 +1,14 @@
 //! Data of a run: sets of text, whose tokens are bytes, sets of tokenised files, examples with images, or tokens of a program's own.
 
 use super::examples::{self, TokenSet, loss_on};
-use super::image_data::OpenedImages;
+use super::image_data::{ImageSides, OpenedImages};
 use super::report::{ExampleReport, SetShare};
 use super::request::TrainRequest;
 use super::sources::{NamedSet, sources};
 use crate::error::Error;
 use data::bigram::bigram_entropy;
 use data::blend::Blend;
-use data::images::ImageWindows;
+use data::images::ImageExamples;
 use data::sampler::{Sampler, Stream};
 use data::samples::Samples;
 use data::source::{SourceSamples, TokenPiece, TokenSource, ValidationTokens};
@@ -36,7 +36,7 @@ enum Kind {
     /// Ids.
     Tokens(Vec<TokenSet>),
     /// Examples with images.
-    Images { train: ImageWindows, valid: ImageWindows },
+    Images(Box<ImageSides>),
     /// Ids that a program makes.
     Own { train: Box<dyn TokenSource>, valid: ValidationTokens },
 }
@@ -184,10 +184,7 @@ impl Data {
                 let sets = tokens.into_iter().map(|set| TokenSet::of(set, seq, loss_on));
                 Kind::Tokens(sets.collect::<Result<_, DataError>>()?)
             }
-            OpenedData::Images(images) => {
-                let [train, valid] = images.windows(request.seq as usize)?;
-                Kind::Images { train, valid }
-            }
+            OpenedData::Images(images) => Kind::Images(Box::new(images.windows(request.seq as usize)?)),
             OpenedData::Own(OwnTokens { train, valid }) => {
                 Kind::Own { train, valid: ValidationTokens::cut(valid, request.seq as usize)? }
             }
@@ -217,8 +214,8 @@ impl Data {
             let valid = SourceSamples { source: valid, seq, vocabulary, windows: Some(valid.samples()) };
             return Ok(Sides { train: Samples::Source(train), valid: Samples::Source(valid) });
         }
-        if let Kind::Images { train, valid } = &self.kind {
-            let (train, valid) = (train.samples(Some(seed)), valid.samples(None));
+        if let Kind::Images(images) = &self.kind {
+            let (train, valid) = (images.train.samples(Some(seed)), images.valid.samples(None));
             return Ok(Sides { train: Samples::Images(train), valid: Samples::Images(valid) });
         }
         let (mut train, mut valid) = (Vec::new(), Vec::new());
@@ -250,7 +247,7 @@ impl Data {
 
     fn train(&self) -> Vec<Stream<'_>> {
         match &self.kind {
-            Kind::Own { .. } | Kind::Images { .. } => Vec::new(),
+            Kind::Own { .. } | Kind::Images(_) => Vec::new(),
             Kind::Text(sets) => sets.iter().map(|set| (&set.train).into()).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| (&set.data.train).into()).collect(),
         }
@@ -258,7 +255,7 @@ impl Data {
 
     fn valid(&self) -> Vec<Stream<'_>> {
         let mut sets: Vec<Stream<'_>> = match &self.kind {
-            Kind::Own { .. } | Kind::Images { .. } => Vec::new(),
+            Kind::Own { .. } | Kind::Images(_) => Vec::new(),
             Kind::Text(sets) => sets.iter().map(|set| (&set.valid).into()).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| (&set.data.valid).into()).collect(),
         };
@@ -273,8 +270,8 @@ impl Data {
 
     /// The number of training tokens; 0 if it is not known.
     pub(super) fn train_tokens(&self) -> u64 {
-        if let Kind::Images { train, .. } = &self.kind {
-            return train.examples().tokens() as u64;
+        if let Kind::Images(images) = &self.kind {
+            return images.train.examples().tokens() as u64;
         }
         self.train().into_iter().map(|set| set.tokens() as u64).sum()
     }
@@ -283,7 +280,7 @@ impl Data {
     pub(super) fn valid_tokens(&self) -> u64 {
         match &self.kind {
             Kind::Own { valid, .. } => return valid.tokens(),
-            Kind::Images { valid, .. } => return valid.examples().tokens() as u64,
+            Kind::Images(images) => return images.valid.examples().tokens() as u64,
             Kind::Text(_) | Kind::Tokens(_) => {}
         }
         self.valid().into_iter().map(|set| set.tokens() as u64).sum()
@@ -314,7 +311,7 @@ impl Data {
     pub(super) fn documents(&self) -> u64 {
         match &self.kind {
             Kind::Own { .. } => 0,
-            Kind::Images { train, valid } => (train.examples().examples() + valid.examples().examples()) as u64,
+            Kind::Images(images) => images.halves().map(|half| half.examples() as u64).sum(),
             Kind::Text(sets) => sets.iter().map(|set| set.documents as u64).sum(),
             Kind::Tokens(sets) => {
                 let train: usize = sets.iter().map(|set| set.data.train.documents()).sum();
@@ -329,7 +326,7 @@ impl Data {
         match &self.kind {
             Kind::Own { valid, .. } => 4 * valid.tokens(),
             // Pixels stay in their files.
-            Kind::Images { train, valid } => 8 * (train.examples().tokens() + valid.examples().tokens()) as u64,
+            Kind::Images(images) => images.halves().map(|half| 8 * half.tokens() as u64).sum(),
             Kind::Text(sets) => sets.iter().map(TextData::bytes).sum(),
             Kind::Tokens(sets) => sets.iter().map(TokenSet::bytes).sum(),
         }
@@ -344,7 +341,7 @@ impl Data {
     /// the mean of these if only some are held out.
     pub(super) fn bytes_per_token(&self) -> Option<f64> {
         let bytes: Option<f64> = match &self.kind {
-            Kind::Own { .. } | Kind::Images { .. } => None,
+            Kind::Own { .. } | Kind::Images(_) => None,
             Kind::Text(sets) => {
                 let segments = sets.iter().flat_map(|set| set.valid.segments());
                 Some(segments.map(|segment| segment.bytes.len() as f64).sum())
@@ -363,7 +360,7 @@ impl Data {
     pub(super) fn checksum(&self) -> Result<String, DataError> {
         let sums: Vec<u32> = match &self.kind {
             Kind::Own { .. } => Vec::new(),
-            Kind::Images { train, valid } => [train, valid].iter().map(|half| half.examples().checksum()).collect(),
+            Kind::Images(images) => images.halves().map(ImageExamples::checksum).collect(),
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| set.data.checksum()).collect::<Result<_, _>>()?,
         };
@@ -377,7 +374,7 @@ impl Data {
     pub(super) fn fingerprint(&self, extent: Extent) -> Result<String, DataError> {
         let sums: Vec<u32> = match &self.kind {
             Kind::Own { .. } => Vec::new(),
-            Kind::Images { train, valid } => [train, valid].iter().map(|half| half.examples().checksum()).collect(),
+            Kind::Images(images) => images.halves().map(ImageExamples::checksum).collect(),
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| set.data.fingerprint(extent)).collect::<Result<_, _>>()?,
         };

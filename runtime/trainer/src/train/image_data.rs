@@ -55,8 +55,22 @@ impl OpenedImages {
     ///
     /// # Errors
     /// An example has more patches than a sequence.
-    pub(super) fn windows(self, seq: usize) -> Result<[ImageWindows; 2], DataError> {
+    pub(super) fn windows(self, seq: usize) -> Result<ImageSides, DataError> {
         let OpenedImages { train, valid, vision } = self;
-        Ok([ImageWindows::of(train, &vision, seq)?, ImageWindows::of(valid, &vision, seq)?])
+        let train = ImageWindows::of(train, &vision, seq)?;
+        Ok(ImageSides { train, valid: ImageWindows::of(valid, &vision, seq)? })
+    }
+}
+
+/// Windows of the training and of the held-out examples.
+pub(super) struct ImageSides {
+    pub(super) train: ImageWindows,
+    pub(super) valid: ImageWindows,
+}
+
+impl ImageSides {
+    /// The examples of both.
+    pub(super) fn halves(&self) -> impl Iterator<Item = &ImageExamples> {
+        [&self.train, &self.valid].into_iter().map(ImageWindows::examples)
     }
 }
