@@ -20,9 +20,17 @@ pub struct Fused {
     pub outs: Vec<Value>,
 }
 
-/// True if an op may follow a product in a group: it works on single elements, adds a bias to them, or sums them over the rows.
+/// True if an op may follow a product in a group: it works on single elements, adds a bias to them, or sums them over the rows. A bias has
+/// the last dims of the elements, so that it is the same for each row.
 pub fn follows_product(op: &Op) -> bool {
-    matches!(op, Op::Kernel(KernelOp::Unary(_) | KernelOp::Binary(_) | KernelOp::Reduce(_)))
+    match op {
+        Op::Kernel(KernelOp::Unary(_) | KernelOp::Reduce(_)) => true,
+        Op::Kernel(KernelOp::Binary(op)) => op
+            .equation
+            .as_ref()
+            .is_none_or(|equation| equation.operands.iter().all(|operand| equation.result.ends_with(operand))),
+        _ => false,
+    }
 }
 
 impl Fused {

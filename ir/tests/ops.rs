@@ -86,7 +86,7 @@ fn rules_fit_and_linear_operands_exist() {
 }
 
 /// Ops whose cotangent nobody asks for: gradients, updates, and what exists only after differentiation.
-const WITHOUT_GRADIENT: [&str; 34] = [
+const WITHOUT_GRADIENT: [&str; 38] = [
     "exponents",
     "ages",
     "delayed_scale",
@@ -103,8 +103,12 @@ const WITHOUT_GRADIENT: [&str; 34] = [
     "softmax_grad",
     "attention_grad",
     "scan_grad",
+    "scan_state",
+    "scan_dstart",
+    "carry",
     "short_conv_dx",
     "short_conv_dw",
+    "short_conv_dstart",
     "embedding_grad",
     "cross_entropy_grad",
     "sum_exp",

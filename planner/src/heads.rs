@@ -5,6 +5,7 @@
 //! The reshards between the two become all-to-alls.
 
 use crate::PlanError;
+use crate::states::check_states;
 use ir::dim_role::DimRole;
 use ir::graph::{Block, Model, SectionKind, Stmt};
 use ir::heads::{self, CpHeads, Heads};
@@ -83,10 +84,10 @@ fn check_exchange(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanEr
 }
 
 /// Checks that ranks can share sequences of a built model as the configuration says: that cp divides its heads, that its keys can be
-/// exchanged, and that no state goes along a sequence.
+/// exchanged, and that states go from block to block.
 ///
 /// # Errors
-/// The model has too few heads, queries choose keys that ranks must gather, or an op carries a state.
+/// The model has too few heads, queries choose keys that ranks must gather, or blocks are uneven or too short for a state.
 pub fn check_sharing(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanError> {
     check_states(model, parallel)?;
     check_exchange(model, parallel)?;
@@ -96,22 +97,6 @@ pub fn check_sharing(model: &Model, parallel: &ParallelConfig) -> Result<(), Pla
     let too_few = heads.of_cp(tp, cp).is_none();
     let dim = dims.values().find(|dim| too_few && dim.role == Some(DimRole::KvHeads));
     dim.map_or(Ok(()), |dim| Err(uneven(tp, cp, dim.name.clone(), dim.size, Some(heads))))
-}
-
-/// Checks that no ranks share sequences of a model with an op that carries a state along them.
-///
-/// # Errors
-/// They would.
-pub(crate) fn check_states(model: &Model, parallel: &ParallelConfig) -> Result<(), PlanError> {
-    let cp = parallel.cp;
-    let op = first_state(model).filter(|_| cp > 1);
-    op.map_or(Ok(()), |op| Err(PlanError::StateOverRanks { cp, op }))
-}
-
-/// The name of the first op that carries a state along a sequence, if there is one.
-pub fn first_state(model: &Model) -> Option<&'static str> {
-    let stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
-    stmts.map(|stmt| &stmt.op).find(|op| op.facts().carries_state).map(|op| op.name())
 }
 
 /// Returns whether a rule shards the key heads of parameters.

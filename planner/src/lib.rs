@@ -58,12 +58,14 @@ pub mod reshard;
 mod ring;
 mod sections;
 mod spread;
+mod states;
 mod sums;
 
 pub use gather::gather_once;
-pub use heads::{check_sharing, first_state, gathers_keys};
+pub use heads::{check_sharing, gathers_keys};
 pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan};
 pub use passes::build_mesh::mesh;
 pub use passes::collectives::{marked, reshard_paths};
 pub use passes::shard;
 pub use ring::{is_ring, ring};
+pub use states::least_block;

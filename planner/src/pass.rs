@@ -84,13 +84,17 @@ pub enum PlanError {
         /// Number of devices within each level.
         levels: Vec<u64>,
     },
-    /// Ranks would share sequences of a model whose ops carry a state along them.
+    /// Ranks cannot share sequences of a model whose ops carry a state along them.
     #[error(
-        "`cp` = {cp} shares sequences among ranks, but `{op}` carries a state along them, which ranks do not hand on yet"
+        "`cp` = {cp} ranks cannot share sequences of {rows} tokens: `{op}` hands on its state between equal blocks of {least} tokens or more"
     )]
     StateOverRanks {
         /// The degree of context parallelism.
         cp: u64,
+        /// Tokens of a sequence.
+        rows: u64,
+        /// The least tokens of a block.
+        least: u64,
         /// Name of the first such op.
         op: &'static str,
     },
@@ -138,10 +142,10 @@ impl Coded for PlanError {
             PlanError::NotDivisible { .. } => Some(Code::UnevenIndivisible),
             PlanError::TooManyShards { .. } => Some(Code::AxesAboveDim),
             PlanError::ChosenKeys { .. } => Some(Code::ConflictingOptions),
-            PlanError::Levels { .. } | PlanError::Experts(_) | PlanError::ZeroGroups(_) => {
-                Some(Code::ImpossibleDegrees)
-            }
-            PlanError::StateOverRanks { .. } => Some(Code::NotInThisVersion),
+            PlanError::Levels { .. }
+            | PlanError::Experts(_)
+            | PlanError::ZeroGroups(_)
+            | PlanError::StateOverRanks { .. } => Some(Code::ImpossibleDegrees),
             PlanError::Recompute(error) => error.code(),
             PlanError::NoRoom { .. } => Some(Code::NoRoom),
             PlanError::Fault { .. } => None,
@@ -165,7 +169,9 @@ impl Coded for PlanError {
             }
             PlanError::ChosenKeys { .. } => Some("leave out `cp_kind`, or set cp_kind=allgather".to_string()),
             PlanError::Levels { .. } => Some("choose degrees that fill complete levels".to_string()),
-            PlanError::StateOverRanks { .. } => Some("leave `cp` at 1, and use dp, tp or pp".to_string()),
+            PlanError::StateOverRanks { rows, least, .. } => {
+                Some(format!("choose a `cp` that divides {rows} and leaves {least} tokens or more to a rank"))
+            }
             PlanError::Experts(_) => Some("let ep x etp divide dp x cp x tp, each part within one of them".to_string()),
             PlanError::ZeroGroups(error) => Some(error.help()),
             PlanError::Recompute(error) => error.help(),

@@ -30,6 +30,7 @@ mod schedules;
 #[cfg(target_os = "linux")]
 #[path = "../../kernels/tests/stand_in/build.rs"]
 mod stand_in;
+mod states;
 mod tokenize;
 mod tokens;
 mod transformers;

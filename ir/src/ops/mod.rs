@@ -59,7 +59,8 @@ pub use rows::layer_norm::{LayerNorm, LayerNormDgamma, LayerNormDx};
 pub use rows::rms_norm::{RmsNorm, RmsNormDgamma, RmsNormDx};
 pub use rows::softmax::{Softmax, SoftmaxGrad};
 pub use rows::vocabulary::{Pick, SumExp, TokenLoss};
-pub use scan::{Scan, ScanGrad, ScanKind, ScanSettings, ShortConv, ShortConvDw, ShortConvDx};
+pub use scan::{Carry, Scan, ScanDstart, ScanGrad, ScanKind, ScanSettings, ScanState};
+pub use scan::{ShortConv, ShortConvDstart, ShortConvDw, ShortConvDx};
 pub use sparse::attention::{SparseAttention, SparseAttentionGrad};
 pub use sparse::index_loss::{IndexLoss, IndexLossGrad};
 pub use sparse::index_scores::{IndexScores, IndexScoresGrad};
@@ -135,7 +136,7 @@ ops! {
         RmsNorm, RmsNormDx, RmsNormDgamma, LayerNorm, LayerNormDx, LayerNormDgamma,
         Softmax, SoftmaxGrad, Rope, Attention, AttentionGrad, Dropout, Jitter,
         Embedding, EmbeddingGrad, CrossEntropy, CrossEntropyGrad, SumExp, Pick, TokenLoss,
-        Scan, ScanGrad, ShortConv, ShortConvDx, ShortConvDw,
+        Scan, ScanGrad, ScanState, ScanDstart, Carry, ShortConv, ShortConvDx, ShortConvDw, ShortConvDstart,
         TopK, TopKGrad, Dispatch, Combine, CombineDw,
         SelectKeys, IndexScores, IndexScoresGrad, SparseAttention, SparseAttentionGrad, KeyMass, IndexLoss, IndexLossGrad,
         AbsMax, ScaleFor, Quantise, Exponents, Ages, DelayedScale, SumSquares, AdamW, Sgd,

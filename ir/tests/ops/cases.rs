@@ -189,8 +189,13 @@ fn scans() -> Vec<OpCase> {
     let (b, s, g, r, k, c) = (2, 6, 3, 2, 4, 5);
     let (q, v, pos) = (f(&[b, s, g, k]), f(&[b, s, g, r, c]), i(&[b, s]));
     let (heads, by_key, rates) = (f(&[b, s, g, r]), f(&[b, s, g, r, k]), f(&[g, r, k]));
-    let settings = |kind| ScanSettings { kind, scale: 0.5, chunk: 64 };
+    let settings = |kind| ScanSettings { kind, scale: 0.5, chunk: 64, block: None };
     let [linear, delta, selective] = ScanKind::ALL.map(settings);
+    let [linear_blocks, delta_blocks, selective_blocks] = [linear, delta, selective].map(|of| of.in_blocks(Some(2)));
+    let state = f(&[b, 3, g, r, k, c]);
+    let by_row = f(&[b, 3, g, r, k]);
+    let matrix = f(&[b, 3, g, r, k, k]);
+    let before = bf16(&[b, 3, 2, g, k]);
     let (x, w) = (bf16(&[b, s, g, k]), bf16(&[g, k, 3]));
     vec![
         case(Scan(linear), &[&q, &q, &v, &heads, &pos], &[&v], (3, f(&[b, s, g]), "`decay`")),
@@ -215,9 +220,41 @@ fn scans() -> Vec<OpCase> {
             &[&q, &q, &v, &heads, &rates],
             (2, f(&[b, s, g, c]), "`v`"),
         ),
-        case(ShortConv, &[&x, &w, &pos], &[&x], (1, bf16(&[g, 3]), "`w`")),
-        case(ShortConvDx, &[&x, &w, &pos], &[&x], (2, i(&[s, b]), "`pos`")),
-        case(ShortConvDw { taps: Dim::sized(3) }, &[&x, &x, &pos], &[&w], (1, bf16(&[b, s, g]), "`dy`")),
+        case(Scan(linear_blocks), &[&q, &q, &v, &heads, &pos, &state], &[&v], (5, f(&[b, 2, g, r, k, c]), "`start`")),
+        case(
+            ScanGrad(delta_blocks),
+            &[&q, &q, &v, &heads, &heads, &pos, &state, &v, &state],
+            &[&q, &q, &v, &heads, &heads],
+            (8, f(&[b, s, g, r, k, c]), "`dend`"),
+        ),
+        case(ScanState(linear_blocks), &[&q, &v, &heads, &pos], &[&state, &f(&[b, 3, g, r])], (3, i(&[b, 3]), "`pos`")),
+        case(
+            ScanState(delta_blocks),
+            &[&q, &v, &heads, &heads, &pos],
+            &[&state, &matrix],
+            (3, f(&[b, s, g]), "`beta`"),
+        ),
+        case(
+            ScanState(selective_blocks),
+            &[&q, &v, &heads, &rates, &pos],
+            &[&state, &by_row],
+            (3, f(&[g, k]), "`rates`"),
+        ),
+        case(ScanDstart(linear_blocks), &[&q, &q, &by_key, &pos, &v], &[&state], (1, f(&[b, s, g, k + 1]), "`q`")),
+        case(Carry { reverse: false }, &[&state, &matrix], &[&state], (1, f(&[b, 3, g, r, c, c]), "`through`")),
+        case(Carry { reverse: true }, &[&state, &by_row], &[&state], (1, f(&[b, 3, g]), "`through`")),
+        case(ShortConv::default(), &[&x, &w, &pos], &[&x], (1, bf16(&[g, 3]), "`w`")),
+        case(ShortConvDx::default(), &[&x, &w, &pos], &[&x], (2, i(&[s, b]), "`pos`")),
+        case(ShortConvDw { taps: Dim::sized(3), block: None }, &[&x, &x, &pos], &[&w], (1, bf16(&[b, s, g]), "`dy`")),
+        case(ShortConv { block: Some(2) }, &[&x, &w, &pos, &before], &[&x], (3, bf16(&[b, 3, 3, g, k]), "`start`")),
+        case(ShortConvDx { block: Some(2) }, &[&x, &w, &pos, &before], &[&x], (3, bf16(&[b, 2, 2, g, k]), "`dend`")),
+        case(
+            ShortConvDw { taps: Dim::sized(3), block: Some(2) },
+            &[&x, &x, &pos, &before],
+            &[&w],
+            (3, f(&[b, 3, 2, g, k]), "`start`"),
+        ),
+        case(ShortConvDstart { block: 2 }, &[&x, &w, &pos], &[&before], (1, bf16(&[g, k, 9]), "taps")),
     ]
 }
 

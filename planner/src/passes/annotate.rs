@@ -8,7 +8,8 @@
 //! unchanged.
 
 use crate::PlanError;
-use crate::heads::{attend_by_heads, check_states, divisors, head_axes};
+use crate::heads::{attend_by_heads, divisors, head_axes};
+use crate::states::in_blocks;
 use cost::Platform;
 use ir::dim_role::DimRole;
 use ir::graph::{ArgKind, Block, Model};
@@ -20,10 +21,10 @@ use ir::types::{Dims, Type};
 use transforms::recompute::calls_of;
 
 pub(crate) fn run(model: &mut Model, options: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
-    check_states(model, &options.parallel)?;
     if model.is_fully_specified() {
         return Ok(());
     }
+    in_blocks(model, &options.parallel)?;
     if options.parallel.devices() > 1 {
         apply_rules(model, options)?;
     }

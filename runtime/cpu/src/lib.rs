@@ -498,9 +498,13 @@ fn closure(op: &KernelOp, site: &KernelSite<'_>, shared: &Arc<Shared>) -> Result
         KernelOp::CombineDw(_) => experts::combine_dw(site),
         KernelOp::Scan(_)
         | KernelOp::ScanGrad(_)
+        | KernelOp::ScanState(_)
+        | KernelOp::ScanDstart(_)
+        | KernelOp::Carry(_)
         | KernelOp::ShortConv(_)
         | KernelOp::ShortConvDx(_)
         | KernelOp::ShortConvDw(_)
+        | KernelOp::ShortConvDstart(_)
         | KernelOp::SelectKeys(_)
         | KernelOp::IndexScores(_)
         | KernelOp::IndexScoresGrad(_)

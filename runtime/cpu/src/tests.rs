@@ -20,10 +20,10 @@ const STEP: u64 = 2;
 const SITE: LaunchSite = LaunchSite { microbatch: 3, index: 4 };
 
 /// Ops with their operands' sizes; `i` numbers the integer operands.
-type Case = (Op, Vec<&'static [u64]>, &'static [usize]);
+type Case = (Op, Vec<&'static [u64]>, Vec<usize>);
 
-fn case(op: impl Into<Op>, operands: &[&'static [u64]], ints: &'static [usize]) -> Case {
-    (op.into(), operands.to_vec(), ints)
+fn case(op: impl Into<Op>, operands: &[&'static [u64]], ints: &[usize]) -> Case {
+    (op.into(), operands.to_vec(), ints.to_vec())
 }
 
 fn dims(sizes: &[u64]) -> Vec<Dim> {
@@ -170,20 +170,52 @@ fn scans() -> Vec<Case> {
     let mut cases = Vec::new();
     for (kind, further) in scanned {
         for chunk in [3, 64] {
-            let settings = ScanSettings { kind, scale: 0.4, chunk };
+            let settings = ScanSettings { kind, scale: 0.4, chunk, block: None };
             let forward = [&[keys, keys, values], further, &[pos]].concat();
             let backward = [&forward[..], &[values]].concat();
             let place: &[usize] = if forward.len() == 5 { &[4] } else { &[5] };
             cases.push(case(Scan(settings), &forward, place));
             cases.push(case(ScanGrad(settings), &backward, place));
+            cases.extend(in_blocks(&settings, &forward));
         }
     }
     let (x, w): (&[u64], &[u64]) = (&[3, 5, 3, 2], &[3, 2, 4]);
     cases.extend([
-        case(ShortConv, &[x, w, &[3, 5]], &[2]),
-        case(ShortConvDx, &[x, w, &[3, 5]], &[2]),
-        case(ShortConvDw { taps: Dim::sized(4) }, &[x, x, &[3, 5]], &[2]),
+        case(ShortConv::default(), &[x, w, &[3, 5]], &[2]),
+        case(ShortConvDx::default(), &[x, w, &[3, 5]], &[2]),
+        case(ShortConvDw { taps: Dim::sized(4), block: None }, &[x, x, &[3, 5]], &[2]),
     ]);
+    let (x, before): (&[u64], &[u64]) = (&[3, 8, 3, 2], &[3, 2, 3, 3, 2]);
+    cases.extend([
+        case(ShortConv { block: Some(4) }, &[x, w, &[3, 8], before], &[2]),
+        case(ShortConvDx { block: Some(4) }, &[x, w, &[3, 8], before], &[2]),
+        case(ShortConvDx { block: Some(4) }, &[x, w, &[3, 8]], &[2]),
+        case(ShortConvDw { taps: Dim::sized(4), block: Some(4) }, &[x, x, &[3, 8], before], &[2]),
+        case(ShortConvDstart { block: 4 }, &[x, w, &[3, 8]], &[2]),
+    ]);
+    cases
+}
+
+/// A scan in blocks of all rows or of one, its gradient with and without one by the states behind blocks, and what blocks make of states.
+fn in_blocks(settings: &ScanSettings, scan: &[&'static [u64]]) -> Vec<Case> {
+    let [keys, values, pos] = [scan[0], scan[2], scan[scan.len() - 1]];
+    let mut cases = Vec::new();
+    let states: [(u64, &'static [u64]); 2] = [(1, &[3, 7, 3, 3, 4, 6]), (7, &[3, 1, 3, 3, 4, 6])];
+    for (block, state) in states {
+        let settings = settings.in_blocks(Some(block));
+        let forward = [scan, &[state]].concat();
+        let place = &[scan.len() - 1][..];
+        cases.push(case(Scan(settings), &forward, place));
+        cases.push(case(ScanGrad(settings), &[&forward[..], &[values]].concat(), place));
+        cases.push(case(ScanGrad(settings), &[&forward[..], &[values, state]].concat(), place));
+        cases.push(case(ScanState(settings), &scan[1..], &[scan.len() - 2]));
+        let others = [&[keys, keys], &scan[3..scan.len() - 1]].concat();
+        cases.push(case(ScanDstart(settings), &[&others[..], &[pos, values]].concat(), &[others.len()]));
+    }
+    for through in [&[3, 7, 3, 3][..], &[3, 7, 3, 3, 4], &[3, 7, 3, 3, 4, 4]] {
+        let state: &[u64] = &[3, 7, 3, 3, 4, 6];
+        cases.extend([false, true].map(|reverse| case(Carry { reverse }, &[state, through], &[])));
+    }
     cases
 }
 
@@ -256,7 +288,9 @@ fn operand(op: &Op, place: usize, ty: &Type) -> Array<f64> {
     // A state that does not grow: decays are below 0, and keys below 1.
     let factor = match (op, place) {
         (Op::Kernel(KernelOp::Scan(_) | KernelOp::ScanGrad(_)), 3) => return Array::Real(decays(&dims, key)),
-        (Op::Kernel(KernelOp::Scan(_) | KernelOp::ScanGrad(_)), 0 | 1) => 0.4,
+        (Op::Kernel(KernelOp::ScanState(_) | KernelOp::ScanDstart(_)), 2) => return Array::Real(decays(&dims, key)),
+        (Op::Kernel(KernelOp::Scan(_) | KernelOp::ScanGrad(_) | KernelOp::ScanDstart(_)), 0 | 1) => 0.4,
+        (Op::Kernel(KernelOp::ScanState(_)), 0) | (Op::Kernel(KernelOp::Carry(_)), 1) => 0.4,
         _ => 1.0,
     };
     let number = |i: usize| factor * if positive { 0.1 + uniform(key, i as u64) } else { normal(key, i as u64) };
@@ -501,7 +535,7 @@ fn every_op_takes_narrow_operands_as_its_law_allows() {
     let mut taken = Vec::new();
     for (op, sizes, ints) in cases().into_iter().chain(quantised()).chain(selections()).chain(scans()) {
         for dtype in [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2] {
-            let signatures = signatures(&op, &sizes, ints, dtype);
+            let signatures = signatures(&op, &sizes, &ints, dtype);
             taken.extend((!signatures.is_empty()).then_some((dtype, op.name())));
             signatures.iter().for_each(|signature| compare(&op, signature));
         }
@@ -545,7 +579,7 @@ fn parts_of_rows_make_the_whole() {
         case(Pick, &[x, one], &[1]),
     ];
     for (op, sizes, ints) in cases {
-        let signatures = signatures(&op, &sizes, ints, DType::BF16);
+        let signatures = signatures(&op, &sizes, &ints, DType::BF16);
         assert!(!signatures.is_empty(), "{}", op.name());
         signatures.iter().for_each(|signature| compare(&op, signature));
     }

@@ -50,7 +50,15 @@ pub(super) fn lower(low: &mut Lowering<'_>, op: &KernelOp) -> Result<Vec<Made>, 
         | Op::Reduce(_) => Err(format!("`{}` is no op on rows", op.def().name())),
         Op::Einsum(_) => Err("a matrix product is no value of a kernel".to_string()),
         Op::Composite(_) => Err(format!("`{}` has no kernel", op.def().name())),
-        Op::Scan(_) | Op::ScanGrad(_) | Op::ShortConv(_) | Op::ShortConvDx(_) | Op::ShortConvDw(_) => {
+        Op::Scan(_)
+        | Op::ScanGrad(_)
+        | Op::ScanState(_)
+        | Op::ScanDstart(_)
+        | Op::Carry(_)
+        | Op::ShortConv(_)
+        | Op::ShortConvDx(_)
+        | Op::ShortConvDw(_)
+        | Op::ShortConvDstart(_) => {
             Err(format!("`{}` has no kernel on the cuda backend yet; the cpu backend has one", op.def().name()))
         }
         Op::Concat(_)

@@ -52,7 +52,7 @@ impl GatedConv {
         }
         let product = Binary::of(BinaryKind::Mul);
         b.op(&["cv"], product.clone(), &["cb", "cx"])?;
-        b.op(&["conv_rows"], ShortConv, &["cv", "conv", "pos"])?;
+        b.op(&["conv_rows"], ShortConv::default(), &["cv", "conv", "pos"])?;
         let mut rows = "conv_rows";
         if self.bias {
             b.op(&["conv_sum"], Binary::spread(BinaryKind::Add, "b s gs, gs -> b s gs")?, &[rows, "conv_bias"])?;

@@ -94,7 +94,12 @@ impl DeltaNet {
         unit(b, "mk_unit", "mk", "ks", self.heads.key)?;
         self.beta(b, x)?;
         self.decay(b, x)?;
-        let settings = ScanSettings { kind: ScanKind::Delta, scale: (self.heads.key as f64).powf(-0.5), chunk: CHUNK };
+        let settings = ScanSettings {
+            kind: ScanKind::Delta,
+            scale: (self.heads.key as f64).powf(-0.5),
+            chunk: CHUNK,
+            block: None,
+        };
         b.op(&["mo"], Scan(settings), &["mq_unit", "mk_unit", "mv", "decay", "beta", "pos"])?;
         b.op(&["mo_normed", "mo_rstd"], RmsNorm { eps: self.eps.unwrap_or(eps) }, &["mo", "scan_norm"])?;
         self.gate(b, x)?;

@@ -163,7 +163,7 @@ fn convolved(b: &mut Body<'_>, y: &str, x: &str, to: &str, how: Convolved) -> Re
     let added = bias.then_some(&*added);
     scaled(b, scale, &Linear { y: &product, x, w: &format!("w{y}"), bias: added, from: "h", to })?;
     let taps = format!("conv_{y}");
-    b.op(&[&conv], ShortConv, &[&product, &taps, "pos"])?;
+    b.op(&[&conv], ShortConv::default(), &[&product, &taps, "pos"])?;
     if !conv_bias {
         return b.unary(y, UnaryKind::Silu, &conv);
     }

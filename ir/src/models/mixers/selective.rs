@@ -93,7 +93,7 @@ impl Selective {
 
     pub(super) fn build(&self, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
         b.linear(&Linear { y: "mx_product", x, w: "wmx", bias: self.bias.then_some("mx_bias"), from: "h", to: "rs" })?;
-        b.op(&["mx_rows"], ShortConv, &["mx_product", "conv", "pos"])?;
+        b.op(&["mx_rows"], ShortConv::default(), &["mx_product", "conv", "pos"])?;
         let mut rows = "mx_rows";
         if self.conv_bias {
             b.op(&["mx_sum"], Binary::spread(BinaryKind::Add, OF_CHANNELS)?, &[rows, "conv_bias"])?;
@@ -151,7 +151,7 @@ impl Selective {
         ] {
             b.op(&[y], Reshape { dims: b.dims(dims) }, &[x])?;
         }
-        let settings = ScanSettings { kind: ScanKind::Selective, scale: 1.0, chunk: CHUNK };
+        let settings = ScanSettings { kind: ScanKind::Selective, scale: 1.0, chunk: CHUNK, block: None };
         b.op(&["mo_heads"], Scan(settings), &["q", "k", "v", "paces", "rates", "pos"])?;
         b.op(&["mo"], Reshape { dims: b.dims("b s rs") }, &["mo_heads"])?;
         b.op(&["mo_skip"], Binary::spread(BinaryKind::Mul, OF_CHANNELS)?, &["mx", "skip"])?;

@@ -152,7 +152,7 @@ impl Ssd {
             &["mv_wide", "pace"],
         )?;
         b.unary("mv_scaled", UnaryKind::Cast(dtype), "mv_step")?;
-        let settings = ScanSettings { kind: ScanKind::Linear, scale: 1.0, chunk: self.chunk };
+        let settings = ScanSettings { kind: ScanKind::Linear, scale: 1.0, chunk: self.chunk, block: None };
         b.op(&["mo"], Scan(settings), &["mq", "mk", "mv_scaled", "decay", "pos"])?;
         b.op(&["mo_skip"], Binary::spread(BinaryKind::Mul, "b s gs rs cs, gs rs -> b s gs rs cs")?, &["mv", "skip"])?;
         b.op(&["mo_sum"], Binary::of(BinaryKind::Add), &["mo", "mo_skip"])

@@ -1,19 +1,25 @@
 //! The gradients of a head: the states before all chunks, and then the chunks in reverse.
 
 use super::chunk::{self, Chunk, take};
-use super::pairs::{dot, multiply_by, multiply_rows, product, scaled_rows, substitute_back, weighted_sums};
-use super::{Head, Inputs, Recurrence, Scan, Targets};
+use super::pairs::{dot, multiply_by, multiply_rows, product, substitute_back, weighted_sums};
+use super::{Head, Inputs, Recurrence, Scan, Slopes, Targets};
 use crate::cpu::matrix::Matrix;
 
 /// Elements of scratch memory that [`head`] needs.
 pub(super) fn scratch(scan: &Scan) -> usize {
     let n = scan.rows();
     let chunks = scan.s.div_ceil(scan.chunk);
-    chunk::size(scan) + (chunks + 2) * scan.k * scan.c + 2 * n * n + 2 * n * scan.c + 4 * n * scan.k + n + scan.k
+    chunk::size(scan, scan.c)
+        + (chunks + 2) * scan.k * scan.c
+        + 2 * n * n
+        + 2 * n * scan.c
+        + 4 * n * scan.k
+        + n
+        + scan.k
 }
 
 /// The gradients of the rows of a chunk, and what they are computed from. "By" stands for a gradient by a value.
-struct Slopes<'s> {
+struct ChunkSlopes<'s> {
     /// By the results `[n, c]`.
     out: &'s mut [f32],
     /// By what rows add to the state `[n, c]`; with the delta rule, then by that without beta.
@@ -41,12 +47,12 @@ struct Slopes<'s> {
 ///
 /// # Safety
 /// The gradients must have the sizes of the operands, and nobody else may touch the rows of this head of queries.
-pub(super) unsafe fn head(scan: &Scan, x: &Inputs<'_>, head: Head, dout: &[f32], to: Targets, scratch: &mut [f32]) {
-    let (mut chunk, mut rest) = Chunk::carve(scan, scratch);
+pub(super) unsafe fn head(scan: &Scan, x: &Inputs<'_>, head: Head, by: &Slopes<'_>, to: Targets, scratch: &mut [f32]) {
+    let (mut chunk, mut rest) = Chunk::carve(scan, scan.c, scratch);
     let (n, k, c) = (scan.rows(), scan.k, scan.c);
     let chunks = scan.s.div_ceil(scan.chunk);
     let states = take(&mut rest, chunks * k * c);
-    let mut slopes = Slopes {
+    let mut slopes = ChunkSlopes {
         out: take(&mut rest, n * c),
         x: take(&mut rest, n * c),
         p: take(&mut rest, n * n),
@@ -60,7 +66,7 @@ pub(super) unsafe fn head(scan: &Scan, x: &Inputs<'_>, head: Head, dout: &[f32],
         behind: take(&mut rest, k * c),
         sums: take(&mut rest, k),
     };
-    states[..k * c].fill(0.0);
+    scan.first(x, head, &mut states[..k * c]);
     for number in 1..chunks {
         let (before, state) = states.split_at_mut(number * k * c);
         let before = &before[(number - 1) * k * c..];
@@ -69,13 +75,13 @@ pub(super) unsafe fn head(scan: &Scan, x: &Inputs<'_>, head: Head, dout: &[f32],
         state[..k * c].copy_from_slice(before);
         chunk.advance(&mut state[..k * c]);
     }
-    slopes.state.fill(0.0);
+    scan.state_of(by.end, head, slopes.state);
     for number in (0..chunks).rev() {
         let from = number * scan.chunk;
         let state = &states[number * k * c..][..k * c];
         chunk.load(x, head, from);
         chunk.add(state);
-        slopes.load(&chunk, head, dout, from);
+        slopes.load(&chunk, head, by.out, from);
         slopes.of_added(&mut chunk, state);
         slopes.of_pairs(&chunk);
         slopes.through_states(&chunk, state);
@@ -83,11 +89,11 @@ pub(super) unsafe fn head(scan: &Scan, x: &Inputs<'_>, head: Head, dout: &[f32],
         slopes.of_decays(&chunk);
         // SAFETY: as the caller promises.
         unsafe { slopes.write(&chunk, x, head, from, to) };
-        slopes.of_state(&mut chunk);
+        chunk.step_back(slopes.out, slopes.x, slopes.state);
     }
 }
 
-impl Slopes<'_> {
+impl ChunkSlopes<'_> {
     /// Reads the gradient by the results.
     fn load(&mut self, chunk: &Chunk<'_>, head: Head, dout: &[f32], from: usize) {
         let (scan, c) = (chunk.scan, chunk.scan.c);
@@ -99,12 +105,10 @@ impl Slopes<'_> {
 
     /// By what rows add: through the results of the rows, and through the state behind them, which it computes.
     fn of_added(&mut self, chunk: &mut Chunk<'_>, state: &[f32]) {
-        let (n, k, c) = (chunk.n, chunk.scan.k, chunk.scan.c);
+        let (n, c) = (chunk.n, chunk.scan.c);
         self.behind.copy_from_slice(state);
         chunk.advance(self.behind);
-        // The keys times the factors behind them are in the chunk's space now.
-        product([n, c, k], Matrix::rows(&*chunk.space, k), Matrix::rows(&*self.state, c), self.x, 1.0, false);
-        product([n, c, n], Matrix::rows(&*chunk.p, n).transposed(), Matrix::rows(&*self.out, c), self.x, 1.0, true);
+        chunk.by_added(self.out, self.state, self.x);
         if chunk.scan.kind == Recurrence::Delta {
             let (m, beta, rest) = (&chunk.m[..n * n], &chunk.beta[..n], &chunk.rest[..n * c]);
             substitute_back(m, beta, c, rest, &mut self.x[..n * c], &mut self.beta[..n]);
@@ -142,7 +146,7 @@ impl Slopes<'_> {
     /// By queries and keys, through the products of pairs of rows.
     fn through_pairs(&mut self, chunk: &mut Chunk<'_>) {
         let (n, k, is_delta) = (chunk.n, chunk.scan.k, chunk.scan.kind == Recurrence::Delta);
-        let Slopes { p, m, q, written, read, .. } = self;
+        let ChunkSlopes { p, m, q, written, read, .. } = self;
         if chunk.scan.by_key {
             let a = &chunk.a[..n * k];
             weighted_sums(p, chunk.q, chunk.key, a, k, chunk.row, q, written);
@@ -204,21 +208,6 @@ impl Slopes<'_> {
                     *to.further.0.add(of_values) = self.beta[i];
                 }
             }
-        }
-    }
-
-    /// By the state before the rows.
-    fn of_state(&mut self, chunk: &mut Chunk<'_>) {
-        let (n, k, c) = (chunk.n, chunk.scan.k, chunk.scan.c);
-        chunk.decay(self.state);
-        let e = &chunk.e[..n * chunk.scan.decays()];
-        scaled_rows(&chunk.q[..n * k], e, k, chunk.space);
-        let queries = Matrix::rows(&*chunk.space, k).transposed();
-        product([k, c, n], queries, Matrix::rows(&*self.out, c), self.state, 1.0, true);
-        if chunk.scan.kind == Recurrence::Delta {
-            scaled_rows(&chunk.key[..n * k], e, k, chunk.space);
-            let keys = Matrix::rows(&*chunk.space, k).transposed();
-            product([k, c, n], keys, Matrix::rows(&*self.x, c), self.state, -1.0, true);
         }
     }
 }

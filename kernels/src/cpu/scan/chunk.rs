@@ -9,6 +9,8 @@ pub(super) struct Chunk<'s> {
     pub(super) scan: &'s Scan,
     /// Its rows.
     pub(super) n: usize,
+    /// Columns of states: those of values, and further ones to which rows add nothing.
+    pub(super) c: usize,
     /// Queries times the scale, and keys: `[n, k]`.
     pub(super) q: &'s mut [f32],
     pub(super) key: &'s mut [f32],
@@ -37,28 +39,35 @@ pub(super) struct Chunk<'s> {
     pub(super) row: &'s mut [f32],
 }
 
-/// Elements of scratch memory of a chunk.
-pub(super) fn size(scan: &Scan) -> usize {
-    sizes(scan).iter().sum()
+/// Elements of scratch memory of a chunk with states of `c` columns.
+pub(super) fn size(scan: &Scan, c: usize) -> usize {
+    sizes(scan, c).iter().sum()
 }
 
-fn sizes(scan: &Scan) -> [usize; 14] {
+fn sizes(scan: &Scan, c: usize) -> [usize; 14] {
     let (n, w) = (scan.rows(), scan.decays());
-    let (keys, values, pairs, decays) = (n * scan.k, n * scan.c, n * n, n * w);
+    let (keys, values, pairs, decays) = (n * scan.k, n * c, n * n, n * w);
     [keys, keys, values, n, decays, decays, decays, pairs, pairs, pairs, values, values, keys, scan.k]
 }
 
 impl<'s> Chunk<'s> {
     /// Takes its memory from scratch memory, and returns the rest.
-    pub(super) fn carve(scan: &'s Scan, scratch: &'s mut [f32]) -> (Chunk<'s>, &'s mut [f32]) {
+    pub(super) fn carve(scan: &'s Scan, c: usize, scratch: &'s mut [f32]) -> (Chunk<'s>, &'s mut [f32]) {
         let mut left = scratch;
         let [q, key, v, beta, a, e, f, between, p, m, x, rest, space, row] =
-            sizes(scan).map(|size| take(&mut left, size));
-        (Chunk { scan, n: 0, q, key, v, beta, a, e, f, between, p, m, x, rest, space, row }, left)
+            sizes(scan, c).map(|size| take(&mut left, size));
+        (Chunk { scan, n: 0, c, q, key, v, beta, a, e, f, between, p, m, x, rest, space, row }, left)
     }
 
     /// Reads the rows from `from` on, and computes the products of pairs of them.
     pub(super) fn load(&mut self, inputs: &Inputs<'_>, head: Head, from: usize) {
+        self.read(inputs, head, from);
+        self.pair_queries();
+        self.pair_keys();
+    }
+
+    /// Reads the rows from `from` on.
+    pub(super) fn read(&mut self, inputs: &Inputs<'_>, head: Head, from: usize) {
         let (scan, n) = (self.scan, self.scan.chunk.min(self.scan.s - from));
         let (k, c, w) = (scan.k, scan.c, scan.decays());
         self.n = n;
@@ -67,14 +76,18 @@ impl<'s> Chunk<'s> {
             let queries = &inputs.q[of_keys..][..k];
             self.q[i * k..][..k].iter_mut().zip(queries).for_each(|(q, x)| *q = scan.scale * x);
             self.key[i * k..][..k].copy_from_slice(&inputs.k[of_keys..][..k]);
-            self.v[i * c..][..c].copy_from_slice(&inputs.v[of_values * c..][..c]);
+            let (values, further) = self.v[i * self.c..][..self.c].split_at_mut(c);
+            values.copy_from_slice(&inputs.v[of_values * c..][..c]);
+            further.fill(0.0);
             self.beta[i] = if scan.kind == Recurrence::Delta { inputs.further[of_values] } else { 1.0 };
             let begins = inputs.pos[head.b * scan.s + from + i] == 0;
             let decays = &inputs.decay[of_values * w..][..w];
             self.a[i * w..][..w].iter_mut().zip(decays).for_each(|(a, x)| *a = if begins { 0.0 } else { x.exp() });
         }
         self.accumulate_factors(w);
-        self.multiply_pairs();
+        if !scan.by_key {
+            factors(&self.a[..n], self.between);
+        }
     }
 
     /// The factors from the begin to each row, and from each row to the end.
@@ -93,32 +106,36 @@ impl<'s> Chunk<'s> {
         }
     }
 
-    fn multiply_pairs(&mut self) {
-        let (n, k, is_delta) = (self.n, self.scan.k, self.scan.kind == Recurrence::Delta);
+    /// The products of queries and keys.
+    pub(super) fn pair_queries(&mut self) {
+        let (n, k) = (self.n, self.scan.k);
         if self.scan.by_key {
-            let a = &self.a[..n * k];
-            weighted_products(self.q, self.key, a, k, self.row, self.p);
-            if is_delta {
-                weighted_products(self.key, self.key, a, k, self.row, self.m);
-            }
+            return weighted_products(self.q, self.key, &self.a[..n * k], k, self.row, self.p);
+        }
+        let keys = Matrix::rows(&*self.key, k).transposed();
+        product([n, n, k], Matrix::rows(&*self.q, k), keys, self.p, 1.0, false);
+        multiply_by(&mut self.p[..n * n], &self.between[..n * n]);
+    }
+
+    /// The products of keys and keys, which the delta rule has.
+    pub(super) fn pair_keys(&mut self) {
+        let (n, k) = (self.n, self.scan.k);
+        if self.scan.kind != Recurrence::Delta {
+            return;
+        }
+        if self.scan.by_key {
+            weighted_products(self.key, self.key, &self.a[..n * k], k, self.row, self.m);
         } else {
-            factors(&self.a[..n], self.between);
-            let keys = Matrix::rows(&*self.key, k).transposed();
-            product([n, n, k], Matrix::rows(&*self.q, k), keys, self.p, 1.0, false);
-            multiply_by(&mut self.p[..n * n], &self.between[..n * n]);
-            if is_delta {
-                product([n, n, k], Matrix::rows(&*self.key, k), keys, self.m, 1.0, false);
-                multiply_by(&mut self.m[..n * n], &self.between[..n * n]);
-            }
+            let keys = Matrix::rows(&*self.key, k);
+            product([n, n, k], keys, keys.transposed(), self.m, 1.0, false);
+            multiply_by(&mut self.m[..n * n], &self.between[..n * n]);
         }
-        if is_delta {
-            (0..n).for_each(|i| self.m[i * n + i] = 0.0);
-        }
+        (0..n).for_each(|i| self.m[i * n + i] = 0.0);
     }
 
     /// Additions of the rows to the state, given the state before them.
     pub(super) fn add(&mut self, state: &[f32]) {
-        let (n, k, c) = (self.n, self.scan.k, self.scan.c);
+        let (n, k, c) = (self.n, self.scan.k, self.c);
         if self.scan.kind != Recurrence::Delta {
             self.x[..n * c].copy_from_slice(&self.v[..n * c]);
             return;
@@ -133,7 +150,7 @@ impl<'s> Chunk<'s> {
 
     /// The state behind the rows in place of that before them.
     pub(super) fn advance(&mut self, state: &mut [f32]) {
-        let (n, k, c) = (self.n, self.scan.k, self.scan.c);
+        let (n, k, c) = (self.n, self.scan.k, self.c);
         self.decay(state);
         scaled_rows(&self.key[..n * k], &self.f[..n * self.scan.decays()], k, self.space);
         let keys = Matrix::rows(&*self.space, k).transposed();
@@ -142,11 +159,39 @@ impl<'s> Chunk<'s> {
 
     /// Multiplies a state by the factors of all rows.
     pub(super) fn decay(&self, state: &mut [f32]) {
-        let w = self.scan.decays();
-        let through = &self.e[(self.n - 1) * w..][..w];
-        for (i, row) in state.chunks_exact_mut(self.scan.c).enumerate() {
-            let by = through[i % w];
+        let through = self.through();
+        for (i, row) in state.chunks_exact_mut(self.c).enumerate() {
+            let by = through[i % through.len()];
             row.iter_mut().for_each(|x| *x *= by);
+        }
+    }
+
+    /// The factors of all rows.
+    pub(super) fn through(&self) -> &[f32] {
+        let w = self.scan.decays();
+        &self.e[(self.n - 1) * w..][..w]
+    }
+
+    /// The gradient by what rows add, of those by the results of the rows and by the state behind them.
+    pub(super) fn by_added(&mut self, out: &[f32], state: &[f32], x: &mut [f32]) {
+        let (n, k, c) = (self.n, self.scan.k, self.c);
+        scaled_rows(&self.key[..n * k], &self.f[..n * self.scan.decays()], k, self.space);
+        product([n, c, k], Matrix::rows(&*self.space, k), Matrix::rows(state, c), x, 1.0, false);
+        product([n, c, n], Matrix::rows(&*self.p, n).transposed(), Matrix::rows(out, c), x, 1.0, true);
+    }
+
+    /// The gradient by the state before the rows in place of that behind them; `x` has that by what rows add, without beta.
+    pub(super) fn step_back(&mut self, out: &[f32], x: &[f32], state: &mut [f32]) {
+        let (n, k, c) = (self.n, self.scan.k, self.c);
+        self.decay(state);
+        let e = &self.e[..n * self.scan.decays()];
+        scaled_rows(&self.q[..n * k], e, k, self.space);
+        let queries = Matrix::rows(&*self.space, k).transposed();
+        product([k, c, n], queries, Matrix::rows(out, c), state, 1.0, true);
+        if self.scan.kind == Recurrence::Delta {
+            scaled_rows(&self.key[..n * k], e, k, self.space);
+            let keys = Matrix::rows(&*self.space, k).transposed();
+            product([k, c, n], keys, Matrix::rows(x, c), state, -1.0, true);
         }
     }
 }

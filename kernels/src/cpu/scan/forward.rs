@@ -7,7 +7,7 @@ use crate::cpu::matrix::{Matrix, Target};
 
 /// Elements of scratch memory that [`head`] needs.
 pub(super) fn scratch(scan: &Scan) -> usize {
-    chunk::size(scan) + scan.k * scan.c + scan.rows() * scan.c
+    chunk::size(scan, scan.c) + scan.k * scan.c + scan.rows() * scan.c
 }
 
 /// Writes the results of a head.
@@ -15,10 +15,10 @@ pub(super) fn scratch(scan: &Scan) -> usize {
 /// # Safety
 /// `out` must have the sizes of the values, and nobody else may touch the rows of this head.
 pub(super) unsafe fn head(scan: &Scan, x: &Inputs<'_>, head: Head, out: Target, scratch: &mut [f32]) {
-    let (mut chunk, mut rest) = Chunk::carve(scan, scratch);
+    let (mut chunk, mut rest) = Chunk::carve(scan, scan.c, scratch);
     let (k, c) = (scan.k, scan.c);
     let (state, results) = (take(&mut rest, k * c), take(&mut rest, scan.rows() * c));
-    state.fill(0.0);
+    scan.first(x, head, state);
     for from in (0..scan.s).step_by(scan.chunk) {
         chunk.load(x, head, from);
         chunk.add(state);

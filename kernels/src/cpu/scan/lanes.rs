@@ -2,7 +2,7 @@
 //! The columns of all heads are lanes, and a block of them goes through the sequence.
 
 use super::chunk::take;
-use super::{Head, Inputs, Scan, Targets};
+use super::{Head, Inputs, Scan, Slopes, Targets};
 use crate::cpu::math::exp;
 use crate::cpu::matrix::Target;
 use crate::cpu::simd::{simd, sum2};
@@ -59,6 +59,22 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// The state of each lane among those of all heads, which are 0 if there are none.
+    fn state_of(&self, states: &[f32], state: &mut [f32]) {
+        if states.is_empty() {
+            return state.fill(0.0);
+        }
+        for (i, row) in state.chunks_exact_mut(self.lanes).enumerate() {
+            row.iter_mut().enumerate().for_each(|(lane, x)| *x = states[self.place(i, lane)]);
+        }
+    }
+
+    /// The place of row i of the state of a lane among those of all heads.
+    fn place(&self, i: usize, lane: usize) -> usize {
+        let Scan { k, c, .. } = *self.scan;
+        ((self.scan.number(self.head) + lane / c) * k + i) * c + lane % c
+    }
+
     /// Reads a row, and returns whether it continues what is before it.
     fn load(&self, t: usize, row: &mut Row<'_>) -> bool {
         let (at, c) = (self.scan.of_values(self.head, t), self.scan.c);
@@ -90,7 +106,7 @@ pub(super) unsafe fn forward(scan: &Scan, x: &Inputs<'_>, place: [usize; 2], out
         let (rates, state) = (take(&mut rest, size), take(&mut rest, size));
         let mut row = Row { decay: take(&mut rest, block.lanes), v: take(&mut rest, block.lanes) };
         block.rates(rates);
-        state.fill(0.0);
+        block.state_of(x.start, state);
         for t in 0..scan.s {
             block.step(t, rates, &mut row, state);
             let to = out.0.wrapping_add(scan.of_values(block.head, t) * scan.c);
@@ -110,10 +126,11 @@ pub(super) unsafe fn backward(
     scan: &Scan,
     x: &Inputs<'_>,
     place: [usize; 2],
-    dout: &[f32],
+    by: &Slopes<'_>,
     to: Targets,
     scratch: &mut [f32],
 ) {
+    let dout = by.out;
     for block in Block::all(scan, x, place) {
         let (size, lanes, mut rest) = (scan.k * block.lanes, block.lanes, &mut scratch[..]);
         let (rates, by_state) = (take(&mut rest, size), take(&mut rest, size));
@@ -124,9 +141,9 @@ pub(super) unsafe fn backward(
         let mut row = Row { decay: take(&mut rest, lanes), v: take(&mut rest, lanes) };
         let (by_v, by_decay) = (take(&mut rest, lanes), take(&mut rest, lanes));
         block.rates(rates);
-        by_state.fill(0.0);
+        block.state_of(by.end, by_state);
         by_rates.fill(0.0);
-        states[..size].fill(0.0);
+        block.state_of(x.start, &mut states[..size]);
         for (number, first) in firsts.chunks_exact_mut(size).enumerate() {
             first.copy_from_slice(&states[..size]);
             let from = number * scan.chunk;
@@ -184,7 +201,86 @@ pub(super) unsafe fn backward(
     }
 }
 
+/// Writes the states behind the rows of the heads of a head of queries from zero states, and the factors of their rows.
+///
+/// # Safety
+/// The results must have the sizes of states and factors, and nobody else may touch those of these heads.
+pub(super) unsafe fn end(scan: &Scan, x: &Inputs<'_>, place: [usize; 2], to: [Target; 2], scratch: &mut [f32]) {
+    for block in Block::all(scan, x, place) {
+        let (size, mut rest) = (scan.k * block.lanes, &mut scratch[..]);
+        let (rates, state) = (take(&mut rest, size), take(&mut rest, size));
+        let mut row = Row { decay: take(&mut rest, block.lanes), v: take(&mut rest, block.lanes) };
+        // Sums of the logarithms of decay; none where a document begins.
+        let sums = take(&mut rest, block.lanes);
+        block.rates(rates);
+        state.fill(0.0);
+        sums.fill(0.0);
+        let mut continues = true;
+        for t in 0..scan.s {
+            block.step(t, rates, &mut row, state);
+            continues &= x.pos[place[0] * scan.s + t] != 0;
+            sums.iter_mut().zip(&*row.decay).for_each(|(sum, x)| *sum += x);
+        }
+        for i in 0..scan.k {
+            for lane in 0..block.lanes {
+                let through = if continues { (sums[lane] * rates[i * block.lanes + lane]).exp() } else { 0.0 };
+                // SAFETY: the places are in the results, as the caller promises, and are these heads'.
+                unsafe {
+                    *to[0].0.add(block.place(i, lane)) = state[i * block.lanes + lane];
+                    *to[1].0.add((scan.number(block.head) + lane / scan.c) * scan.k + i) = through;
+                }
+            }
+        }
+    }
+}
+
+/// Writes the gradients by the states before the rows of the heads of a head of queries, of those by their results alone.
+///
+/// # Safety
+/// `to` must have the sizes of states, and nobody else may touch those of these heads.
+pub(super) unsafe fn back(
+    scan: &Scan,
+    x: &Inputs<'_>,
+    place: [usize; 2],
+    dout: &[f32],
+    to: Target,
+    scratch: &mut [f32],
+) {
+    for block in Block::all(scan, x, place) {
+        let (size, lanes, mut rest) = (scan.k * block.lanes, block.lanes, &mut scratch[..]);
+        let (rates, state) = (take(&mut rest, size), take(&mut rest, size));
+        let mut row = Row { decay: take(&mut rest, lanes), v: take(&mut rest, lanes) };
+        block.rates(rates);
+        state.fill(0.0);
+        for t in (0..scan.s).rev() {
+            let continues = block.load(t, &mut row);
+            let dout = &dout[scan.of_values(block.head, t) * scan.c..][..lanes];
+            for (i, &query) in block.keys(x.q, t).iter().enumerate() {
+                let rows = i * lanes..(i + 1) * lanes;
+                let state = &mut state[rows.clone()];
+                add(state, scan.scale * query, dout);
+                decay(state, &rates[rows], &row.decay[..lanes], continues);
+            }
+        }
+        for i in 0..scan.k {
+            // SAFETY: the places are in the results, as the caller promises, and are these heads'.
+            (0..lanes).for_each(|lane| unsafe { *to.0.add(block.place(i, lane)) = state[i * lanes + lane] });
+        }
+    }
+}
+
 simd! {
+    /// Multiplies a row of the state by its factors, which are 0 where a document begins.
+    fn decay(state: &mut [f32], rates: &[f32], decay: &[f32], continues: bool) {
+        if !continues {
+            state.fill(0.0);
+            return;
+        }
+        for ((x, &rate), &decay) in state.iter_mut().zip(rates).zip(decay) {
+            *x *= exp::<FMA>(decay * rate);
+        }
+    }
+
     fn step(state: &mut [f32], rates: &[f32], decay: &[f32], v: &[f32], key: &[f32], continues: bool) {
         let lanes = decay.len();
         for (i, &key) in key.iter().enumerate() {

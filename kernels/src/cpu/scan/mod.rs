@@ -15,15 +15,21 @@
 //! | decay | `[b, s, g, r]` or `[b, s, g, r, k]` | logarithms |
 //! | beta, rates | `[b, s, g, r]`, `[g, r, k]` | |
 //! | pos | `[b, s]` | |
+//! | start, end | `[b, g, r, k, c]` | states before and behind sequences, or blocks of them, each of which counts as a sequence |
+//! | through | `[b, g, r]`, `[b, g, r, k]` or, with the delta rule, `[b, g, r, k, k]` | what becomes of a state |
 
 mod backward;
+mod carry;
 mod chunk;
 pub mod conv;
 mod forward;
 mod lanes;
 mod pairs;
+mod state;
 #[cfg(test)]
 mod tests;
+
+pub use carry::Carry;
 
 use super::matrix::Target;
 use super::par::{FLOPS, Par, Rows};
@@ -79,6 +85,17 @@ pub struct Inputs<'a> {
     pub further: &'a [f32],
     /// Positions; a row with 0 begins with a zero state.
     pub pos: &'a [i32],
+    /// States before sequences; empty: 0.
+    pub start: &'a [f32],
+}
+
+/// Gradients by what a scan gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Slopes<'a> {
+    /// By the results.
+    pub out: &'a [f32],
+    /// By the states behind sequences; empty: 0.
+    pub end: &'a [f32],
 }
 
 /// The gradients of a scan.
@@ -136,14 +153,22 @@ impl Scan {
         });
     }
 
-    /// The gradients, given that by the results. Threads share the heads of queries of all sequences, since a query and a key have a
+    /// The gradients, given those by the results and by the states behind them. Threads share the heads of queries of all sequences, since a query and a key have a
     /// gradient of each of their heads of values.
     ///
     /// # Panics
     /// If a slice has not its size.
-    pub fn backward(&self, x: &Inputs<'_>, dout: &[f32], gradients: Gradients<'_>, par: Par, scratch: &mut Vec<f32>) {
+    pub fn backward(
+        &self,
+        x: &Inputs<'_>,
+        by: &Slopes<'_>,
+        gradients: Gradients<'_>,
+        par: Par,
+        scratch: &mut Vec<f32>,
+    ) {
         self.check(x);
-        let sizes = [dout, &*gradients.q, &*gradients.k, &*gradients.v, &*gradients.decay, &*gradients.further];
+        assert!(by.end.is_empty() || by.end.len() == self.states(), "a gradient by each state");
+        let sizes = [by.out, &*gradients.q, &*gradients.k, &*gradients.v, &*gradients.decay, &*gradients.further];
         let wanted = [x.v, x.q, x.k, x.v, x.decay, x.further];
         assert_eq!(sizes.map(<[f32]>::len), wanted.map(<[f32]>::len), "gradients are as operands");
         let Gradients { q, k, v, decay, further } = gradients;
@@ -155,15 +180,56 @@ impl Scan {
             return self.share(self.g, lanes::scratch(self), par, scratch, &|g, scratch| {
                 for b in 0..self.b {
                     // SAFETY: the gradients have been found long enough, and no other unit has these heads.
-                    unsafe { lanes::backward(self, x, [b, g], dout, targets, scratch) };
+                    unsafe { lanes::backward(self, x, [b, g], by, targets, scratch) };
                 }
             });
         }
         self.share(self.b * self.g, backward::scratch(self), par, scratch, &|unit, scratch| {
             for r in 0..self.r {
                 // SAFETY: as above.
-                unsafe { backward::head(self, x, self.head(unit * self.r + r), dout, targets, scratch) };
+                unsafe { backward::head(self, x, self.head(unit * self.r + r), by, targets, scratch) };
             }
+        });
+    }
+
+    /// The states behind sequences from zero states, and the transitions of states; queries are not read.
+    ///
+    /// # Panics
+    /// If a slice has not its size.
+    pub fn end(&self, x: &Inputs<'_>, end: &mut [f32], through: &mut [f32], par: Par, scratch: &mut Vec<f32>) {
+        self.check(x);
+        let wanted = [self.states(), self.b * self.g * self.r * self.transitions()];
+        assert_eq!([end.len(), through.len()], wanted, "a state and a transition for each head");
+        let to = [end, through].map(|x| Target(x.as_mut_ptr()));
+        if self.kind == Recurrence::Selective {
+            return self.share(self.b * self.g, lanes::scratch(self), par, scratch, &|unit, scratch| {
+                // SAFETY: the results have been found long enough, and no other unit has these heads.
+                unsafe { lanes::end(self, x, [unit / self.g, unit % self.g], to, scratch) };
+            });
+        }
+        self.share(self.b * self.g * self.r, state::scratch(self), par, scratch, &|unit, scratch| {
+            // SAFETY: as above.
+            unsafe { state::head(self, x, self.head(unit), to, scratch) };
+        });
+    }
+
+    /// The gradients by the states before sequences, of those by their results alone; values are not read.
+    ///
+    /// # Panics
+    /// If a slice has not its size.
+    pub fn by_start(&self, x: &Inputs<'_>, dout: &[f32], dstart: &mut [f32], par: Par, scratch: &mut Vec<f32>) {
+        self.check(x);
+        assert_eq!([dout.len(), dstart.len()], [x.v.len(), self.states()], "gradients are as results and states");
+        let to = Target(dstart.as_mut_ptr());
+        if self.kind == Recurrence::Selective {
+            return self.share(self.b * self.g, lanes::scratch(self), par, scratch, &|unit, scratch| {
+                // SAFETY: the results have been found long enough, and no other unit has these heads.
+                unsafe { lanes::back(self, x, [unit / self.g, unit % self.g], dout, to, scratch) };
+            });
+        }
+        self.share(self.b * self.g * self.r, state::scratch_back(self), par, scratch, &|unit, scratch| {
+            // SAFETY: as above.
+            unsafe { state::back(self, x, self.head(unit), dout, to, scratch) };
         });
     }
 
@@ -201,7 +267,41 @@ impl Scan {
         let sizes = [keys, keys, heads * c, heads * self.decays(), further];
         assert_eq!([x.q, x.k, x.v, x.decay, x.further].map(<[f32]>::len), sizes, "q, k, v, decay, beta or rates");
         assert_eq!(x.pos.len(), b * s, "a position for each row");
+        assert!(x.start.is_empty() || x.start.len() == self.states(), "a state for each head");
         assert!(self.chunk > 0, "a chunk has rows");
+    }
+
+    /// Elements of all states.
+    fn states(&self) -> usize {
+        self.b * self.g * self.r * self.k * self.c
+    }
+
+    /// Elements of what becomes of the state of a head.
+    fn transitions(&self) -> usize {
+        match self.kind {
+            Recurrence::Linear => self.decays(),
+            Recurrence::Delta => self.k * self.k,
+            Recurrence::Selective => self.k,
+        }
+    }
+
+    /// The number of a head among those of all sequences.
+    fn number(&self, Head { b, g, r }: Head) -> usize {
+        (b * self.g + g) * self.r + r
+    }
+
+    /// The state before the rows of a head.
+    fn first(&self, x: &Inputs<'_>, head: Head, state: &mut [f32]) {
+        self.state_of(x.start, head, state);
+    }
+
+    /// The state of a head among all, which are 0 if there are none.
+    fn state_of(&self, states: &[f32], head: Head, state: &mut [f32]) {
+        if states.is_empty() {
+            return state.fill(0.0);
+        }
+        let size = self.k * self.c;
+        state.copy_from_slice(&states[self.number(head) * size..][..size]);
     }
 
     /// The decays of a row of a head.

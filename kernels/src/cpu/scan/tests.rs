@@ -40,7 +40,7 @@ impl Case {
 
     fn inputs(&self) -> Inputs<'_> {
         let Case { q, k, v, decay, further, pos, .. } = self;
-        Inputs { q, k, v, decay, further, pos }
+        Inputs { q, k, v, decay, further, pos, start: &[] }
     }
 
     fn forward(&self, par: Par) -> Vec<f32> {
@@ -56,7 +56,8 @@ impl Case {
         let [mut q, mut k, mut v] = [&self.q, &self.k, &self.v].map(empty);
         let [mut decay, mut further] = [&self.decay, &self.further].map(empty);
         let gradients = Gradients { q: &mut q, k: &mut k, v: &mut v, decay: &mut decay, further: &mut further };
-        self.scan.backward(&self.inputs(), &dout, gradients, par, &mut Vec::new());
+        let by = Slopes { out: &dout, end: &[] };
+        self.scan.backward(&self.inputs(), &by, gradients, par, &mut Vec::new());
         [q, k, v, decay, further].concat()
     }
 }
@@ -120,6 +121,43 @@ fn documents_are_apart() {
                 let second = (b * 48 + first as usize) * row..(b + 1) * 48 * row;
                 assert_eq!(together[second.clone()], changed[second], "{kind:?} from {first} on");
             }
+        }
+    }
+}
+
+/// Blocks whose states go from one to the next give what a whole sequence gives, and so do their gradients.
+#[test]
+fn blocks_that_hand_on_states_are_the_whole() {
+    for (kind, by_key) in KINDS {
+        for (s, blocks) in [(24, 2), (24, 8), (60, 4)] {
+            let mut whole = Case::new(kind, by_key, s, 7);
+            // A second document begins within a block.
+            whole.pos.iter_mut().for_each(|pos| *pos = if *pos > 10 { *pos - 11 } else { *pos });
+            let scan = Scan { b: whole.scan.b * blocks, s: s / blocks, ..whole.scan };
+            let states = scan.b * scan.g * scan.r * scan.k * scan.c;
+            let transition = if kind == Recurrence::Linear && !by_key { 1 } else { scan.k };
+            let transition = if kind == Recurrence::Delta { scan.k * scan.k } else { transition };
+            let Scan { g, r, k, c, .. } = scan;
+            let carry = Carry { reverse: false, b: whole.scan.b, n: blocks, heads: g * r, k, c, transition };
+            let empty = || vec![f32::NAN; states];
+            let (mut end, mut through) = (empty(), vec![f32::NAN; scan.b * g * r * transition]);
+            let scratch = &mut Vec::new();
+            scan.end(&whole.inputs(), &mut end, &mut through, Par(2), scratch);
+            let (mut start, mut dstart, mut dend) = (empty(), empty(), empty());
+            carry.run(&end, &through, &mut start, Par(1));
+            let inputs = Inputs { start: &start, ..whole.inputs() };
+            let mut out = vec![f32::NAN; whole.v.len()];
+            scan.forward(&inputs, &mut out, Par(1), scratch);
+            assert_close(&out, &doubles(&whole.forward(Par(1))), 5e-6);
+
+            let dout = normals(whole.v.len(), 6);
+            scan.by_start(&inputs, &dout, &mut dstart, Par(2), scratch);
+            Carry { reverse: true, ..carry }.run(&dstart, &through, &mut dend, Par(2));
+            let [mut q, mut k, mut v] = [&whole.q, &whole.k, &whole.v].map(|x| vec![f32::NAN; x.len()]);
+            let [mut decay, mut further] = [&whole.decay, &whole.further].map(|x| vec![f32::NAN; x.len()]);
+            let gradients = Gradients { q: &mut q, k: &mut k, v: &mut v, decay: &mut decay, further: &mut further };
+            scan.backward(&inputs, &Slopes { out: &dout, end: &dend }, gradients, Par(1), scratch);
+            assert_close(&[q, k, v, decay, further].concat(), &doubles(&whole.backward(Par(1))), 2e-5);
         }
     }
 }

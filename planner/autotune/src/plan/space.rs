@@ -15,7 +15,7 @@ use ir::heads::{self, Heads};
 use ir::models::Batch;
 use ir::options::ParallelConfig;
 use ir::types::DType;
-use planner::first_state;
+use planner::least_block;
 use scheduler::placement::{Pipeline, Placement};
 use scheduler::schedules::{self, Chunks, SCHEDULES, ScheduleKind};
 use std::collections::HashMap;
@@ -74,8 +74,8 @@ pub(super) fn space(
         tensor: cut.map(|dim| (dim.size, dim.indivisible)).collect(),
         heads: Heads::all(model.dims.values()),
         gathers_keys: planner::gathers_keys(&model),
-        // Ranks do not hand on a state along a sequence.
-        tokens: if first_state(&model).is_some() { 1 } else { size(DimRole::Sequence).unwrap_or(request.seq) },
+        tokens: size(DimRole::Sequence).unwrap_or(request.seq),
+        least_block: least_block(&model),
         experts: size(DimRole::Experts).map(|number| [number, size(DimRole::ExpertFeedForward).unwrap_or(1)]),
         layers: [runs - 2 * ends, ends],
         node: platform.cluster.links[0].joins.min(LARGEST_NODE),

@@ -91,6 +91,7 @@ mod tests {
             heads: vec![Heads { keys: 4, queries: 1, whole: true }],
             gathers_keys: false,
             tokens: 16,
+            least_block: None,
             experts: Some([2, 8]),
             layers: [6, 1],
             node: 2,

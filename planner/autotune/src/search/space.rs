@@ -122,6 +122,8 @@ pub struct Space {
     pub gathers_keys: bool,
     /// Tokens per sequence, or of it the most parts that ranks can have.
     pub tokens: u64,
+    /// The least tokens of the equal blocks in which ranks share a sequence, if states go from one to the next.
+    pub least_block: Option<u64>,
     /// Number of experts per layer, and the hidden size of one expert; `None` for a dense model.
     pub experts: Option<[u64; 2]>,
     /// Number of layers, and of block instances before the first layer.
@@ -257,6 +259,12 @@ impl Space {
         SearchNode { parallel, level, devices, schedules: Arc::from([]) }
     }
 
+    /// True if this number of ranks can share a sequence.
+    fn shares_sequences(&self, cp: u64) -> bool {
+        let is_cut_evenly = |least| self.tokens.is_multiple_of(cp) && self.tokens / cp >= least;
+        cp <= self.tokens && (cp == 1 || self.least_block.is_none_or(is_cut_evenly))
+    }
+
     /// Degrees, without expert degrees, for a number of devices and a tp degree.
     fn shares_of(&self, devices: u64, tp: u64) -> Vec<ParallelConfig> {
         let mut shares = Vec::new();
@@ -269,7 +277,7 @@ impl Space {
         let cps = self.degrees(ConfigKey::Cp, self.pin.parallel.cp, devices).into_iter();
         let pps = self.degrees(ConfigKey::Pp, self.pin.parallel.pp, devices).into_iter();
         let pps: Vec<u64> = pps.filter(|pp| *pp <= self.layers[0].max(1)).collect();
-        for cp in cps.filter(|cp| *cp <= self.tokens) {
+        for cp in cps.filter(|&cp| self.shares_sequences(cp)) {
             if (self.stop)() {
                 return shares;
             }

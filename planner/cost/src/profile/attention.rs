@@ -18,6 +18,8 @@ use ir::types::{Dim, Type};
 pub(super) struct Attention {
     pub(super) shape: AttentionShape,
     pub(super) causal: bool,
+    /// How far a causal query sees back; `None` where queries choose their keys, or see all.
+    pub(super) reach: Option<Reach>,
     /// The fraction of pairs that model FLOPs count: half of them if causal, and of those at most what queries reach.
     pub(super) counted: f64,
     /// True if weights are dropped.
@@ -86,7 +88,8 @@ fn attention(op: &KernelOp, dims: &[&[Dim]; 3], size: impl Fn(&Dim) -> f64) -> O
         share: if causal { Reach::of(settings).causal_pairs(keys) / (keys * keys) } else { 1.0 },
     };
     let counted = if causal { Reach::of(settings).halved_pairs(keys) / (keys * keys) } else { 1.0 };
-    Some(Attention { shape, causal, counted, dropout: settings.dropout.is_some(), backward })
+    let reach = causal.then(|| Reach::of(settings));
+    Some(Attention { shape, causal, reach, counted, dropout: settings.dropout.is_some(), backward })
 }
 
 /// How far queries see back in their document.
@@ -140,6 +143,12 @@ impl Reach {
         }
     }
 
+    /// Pairs of the last of some ranks that have parts of a sequence in the order of the text, over the mean: that rank has the most keys.
+    fn of_last(self, tokens: f64, ranks: f64) -> f64 {
+        let (all, others) = (self.causal_pairs(tokens), self.causal_pairs(tokens - tokens / ranks));
+        ranks * (all - others) / all
+    }
+
     /// Queries that see their key of the diagonal by half in [`Reach::halved_pairs`].
     fn side(self, tokens: f64) -> f64 {
         if let Reach::Window(size) = self { tokens.min(size as f64) } else { tokens }
@@ -168,6 +177,13 @@ impl Attention {
     /// a sequence, a stack may take the keys piece by piece.
     pub(super) fn cost(&self, site: &Site<'_>, ranks: Option<(Group, CpKind)>) -> Cost {
         let pieces = site.platform.stack.traits.kernels.pieces;
+        if let (Some((group, CpKind::Ring | CpKind::AllGather)), Some(reach), true) =
+            (ranks, self.reach, site.keeps_order)
+        {
+            let share = self.shape.share * reach.of_last(self.shape.keys, group.ranks as f64);
+            let last = Attention { shape: AttentionShape { share, ..self.shape }, reach: None, ..*self };
+            return last.cost(site, ranks);
+        }
         match ranks {
             Some((group, CpKind::Ulysses)) => self.by_heads(site, group),
             Some((group, CpKind::Ring)) => {

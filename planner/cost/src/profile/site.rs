@@ -33,8 +33,15 @@ pub(super) struct Site<'a> {
     pub(super) unread: EntitySet<Value>,
     pub(super) has_attention: bool,
     pub(super) has_experts: bool,
+    /// True if ranks that share a sequence have parts of it in the order of the text, since the model carries states along it.
+    pub(super) keeps_order: bool,
     /// The groups of both gradients, which are one body.
     backward: OnceCell<Vec<Members>>,
+}
+
+fn carries_states(model: &Model) -> bool {
+    let mut stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
+    stmts.any(|stmt| stmt.op.facts().carries_state)
 }
 
 impl<'a> Site<'a> {
@@ -58,6 +65,7 @@ impl<'a> Site<'a> {
             has_attention: forward
                 .any(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_) | KernelOp::SparseAttention(_)))),
             has_experts: Routing::of(block).is_some(),
+            keeps_order: carries_states(model),
             backward: OnceCell::new(),
         };
         if traits.saved.gated.is_some() {

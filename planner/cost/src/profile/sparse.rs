@@ -62,7 +62,7 @@ pub(super) fn of(op: &KernelOp, dims: &[&[Dim]], size: &impl Fn(&Dim) -> f64) ->
         c: if weighs { at(dims, 2, 3, size)? } else { 0.0 },
         share: pairs / (all * most),
     };
-    Some(Attention { shape, causal: true, counted: shape.share, dropout: false, backward })
+    Some(Attention { shape, causal: true, reach: None, counted: shape.share, dropout: false, backward })
 }
 
 #[cfg(test)]

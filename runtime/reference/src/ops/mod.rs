@@ -8,6 +8,7 @@ mod norm;
 mod quantise;
 mod scan;
 mod select;
+mod short_conv;
 mod sparse;
 mod token;
 mod update;
@@ -19,6 +20,7 @@ use attention::{AttentionInputs, Dropped};
 use ir::ops::{AttentionSettings, Collective, CompositeOp, Einsum, KernelOp, Op, Scaling, ScanKind, ScanSettings};
 use ir::types::DType;
 use scan::ScanInputs;
+use short_conv::ShortConv;
 use sparse::{Indexer, Places, SparseAttention};
 
 /// Position of a statement in a run, on which random numbers depend, and its rounding.
@@ -95,12 +97,32 @@ impl<'a, R: Real> Operands<'a, R> {
         Ok(AttentionInputs { q, k, v, qpos, kpos, qseg, kseg, sink, settings, dropout, within })
     }
 
-    /// The operands of a scan, and the place behind them.
-    fn scan(self, settings: &'a ScanSettings) -> Result<(ScanInputs<'a, R>, usize), String> {
+    fn scan(self, settings: &'a ScanSettings) -> Result<ScanInputs<'a, R>, String> {
         let [q, k, v, decay] = [self.real(0)?, self.real(1)?, self.real(2)?, self.real(3)?];
         let further = if settings.kind == ScanKind::Linear { None } else { Some(self.real(4)?) };
         let at = 4 + usize::from(further.is_some());
-        Ok((ScanInputs { settings, q, k, v, decay, further, pos: self.int(at)? }, at + 1))
+        let start = if settings.block.is_some() { Some(self.real(at + 1)?) } else { None };
+        Ok(ScanInputs { settings, q, k, v, decay, further, pos: self.int(at)?, start })
+    }
+
+    /// The operands of a scan by blocks alone: without queries, or without values, for which the gradient by the results stands.
+    fn scan_of_blocks(
+        self,
+        settings: &'a ScanSettings,
+        dout: Option<&'a Tensor<R>>,
+    ) -> Result<ScanInputs<'a, R>, String> {
+        let [first, second, decay] = [self.real(0)?, self.real(1)?, self.real(2)?];
+        let (q, k, v) = match dout {
+            None => (first, first, second),
+            Some(dout) => (first, second, dout),
+        };
+        let further = if settings.kind == ScanKind::Linear { None } else { Some(self.real(3)?) };
+        let pos = self.int(3 + usize::from(further.is_some()))?;
+        Ok(ScanInputs { settings, q, k, v, decay, further, pos, start: None })
+    }
+
+    fn short_conv(self, block: Option<u64>, taps: usize) -> Result<ShortConv<'a>, String> {
+        Ok(ShortConv { dims: &self.real(0)?.dims, taps, pos: self.int(2)?, block })
     }
 }
 
@@ -207,14 +229,33 @@ fn kernel<'a, R: Real>(
         }
         KernelOp::Attention(op) => o.attention(&op.0, context)?.forward().into(),
         KernelOp::AttentionGrad(op) => o.attention(&op.0, context)?.backward(o.real(3)?, o.real(4)?, o.real(5)?).into(),
-        KernelOp::Scan(op) => vec![o.scan(&op.0)?.0.forward()],
+        KernelOp::Scan(op) => vec![o.scan(&op.0)?.forward()],
         KernelOp::ScanGrad(op) => {
-            let (inputs, dout) = o.scan(&op.0)?;
-            inputs.backward(o.real(dout)?).into_list()
+            let dout = op.0.operands();
+            o.scan(&op.0)?.backward(o.real(dout)?, o.optional(dout + 1)?).into_list()
         }
-        KernelOp::ShortConv(_) => vec![scan::short_conv(o.real(0)?, o.real(1)?, o.int(2)?)],
-        KernelOp::ShortConvDx(_) => vec![scan::short_conv_dx(o.real(0)?, o.real(1)?, o.int(2)?)],
-        KernelOp::ShortConvDw(_) => vec![scan::short_conv_dw(o.real(0)?, o.real(1)?, o.int(2)?, &dims[0])],
+        KernelOp::ScanState(op) => o.scan_of_blocks(&op.0, None)?.of_blocks(&dims[1]).into(),
+        KernelOp::ScanDstart(op) => {
+            let dout = o.real(o.0.len() - 1)?;
+            vec![o.scan_of_blocks(&op.0, Some(dout))?.by_start(dout)]
+        }
+        KernelOp::Carry(op) => vec![scan::carry(o.real(0)?, o.real(1)?, op.reverse)],
+        KernelOp::ShortConv(op) => {
+            let (x, w) = (o.real(0)?, o.real(1)?);
+            vec![o.short_conv(op.block, w.columns())?.forward(x, w, o.optional(3)?)]
+        }
+        KernelOp::ShortConvDx(op) => {
+            let (dy, w) = (o.real(0)?, o.real(1)?);
+            vec![o.short_conv(op.block, w.columns())?.by_x(dy, w, o.optional(3)?)]
+        }
+        KernelOp::ShortConvDw(op) => {
+            let (x, dy) = (o.real(0)?, o.real(1)?);
+            vec![o.short_conv(op.block, op.taps.size as usize)?.by_w(x, dy, o.optional(3)?, &dims[0])]
+        }
+        KernelOp::ShortConvDstart(op) => {
+            let (dy, w) = (o.real(0)?, o.real(1)?);
+            vec![o.short_conv(Some(op.block), w.columns())?.by_start(dy, w, &dims[0])]
+        }
         KernelOp::Embedding(_) => vec![token::embedding(o.int(0)?, o.real(1)?, &dims[0])],
         KernelOp::EmbeddingGrad(op) => vec![token::embedding_grad(o.int(0)?, o.real(1)?, &dims[0], op.pad)],
         KernelOp::CrossEntropy(_) => token::cross_entropy(o.real(0)?, o.int(1)?).into(),

@@ -1,8 +1,9 @@
-//! Scans and short convolutions, token by token.
+//! Scans, token by token.
 
 use crate::real::Real;
 use crate::tensor::Tensor;
 use ir::ops::{ScanKind, ScanSettings};
+use std::ops::Range;
 
 /// The operands of a scan.
 #[derive(Clone, Copy)]
@@ -15,9 +16,11 @@ pub(super) struct ScanInputs<'a, R> {
     /// Rates or beta, if the kind has them.
     pub(super) further: Option<&'a Tensor<R>>,
     pub(super) pos: &'a Tensor<i32>,
+    /// The states before blocks; none: 0.
+    pub(super) start: Option<&'a Tensor<R>>,
 }
 
-/// The sizes b, s, g, r, k, c of a scan.
+/// The sizes b, s, g, r, k, c of a scan. Each block counts as a sequence.
 #[derive(Clone, Copy)]
 struct Sizes {
     b: usize,
@@ -40,6 +43,13 @@ impl Sizes {
     fn heads(self) -> impl Iterator<Item = [usize; 3]> {
         let Sizes { b, g, r, .. } = self;
         (0..b).flat_map(move |i| (0..g).flat_map(move |j| (0..r).map(move |l| [i, j, l])))
+    }
+
+    /// The elements of the state of a head among those of all.
+    fn of_state(self, head: [usize; 3]) -> Range<usize> {
+        let [b, g, r] = head;
+        let first = ((b * self.g + g) * self.r + r) * self.k * self.c;
+        first..first + self.k * self.c
     }
 
     fn place(self, head: [usize; 3], t: usize) -> Place {
@@ -69,6 +79,7 @@ pub(super) struct ScanGradients<R> {
     v: Tensor<R>,
     decay: Tensor<R>,
     further: Option<Tensor<R>>,
+    start: Tensor<R>,
 }
 
 impl<R: Real> ScanGradients<R> {
@@ -81,7 +92,63 @@ impl<R: Real> ScanGradients<R> {
 impl<R: Real> ScanInputs<'_, R> {
     fn sizes(&self) -> Sizes {
         let [b, s, g, r, c] = [0, 1, 2, 3, 4].map(|dim| self.v.dims[dim]);
-        Sizes { b, s, g, r, k: self.k.columns(), c }
+        let rows = self.settings.block.map_or(s, |block| block as usize);
+        Sizes { b: b * s / rows.max(1), s: rows, g, r, k: self.k.columns(), c }
+    }
+
+    /// The state before the rows of a head.
+    fn first(&self, sizes: Sizes, head: [usize; 3]) -> Vec<R> {
+        match self.start {
+            None => vec![R::zero(); sizes.k * sizes.c],
+            Some(start) => start.data[sizes.of_state(head)].to_vec(),
+        }
+    }
+
+    /// The states behind all blocks.
+    fn last(&self) -> Tensor<R> {
+        let sizes = self.sizes();
+        let mut states = self.states();
+        for head in sizes.heads() {
+            let mut state = self.first(sizes, head);
+            (0..sizes.s).for_each(|t| state = self.step(sizes, head, t, &state).state);
+            states.data[sizes.of_state(head)].copy_from_slice(&state);
+        }
+        states
+    }
+
+    /// Zero states.
+    fn states(&self) -> Tensor<R> {
+        let Sizes { b, g, r, k, c, .. } = self.sizes();
+        let sequences = self.v.dims[0];
+        Tensor::zeros(&[sequences, b / sequences.max(1), g, r, k, c])
+    }
+
+    /// The states behind blocks from zero states, and what becomes of a state: what the rows make of an identity, without values. `dims` are
+    /// those of the transitions.
+    pub(super) fn of_blocks(&self, dims: &[usize]) -> [Tensor<R>; 2] {
+        let Sizes { k, .. } = self.sizes();
+        let no_values = Tensor::zeros(&[&self.v.dims[..4], &[k]].concat());
+        let alone = ScanInputs { v: &no_values, ..*self };
+        let mut identities = alone.states();
+        for state in identities.data.chunks_exact_mut((k * k).max(1)) {
+            (0..k).for_each(|i| state[i * k + i] = R::one());
+        }
+        let matrices = ScanInputs { start: Some(&identities), ..alone }.last();
+        let mut through = Tensor::zeros(dims);
+        let kept = through.data.len() * k * k / matrices.data.len().max(1);
+        for (matrix, through) in
+            matrices.data.chunks_exact((k * k).max(1)).zip(through.data.chunks_exact_mut(kept.max(1)))
+        {
+            // A number stands for all rows, and one for each row for a diagonal.
+            let place = |at: usize| if kept == k * k { at } else { at * (k + 1) };
+            through.iter_mut().enumerate().for_each(|(at, x)| *x = matrix[place(at)]);
+        }
+        [self.last(), through]
+    }
+
+    /// The gradients by the states before blocks.
+    pub(super) fn by_start(&self, dout: &Tensor<R>) -> Tensor<R> {
+        self.backward(dout, None).start
     }
 
     /// The place of the decay of row i of a state among all decays, and its rate.
@@ -126,7 +193,7 @@ impl<R: Real> ScanInputs<'_, R> {
         let (sizes, scale) = (self.sizes(), R::of(self.settings.scale));
         let mut out = Tensor::zeros(&self.v.dims);
         for head in sizes.heads() {
-            let mut state = vec![R::zero(); sizes.k * sizes.c];
+            let mut state = self.first(sizes, head);
             for t in 0..sizes.s {
                 state = self.step(sizes, head, t, &state).state;
                 let at = sizes.place(head, t);
@@ -139,8 +206,8 @@ impl<R: Real> ScanInputs<'_, R> {
         out
     }
 
-    /// The gradients, by the same rows in reverse.
-    pub(super) fn backward(&self, dout: &Tensor<R>) -> ScanGradients<R> {
+    /// The gradients, by the same rows in reverse; `dend` has those by the states behind blocks, if they are not 0.
+    pub(super) fn backward(&self, dout: &Tensor<R>, dend: Option<&Tensor<R>>) -> ScanGradients<R> {
         let sizes = self.sizes();
         let mut gradients = ScanGradients {
             q: like(self.q),
@@ -148,18 +215,20 @@ impl<R: Real> ScanInputs<'_, R> {
             v: like(self.v),
             decay: like(self.decay),
             further: self.further.map(like),
+            start: self.states(),
         };
         for head in sizes.heads() {
-            let mut steps: Vec<Step<R>> = Vec::new();
+            let (first, mut steps): (Vec<R>, Vec<Step<R>>) = (self.first(sizes, head), Vec::new());
             for t in 0..sizes.s {
-                let zeros = vec![R::zero(); sizes.k * sizes.c];
-                let step = self.step(sizes, head, t, steps.last().map_or(&zeros, |step| &step.state));
+                let step = self.step(sizes, head, t, steps.last().map_or(&first, |step| &step.state));
                 steps.push(step);
             }
-            let mut by_state = vec![R::zero(); sizes.k * sizes.c];
+            let zeros = vec![R::zero(); sizes.k * sizes.c];
+            let mut by_state = dend.map_or(zeros, |dend| dend.data[sizes.of_state(head)].to_vec());
             for (t, step) in steps.iter().enumerate().rev() {
                 self.step_back(sizes, head, t, step, dout, &mut by_state, &mut gradients);
             }
+            gradients.start.data[sizes.of_state(head)].copy_from_slice(&by_state);
         }
         gradients
     }
@@ -215,35 +284,36 @@ impl<R: Real> ScanInputs<'_, R> {
     }
 }
 
-/// The rows and taps of a convolution: calls `visit` with the places in x, in w and in y of each product.
-fn taps(dims: &[usize], n: usize, pos: &Tensor<i32>, mut visit: impl FnMut(usize, usize, usize)) {
-    let (s, channels) = (dims[1], dims[2..].iter().product::<usize>());
-    for (row, &pos) in pos.data.iter().enumerate() {
-        for back in (0..n).filter(|&back| back <= row % s && (back == 0 || pos >= back as i32)) {
-            for h in 0..channels {
-                visit((row - back) * channels + h, h * n + n - 1 - back, row * channels + h);
+/// The states before blocks, one after the other; in reverse from the last one on, by transposed matrices.
+pub(super) fn carry<R: Real>(end: &Tensor<R>, through: &Tensor<R>, reverse: bool) -> Tensor<R> {
+    let [b, n, g, r, k, c] = [0, 1, 2, 3, 4, 5].map(|dim| end.dims[dim]);
+    let kept = through.data.len() / (b * n * g * r).max(1);
+    let mut states = like(end);
+    for (sequence, head) in (0..b).flat_map(|b| (0..g * r).map(move |head| (b, head))) {
+        let mut state = vec![R::zero(); k * c];
+        for step in 0..n {
+            let block = if reverse { n - 1 - step } else { step };
+            let at = (sequence * n + block) * g * r + head;
+            states.data[at * k * c..][..k * c].copy_from_slice(&state);
+            let factor = |row: usize, column: usize| {
+                let [row, column] = if reverse { [column, row] } else { [row, column] };
+                match kept {
+                    _ if kept == k * k && kept > 1 => through.data[at * kept + row * k + column],
+                    _ if row != column => R::zero(),
+                    1 => through.data[at],
+                    _ => through.data[at * kept + row],
+                }
+            };
+            let mut next = end.data[at * k * c..][..k * c].to_vec();
+            for (row, next) in next.chunks_exact_mut(c).enumerate() {
+                for (column, before) in state.chunks_exact(c).enumerate() {
+                    next.iter_mut().zip(before).for_each(|(next, &x)| *next += factor(row, column) * x);
+                }
             }
+            state = next;
         }
     }
-}
-
-/// `y[t] = sum of w[n - 1 - i] x[t - i]` within documents.
-pub(super) fn short_conv<R: Real>(x: &Tensor<R>, w: &Tensor<R>, pos: &Tensor<i32>) -> Tensor<R> {
-    let mut y = Tensor::zeros(&x.dims);
-    taps(&x.dims, w.columns(), pos, |i, j, o| y.data[o] += x.data[i] * w.data[j]);
-    y
-}
-
-pub(super) fn short_conv_dx<R: Real>(dy: &Tensor<R>, w: &Tensor<R>, pos: &Tensor<i32>) -> Tensor<R> {
-    let mut dx = Tensor::zeros(&dy.dims);
-    taps(&dy.dims, w.columns(), pos, |i, j, o| dx.data[i] += dy.data[o] * w.data[j]);
-    dx
-}
-
-pub(super) fn short_conv_dw<R: Real>(x: &Tensor<R>, dy: &Tensor<R>, pos: &Tensor<i32>, dims: &[usize]) -> Tensor<R> {
-    let mut dw = Tensor::zeros(dims);
-    taps(&x.dims, dw.columns(), pos, |i, j, o| dw.data[j] += x.data[i] * dy.data[o]);
-    dw
+    states
 }
 
 /// Zeros of the dims of a tensor.

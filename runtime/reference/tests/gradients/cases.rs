@@ -190,7 +190,30 @@ fn scans() -> Vec<Case> {
         let attrs = [("kind", Attr::Word(kind.to_string())), float("scale", 0.6), int("chunk", 3)];
         case("scan", &attrs, operands, &[])
     };
+    // Of seven rows each is a block, or all are.
+    let (single, whole) = (Real(&[2, 7, 2, 2, 3, 4]), Real(&[2, 1, 2, 2, 3, 4]));
+    let in_blocks = |kind: &str, block: u64, operands: &[Operand]| {
+        let attrs = [("kind", Attr::Word(kind.to_string())), float("scale", 0.6), int("chunk", 3), int("block", block)];
+        case("scan", &attrs, operands, &[])
+    };
     vec![
+        in_blocks("linear", 1, &[q, q, v, heads, SCANNED, single]),
+        in_blocks("linear", 7, &[q, q, v, by_key, SCANNED, whole]),
+        in_blocks("delta", 7, &[q, q, v, heads, heads, SCANNED, whole]),
+        in_blocks("delta", 1, &[q, q, v, by_key, heads, SCANNED, single]),
+        in_blocks("selective", 7, &[q, q, v, heads, Real(&[2, 2, 3]), SCANNED, whole]),
+        case(
+            "short_conv",
+            &[int("block", 7)],
+            &[Real(&[2, 7, 3, 2]), Real(&[3, 2, 4]), SCANNED, Real(&[2, 1, 3, 3, 2])],
+            &[],
+        ),
+        case(
+            "short_conv",
+            &[int("block", 3)],
+            &[Real(&[2, 6, 3]), Real(&[3, 4]), Int(&[2, 6], 0, 4), Real(&[2, 2, 3, 3])],
+            &[],
+        ),
         scan("linear", &[q, q, v, heads, SCANNED]),
         scan("linear", &[q, q, v, by_key, SCANNED]),
         scan("delta", &[q, q, v, heads, heads, SCANNED]),
@@ -273,6 +296,10 @@ pub(crate) fn without_gradient() -> Vec<Case> {
         case("attention_grad", &flags, &attention, &[]),
         case("attention_grad", &[&flags[..], &[int("block", 3)]].concat(), &attention_in_blocks(), &[]),
         case("scan_grad", &scan, &[keys, keys, values, heads, SCANNED, values], &[]),
+        case("scan_state", &[&scan[..], &[int("block", 7)]].concat(), &[keys, values, heads, SCANNED], &[]),
+        case("scan_dstart", &[&scan[..], &[int("block", 7)]].concat(), &[keys, keys, heads, SCANNED, values], &[]),
+        case("carry", &[], &[Real(&[2, 3, 2, 2, 3, 4]), Real(&[2, 3, 2, 2])], &[]),
+        case("short_conv_dstart", &[int("block", 7)], &[Real(&[2, 7, 3]), Real(&[3, 4]), SCANNED], &[]),
         case("short_conv_dx", &[], &[Real(&[2, 7, 3]), Real(&[3, 4]), SCANNED], &[]),
         case("short_conv_dw", &[], &[Real(&[2, 7, 3]), Real(&[2, 7, 3]), SCANNED], &[3, 4]),
         case("embedding_grad", &[], &[labels, x], &[4, 3]),

@@ -208,12 +208,13 @@ impl Feed {
     }
 }
 
-/// True if an op draws numbers by the places of tokens, or treats the first ones first.
+/// True if an op draws numbers by the places of tokens, treats the first ones first, or carries a state from one to the next.
 fn depends_on_order(model: &Model) -> bool {
     let stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
     stmts.into_iter().any(|stmt| match &stmt.op {
         Op::Kernel(KernelOp::Attention(op)) => op.0.dropout.is_some(),
-        Op::Kernel(op) => matches!(op, KernelOp::Dropout(_) | KernelOp::Jitter(_) | KernelOp::Dispatch(_)),
+        Op::Kernel(KernelOp::Dropout(_) | KernelOp::Jitter(_) | KernelOp::Dispatch(_)) => true,
+        Op::Kernel(op) => op.def().facts().carries_state,
         _ => false,
     })
 }
