@@ -13,6 +13,8 @@ pub enum DimRole {
     Batch,
     /// Tokens of a sequence, or of a slice of one.
     Sequence,
+    /// Patches of the images of a sequence, or the rows that they become.
+    Patches,
     /// Tokens of a routing group, or of the entire sequence of a model in slices.
     Tokens,
     /// Routing groups of a sequence.
@@ -46,9 +48,10 @@ pub enum DimRole {
 }
 
 /// Each role with its word in the text, and its conventional name.
-const ROLES: [(DimRole, &str, &str); 17] = [
+const ROLES: [(DimRole, &str, &str); 18] = [
     (DimRole::Batch, "batch", "b"),
     (DimRole::Sequence, "sequence", "s"),
+    (DimRole::Patches, "patches", "ps"),
     (DimRole::Tokens, "tokens", "t"),
     (DimRole::RoutingGroups, "routing_groups", "q"),
     (DimRole::KvHeads, "kv_heads", "g"),

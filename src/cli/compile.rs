@@ -74,7 +74,7 @@ pub(super) struct Compile {
 
 #[derive(Args, Serialize)]
 struct Flags {
-    /// A preset (see `meshwright models`), a config.json or its folder, a .pt2 file of torch.export, or a .ir file of any level. `+lora=16` behind it freezes it and gives the products of its layers adapters of rank 16; `+lora=16,alpha=32,q,v` has another scale, and those of q and v alone. `+balance=sequence=1e-4,bias=1e-3` keeps the routers of experts balanced
+    /// A preset (see `meshwright models`), a config.json or its folder, a .pt2 file of torch.export, or a .ir file of any level. `+lora=16` behind it freezes it and gives the products of its layers adapters of rank 16; `+lora=16,alpha=32,q,v` has another scale, and those of q and v alone. `+balance=sequence=1e-4,bias=1e-3` keeps the routers of experts balanced. `+images=1024x1024:0.3,512x512:0.7` behind the config.json of a model that reads images, or `+images=4096` patches, adds its encoder, for that number of images in a sequence
     model: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]

@@ -85,6 +85,10 @@ fn stated(source: &ModelSource) -> Result<Stated, Error> {
         let why = format!("no class of transformers has `{key}` of {}", source.name());
         return Err(Error::input(Code::NotExportable, why));
     }
+    if text.encoder.is_some() {
+        let why = format!("{} has an encoder of images: without `+images=` its text model is compared", source.name());
+        return Err(Error::input(Code::NotExportable, why));
+    }
     let whole = match source {
         ModelSource::Config { text: Some(whole), .. } if text.is_composite => serde_json::from_str(whole).ok(),
         _ => None,

@@ -11,6 +11,7 @@ mod generate;
 #[cfg(target_os = "linux")]
 mod gpu;
 mod heads;
+mod images;
 #[path = "../support/lanes.rs"]
 mod lanes;
 mod lora;

@@ -6,6 +6,7 @@ use super::error::{ConfigError, invalid};
 use super::experts::Experts;
 use super::gpt2::{self, Gpt2Config};
 use super::llama::{self, LlamaConfig};
+use super::vision::Vision;
 use crate::graph::Model;
 use crate::verify::verify_sizes;
 use serde::Serialize;
@@ -56,6 +57,23 @@ impl ModelConfig {
             None => return Err(invalid("router_balance", "the model has no experts".to_string())),
         }
         self.checked()
+    }
+
+    /// The configuration with an encoder of images.
+    ///
+    /// # Errors
+    /// Its sizes do not go together, or models of this kind read no images.
+    pub fn with_images(mut self, vision: Vision) -> Result<ModelConfig, ConfigError> {
+        match &mut self {
+            ModelConfig::Llama(config) => config.vision = Some(vision),
+            ModelConfig::Gpt2(_) => return Err(ConfigError::NoEncoder),
+        }
+        self.checked()
+    }
+
+    /// Its encoder of images, if it has one.
+    pub fn vision(&self) -> Option<&Vision> {
+        if let ModelConfig::Llama(config) = self { config.vision.as_ref() } else { None }
     }
 
     /// The configuration with the tokens of a sequence in `n` routing groups, if it has experts, does not state another group

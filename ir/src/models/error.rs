@@ -36,6 +36,24 @@ pub enum ConfigError {
         /// Positions of the model.
         positions: u64,
     },
+    /// A file without an encoder of images, of a model that is to read them.
+    NoEncoder,
+    /// An encoder of images that is not known.
+    UnknownEncoder {
+        /// Its `model_type`.
+        found: String,
+        /// The `model_type` of the model that it is a part of.
+        whole: String,
+        /// Known encoders, each in a model.
+        known: String,
+    },
+    /// Patches of a sequence that do not merge into rows.
+    Patches {
+        /// Patches of a sequence.
+        patches: u64,
+        /// Patches of a row.
+        merged: u64,
+    },
     /// A tensor or depth above [`crate::limits`].
     TooLarge(String),
     /// A `model_type` without a builder.
@@ -67,6 +85,13 @@ impl fmt::Display for ConfigError {
             ConfigError::TooLong { seq, positions } => {
                 write!(f, "sequences of {seq} tokens do not fit the model's {positions} positions")
             }
+            ConfigError::NoEncoder => f.write_str("the model has no encoder of images: `vision_config` is missing"),
+            ConfigError::UnknownEncoder { found, whole, known } => {
+                write!(f, "there is no builder for the encoder `{found}` in a model `{whole}`; there are {known}")
+            }
+            ConfigError::Patches { patches, merged } => {
+                write!(f, "{patches} patches of images in a sequence are no whole rows of {merged} patches")
+            }
             ConfigError::UnknownFamily { found, missing, known } => {
                 write!(f, "there is no builder for `model_type` `{found}`")?;
                 missing.map_or(Ok(()), |part| write!(f, ", for want of {part}"))?;
@@ -84,10 +109,10 @@ impl Coded for ConfigError {
         Some(match self {
             ConfigError::Json(_) | ConfigError::Invalid { .. } => Code::ConfigSyntax,
             ConfigError::Missing { .. } => Code::ConfigMissingField,
-            ConfigError::NoBatch { .. } => Code::BadOption,
+            ConfigError::NoBatch { .. } | ConfigError::NoEncoder | ConfigError::Patches { .. } => Code::BadOption,
             ConfigError::Contradiction(_) | ConfigError::TooLong { .. } => Code::ConfigContradiction,
             ConfigError::TooLarge(_) => Code::TooLarge,
-            ConfigError::UnknownFamily { .. } => Code::UnsupportedFamily,
+            ConfigError::UnknownFamily { .. } | ConfigError::UnknownEncoder { .. } => Code::UnsupportedFamily,
             ConfigError::Unsupported { .. } => Code::UnsupportedOption,
         })
     }
@@ -99,6 +124,11 @@ impl Coded for ConfigError {
             ConfigError::Invalid { .. } => "correct the field",
             ConfigError::Contradiction(_) => "change one of the fields to agree with the other",
             ConfigError::NoBatch { .. } => "a micro-batch has at least one sequence of one token",
+            ConfigError::NoEncoder => "leave `+images=` out, or give the config.json of a model that reads images",
+            ConfigError::UnknownEncoder { .. } => "leave `+images=` out: the file then opens as its text model",
+            ConfigError::Patches { merged, .. } => {
+                return Some(format!("give a multiple of {merged} patches, and at least one row"));
+            }
             ConfigError::TooLong { positions, .. } => {
                 return Some(format!("use sequences of at most {positions} tokens"));
             }

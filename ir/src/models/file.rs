@@ -6,6 +6,7 @@ use super::config::ModelConfig;
 use super::error::{ConfigError, invalid};
 use super::families::{self, Family};
 use super::fields::Fields;
+use super::vision::encoder_of;
 use serde_json::{Map, Value};
 
 /// Reads the text of a `config.json` as Hugging Face's `transformers` writes it; defaults are those of its classes.
@@ -30,7 +31,8 @@ pub fn family_of(file: &Map<String, Value>) -> Result<&'static Family, ConfigErr
     })
 }
 
-/// The same, and the keys that are ignored: those that mean nothing to any family, and those of parts that are no text model.
+/// The same, and the keys that are ignored: those that mean nothing to any family, and those of parts that are not read. The encoder of a
+/// model that reads images is read if the file says how many patches a sequence has.
 ///
 /// # Errors
 /// Everything in [`ConfigError`].
@@ -38,14 +40,19 @@ pub fn read_config(json: &str) -> Result<(ModelConfig, Vec<String>), ConfigError
     let value: Value = serde_json::from_str(json).map_err(|why| ConfigError::Json(why.to_string()))?;
     let file = value.as_object().ok_or_else(|| ConfigError::Json("it is another kind of value".to_string()))?;
     let (text, left_out) = text_part(file)?.unzip();
+    let encoder = encoder_of(file)?;
     let file = text.as_ref().unwrap_or(file);
     let family = family_of(file)?;
     let fields = Fields::new(family.keys, &families::all_keys(), file)?;
     let read = (family.read)(&fields).and_then(|config| balanced(config, &fields)).and_then(ModelConfig::checked);
     let config = read.map_err(|why| fields.of_default(why))?;
     let mut unknown = fields.into_unknown();
-    unknown.extend(left_out.into_iter().flatten());
-    Ok((config, unknown))
+    let Some(encoder) = encoder else {
+        unknown.extend(left_out.into_iter().flatten());
+        return Ok((config, unknown));
+    };
+    unknown.extend(encoder.unknown);
+    Ok((config.with_images(encoder.vision)?, unknown))
 }
 
 /// The configuration with what the file says of the balance of experts.

@@ -27,6 +27,7 @@ mod mixers;
 mod read;
 mod rotation;
 mod small;
+mod vision;
 mod weights;
 
 #[cfg(test)]
@@ -38,7 +39,7 @@ pub use config::ModelConfig;
 pub use draft::{Batch, Body, Draft, DraftError, Linear, Weight};
 pub use error::ConfigError;
 pub use experts::Experts;
-pub use families::{Composite, FAMILIES, Family, Preset, Tied, family, preset, presets};
+pub use families::{Composite, ENCODERS, FAMILIES, Family, Preset, Tied, family, preset, presets};
 pub use feed_forward::{Activation, Clamp};
 pub use file::{family_of, from_config, read_config};
 pub use gpt2::Gpt2Config;
@@ -55,4 +56,5 @@ pub use mixers::{
 };
 pub use rotation::Rotation;
 pub use small::small;
+pub use vision::{ENCODER_LAYERS, Encoder, PATCHES, Projector, ReadEncoder, Vision, Whole, encoder_of, read_encoder};
 pub use weights::{FileShape, HubTensor, Join, MatrixOrder, Pairs, Weights, When};

@@ -71,6 +71,8 @@ pub enum FileShape {
     Usual,
     /// A convolution of single channels: the last dim of a parameter, behind one of one element; all others are rows.
     Taps,
+    /// A convolution over patches: outputs, channels, and the two sides of a patch.
+    Patches,
     /// A number for each head, among two dims of one element in front and one behind (Kimi Linear).
     OfHeads,
 }

@@ -376,6 +376,9 @@ impl ParallelConfig {
     pub const TENSOR_ROLES: [DimRole; 5] =
         [DimRole::KvHeads, DimRole::ScanGroups, DimRole::FeedForward, DimRole::SharedFeedForward, DimRole::Vocabulary];
 
+    /// The roles of the dims that ranks of a sequence shard in what goes from block to block.
+    pub const SEQUENCE_ROLES: [DimRole; 2] = [DimRole::Sequence, DimRole::Patches];
+
     /// The number of devices.
     pub fn devices(&self) -> u64 {
         self.dp * self.tp * self.pp * self.cp
@@ -409,7 +412,7 @@ impl ParallelConfig {
         }
     }
 
-    /// The annotation rules of this configuration for a transformer: batch over dp, sequences over cp, heads, feed-forward
+    /// The annotation rules of this configuration for a transformer: batch over dp, sequences and the patches of their images over cp, heads, feed-forward
     /// and vocabulary over tp (Shoeybi et al. 2019; query heads too if there are too few key heads), and with `sp` the sequence between the matmuls too (Korthikanti et
     /// al. 2022); experts over ep, and their feed-forward over etp. If several rules shard a dim, the axis of the first is
     /// major.
@@ -419,11 +422,11 @@ impl ParallelConfig {
             AnnotationRule::new("tp", &Self::TENSOR_ROLES, AnnotationTarget::Params),
         ];
         if self.cp > 1 {
-            rules.push(AnnotationRule::new("cp", &[DimRole::Sequence], AnnotationTarget::Inputs));
-            rules.push(AnnotationRule::new("cp", &[DimRole::Sequence], AnnotationTarget::Values));
+            rules.push(AnnotationRule::new("cp", &Self::SEQUENCE_ROLES, AnnotationTarget::Inputs));
+            rules.push(AnnotationRule::new("cp", &Self::SEQUENCE_ROLES, AnnotationTarget::Values));
         }
         if self.sp {
-            rules.push(AnnotationRule::new("tp", &[DimRole::Sequence], AnnotationTarget::Values));
+            rules.push(AnnotationRule::new("tp", &Self::SEQUENCE_ROLES, AnnotationTarget::Values));
         }
         if self.ep > 1 {
             rules.push(AnnotationRule::new("ep", &[DimRole::Experts], AnnotationTarget::Params));

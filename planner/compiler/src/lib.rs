@@ -39,6 +39,7 @@ pub mod compile_target;
 pub mod deadline;
 pub mod error;
 mod exported;
+mod images;
 pub mod machine_source;
 pub mod model_source;
 pub mod parallel;

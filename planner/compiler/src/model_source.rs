@@ -2,13 +2,18 @@
 
 use crate::error::Error;
 use crate::exported::open_exported;
+use crate::images::Images;
 use crate::request_error::RequestError;
 use crate::text_files::{read_settings, read_text};
 use ir::graph::{Model, Section, SectionKind};
-use ir::models::{Balance, BalanceLoss, BalanceScope, Batch, ImportedModel, ModelConfig, preset, read_config};
+use ir::models::{
+    Balance, BalanceLoss, BalanceScope, Batch, ConfigError, ImportedModel, ModelConfig, PATCHES, Vision, preset,
+    read_config, read_encoder,
+};
 use ir::text;
 use ir::types::DType;
 use ir::verify::verify_stated;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use transforms::adapt::{Lora, adapt};
@@ -73,6 +78,9 @@ impl ModelSource {
         if let (base, Some(text)) = split_at(name, BALANCE) {
             return ModelSource::open(base)?.balanced(name, text);
         }
+        if let (base, Some(text)) = split_at(name, IMAGES) {
+            return ModelSource::open(base)?.with_images(name, text);
+        }
         if let Some(preset) = preset(name) {
             let (from, config) = (name.to_string(), Box::new(preset.config.clone()));
             let (text, unknown, context) = (None, Vec::new(), Some(preset.context));
@@ -113,6 +121,18 @@ impl ModelSource {
         let balance = read_balance(text)?;
         let config = config.with_balance(balance).map_err(|why| Error::from(why).within(name))?;
         Ok(ModelSource::Config { from: name.to_string(), text: file, config: Box::new(config), unknown, context })
+    }
+
+    /// The same under a name that asks for its encoder of images.
+    fn with_images(self, name: &str, text: &str) -> Result<ModelSource, Error> {
+        let images = Images::parse(text).ok_or_else(|| RequestError::BadImages { text: text.to_string() })?;
+        let ModelSource::Config { text: Some(file), .. } = self else {
+            return Err(Error::from(ConfigError::NoEncoder).within(name));
+        };
+        let mut file: Map<String, Value> = serde_json::from_str(&file).unwrap_or_default();
+        let encoder = read_encoder(&file).map_err(|why| Error::from(why).within(name))?;
+        file.insert(PATCHES.to_string(), images.patches(&encoder.vision).into());
+        ModelSource::of_config(name.to_string(), &Value::from(file).to_string()).map_err(|why| why.within(name))
     }
 
     /// A model in memory; `from` is its name in messages.
@@ -157,6 +177,11 @@ impl ModelSource {
     /// The longest sequence that the model was trained on, in tokens; none if it does not say.
     pub fn context(&self) -> Option<u64> {
         if let ModelSource::Config { context, .. } = self.base() { *context } else { None }
+    }
+
+    /// The encoder of images of a built model, if it has one.
+    pub fn vision(&self) -> Option<&Vision> {
+        if let ModelSource::Config { config, .. } = self.base() { config.vision() } else { None }
     }
 
     /// True if experts drop no token.
@@ -245,6 +270,9 @@ pub const ADAPTERS: &str = "+lora=";
 
 /// The sign of the balance of routers behind a model's name.
 pub const BALANCE: &str = "+balance=";
+
+/// The sign of the images of a sequence behind a model's name: its encoder is a part of the model.
+pub const IMAGES: &str = "+images=";
 
 /// A model's name without what is behind a sign, and that if the sign is there.
 fn split_at<'a>(name: &'a str, sign: &str) -> (&'a str, Option<&'a str>) {

@@ -108,6 +108,12 @@ pub enum RequestError {
         /// The text behind the sign.
         text: String,
     },
+    /// Images behind a model's name that are neither a number of patches nor sizes.
+    #[error("`+images={text}` states no images of a sequence")]
+    BadImages {
+        /// The text behind the sign.
+        text: String,
+    },
     /// Adapters behind a model's name that are not a rank, a scale and names.
     #[error("`+lora={text}` states no adapters")]
     BadAdapters {
@@ -134,6 +140,7 @@ impl Coded for RequestError {
             | RequestError::NoFile { .. }
             | RequestError::UnknownModel { .. }
             | RequestError::BadBalance { .. }
+            | RequestError::BadImages { .. }
             | RequestError::BadAdapters { .. } => Code::UnknownModel,
         })
     }
@@ -172,6 +179,10 @@ impl Coded for RequestError {
             RequestError::BadBalance { .. } => {
                 "state a loss (sequence, micro_batch, global_batch or layers), z or bias with a number above 0, or counts, behind a preset or a \
                  config.json with experts, as in mixtral-8x7b+balance=micro_batch=0.01,z=0.001"
+            }
+            RequestError::BadImages { .. } => {
+                "state the patches of a sequence's images, or sizes in pixels, each with the mean number of such images in a sequence, as in \
+                 config.json+images=1024x1024:0.3,512x512:0.7"
             }
             RequestError::BadAdapters { .. } => {
                 "state a rank of 1 to 65536, then alpha and parameters if wanted, as in llama3-8b+lora=16,alpha=32,q,v"

@@ -34,6 +34,8 @@ pub(super) struct Outline {
     pub(super) names: Vec<String>,
     /// The instances between the first and the last block.
     pub(super) layers: Range<usize>,
+    /// The instances up to the one that reads tokens: the embedding, and in front of it an encoder.
+    pub(super) front: usize,
     /// Consecutive instances of one block.
     pub(super) spans: Vec<Span>,
     /// Number of trained parameters of each distinct block.
@@ -199,6 +201,9 @@ impl Outline {
         });
         let tied = tied.collect();
         let ends = usize::from(runs.len() > 2);
+        let tokens = model.inputs.first().map(|input| input.value);
+        let reads = calls().position(|(call, _)| tokens.is_some_and(|tokens| call.args.contains(&tokens)));
+        let front = reads.map_or(0, |embedding| embedding + 1);
         let (layers, parameters) = (ends..runs.len() - ends, model.parameter_count());
         let trained = |id: BlockId| {
             let bound = model.calls.iter().find(|call| call.block == id).map(|call| model.call_params(call, 0));
@@ -206,7 +211,7 @@ impl Outline {
         };
         let tensors = model.blocks.keys().map(trained).collect();
         let spans = spans(&runs, &layers);
-        Outline { layers, spans, tensors, tied, parameters, runs, names }
+        Outline { layers, front, spans, tensors, tied, parameters, runs, names }
     }
 }
 

@@ -39,7 +39,7 @@ impl ModelTraits {
         let outline = Outline::of(model);
         let heads = Heads::of(model.dims.values()).map(|heads| heads.keys * heads.queries);
         let numbers = RuleNumbers::of(|name| match name {
-            RuleName::Layers => Some(outline.layers.len() as u64),
+            RuleName::Layers => Some((outline.layers.end - outline.front.max(outline.layers.start)) as u64),
             // Frameworks expand latent vectors to keys of each head.
             RuleName::KvHeads if size(DimRole::KvLatent).is_some() => heads,
             RuleName::KvHeads => size(DimRole::KvHeads),

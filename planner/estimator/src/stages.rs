@@ -330,11 +330,11 @@ impl Leading {
     }
 }
 
-/// Returns `true` if all stages have the same number of layers.
+/// Returns `true` if all stages have the same number of layers. Those of an encoder in front of the embedding are others than those behind.
 pub(super) fn is_even(blocks: &Blocks, cut: Cut, stages: u32) -> bool {
     let layers = blocks.outline.layers.len();
     let divides = layers > 0 && stages > 0 && layers.is_multiple_of(stages as usize);
-    cut == Cut::Time && divides
+    cut == Cut::Time && divides && blocks.outline.front <= 1
 }
 
 /// Collectives of a stage over data-parallel ranks.

@@ -155,6 +155,9 @@ pub fn export(job: &Job, target: Target, size: &dyn Fn(&Instead) -> Option<Size>
     if let Some(ModelConfig::Llama(LlamaConfig { scanned: Some(_), .. })) = &job.config {
         notes.lost("model", "layers that carry a state", "the framework's own code of the model states them");
     }
+    if job.config.as_ref().is_some_and(|config| config.vision().is_some()) {
+        notes.lost("model", "the encoder of images", "the framework's own code of the model states it, and its stages");
+    }
     if job.documents {
         let text = "data of one's own have documents: the framework's settings of its data say where they end";
         notes.near("lengths", "shorter than a sequence", text);

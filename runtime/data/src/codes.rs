@@ -9,7 +9,9 @@ impl Coded for DataError {
         Some(match self {
             DataError::Missing { .. } | DataError::Unreadable { .. } | DataError::NotAFile { .. } => Code::DataMissing,
             DataError::EmptyFolder { .. } | DataError::NoText { .. } => Code::DataEmpty,
-            DataError::TooLittle { .. } | DataError::NoExample { .. } => Code::DataTooSmall,
+            DataError::TooLittle { .. } | DataError::NoExample { .. } | DataError::FewExamples { .. } => {
+                Code::DataTooSmall
+            }
             DataError::TooLarge { .. } => Code::TooLittleMemory,
             DataError::Damaged { .. } | DataError::CutShort { .. } => Code::TokensDamaged,
             DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => Code::TokenOutOfRange,
@@ -34,6 +36,9 @@ impl Coded for DataError {
                 "add examples, hold out a larger share with --valid-fraction, or name others with --valid"
             }
             DataError::NoExample { .. } => "lengthen the window with --seq, or train on all tokens with --loss-on all",
+            DataError::FewExamples { .. } => {
+                "write a safetensors file for each example, with input_ids and pixel_values as the model's processor gives them"
+            }
             DataError::CutShort { .. } => "copy the file again from where it is whole",
             DataError::Damaged { .. } => "write or copy the files again, or say what they are with --data-format",
             DataError::OutOfRange { .. } | DataError::Vocabulary { .. } => {

@@ -1,5 +1,5 @@
 //! Training text: files to tokens ([`text`]), tokens to batches ([`sampler`], of several sets [`blend`], of examples with labels of their own
-//! [`packing`]), and a baseline for the loss ([`bigram`]).
+//! [`packing`], with images [`images`]), and a baseline for the loss ([`bigram`]).
 //! A program may give tokens of its own instead ([`source`]).
 //!
 //! ```text
@@ -9,6 +9,7 @@
 pub mod bigram;
 pub mod blend;
 mod codes;
+pub mod images;
 pub mod packing;
 pub mod sampler;
 pub mod samples;
@@ -269,6 +270,14 @@ pub enum DataError {
         without_label: u64,
         /// Tokens of a window.
         seq: usize,
+    },
+    /// A folder has too few examples with images.
+    #[error("{} has {files} files of examples with images, too few to train and to hold one out", path.display())]
+    FewExamples {
+        /// The folder.
+        path: PathBuf,
+        /// Its safetensors files.
+        files: usize,
     },
     /// A sequence without tokens was asked for.
     #[error("a sequence of 0 tokens has nothing to learn")]

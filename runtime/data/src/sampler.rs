@@ -1,6 +1,7 @@
 //! Tokens to batches. Sample `i` of a run is a pure function of (data, sequence length, seed, `i`). The number of consumed
 //! samples is therefore the complete state, and a resumed run continues exactly.
 
+use super::images::ImageBatch;
 use super::packing::Packing;
 use super::tokens::{NO_LABEL, TokenPart};
 use super::{DataError, Part, Role, mix};
@@ -8,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// Sequences of one length, packed one after the other; every field holds `sequences * seq` numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     /// Input tokens, each below [`VOCAB`](super::VOCAB).
     pub tokens: Vec<i32>,
@@ -22,6 +23,8 @@ pub struct Batch {
     pub repeated: usize,
     /// True if a window has examples with labels of their own.
     pub has_examples: bool,
+    /// The images of a batch for a model that reads them.
+    pub images: ImageBatch,
 }
 
 impl Batch {
@@ -70,6 +73,14 @@ impl Batch {
         self.labels[begin..].iter_mut().zip(labels).for_each(|(label, own)| *label = own);
     }
 
+    /// Adds tokens of a segment with a label for each; a negative token is none of the vocabulary.
+    pub(super) fn push_segment(&mut self, segment: i32, ids: &[i32], labels: impl IntoIterator<Item = i32>) {
+        self.tokens.extend(ids);
+        self.labels.extend(labels);
+        self.positions.extend(0..ids.len() as i32);
+        self.segments.resize(self.tokens.len(), segment);
+    }
+
     /// Completes the window of `seq` tokens that begins at `begin`: what it has stands there once more, without labels.
     pub(super) fn repeat(&mut self, begin: usize, seq: usize) {
         let own = self.tokens.len() - begin;
@@ -89,6 +100,7 @@ impl Batch {
         self.labels.clear();
         self.positions.clear();
         self.segments.clear();
+        self.images.clear();
         (self.repeated, self.has_examples) = (0, false);
     }
 }
@@ -246,11 +258,7 @@ impl<'a> Sampler<'a> {
 
     /// The window that a sample of the run is.
     fn window(&self, sample: u64) -> u64 {
-        let (epoch, place) = (sample / self.windows, sample % self.windows);
-        match self.shuffle {
-            Some(seed) => permute(place, self.windows, mix(mix(seed).wrapping_add(epoch))),
-            None => place,
-        }
+        shuffled(sample, self.windows, self.shuffle)
     }
 
     fn push(&self, window: u64, batch: &mut Batch) -> Result<(), DataError> {
@@ -283,6 +291,15 @@ impl<'a> Sampler<'a> {
         }
         let document = if let Stream::Tokens(part) = self.part { part.document(segment) } else { segment as u64 };
         Err(DataError::OutOfRange { path: self.part.path().to_path_buf(), document, id, vocabulary: self.vocabulary })
+    }
+}
+
+/// The window that a sample of a run is, of `windows` of an epoch: in an order that `seed` fixes, another one each epoch, or in place.
+pub(super) fn shuffled(sample: u64, windows: u64, seed: Option<u64>) -> u64 {
+    let (epoch, place) = (sample / windows, sample % windows);
+    match seed {
+        Some(seed) => permute(place, windows, mix(mix(seed).wrapping_add(epoch))),
+        None => place,
     }
 }
 

@@ -151,6 +151,12 @@ impl Loaded {
         let model = evaluation(&open(source, &parallel, seq, precision.dtype)?.model);
         let least = if alphabet.codec.is_none() { VOCAB as u64 } else { 0 };
         let feed = Feed::of(&model, &parallel, &precision, least)?;
+        if feed.reads_images() {
+            let what = format!("{} reads images, and generate has none to give it", source.name());
+            return Err(
+                Error::input(Code::NotATextModel, what).help("export its weights, and generate with `transformers`")
+            );
+        }
         let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let forward = Forward::new(model, threads, free_memory().unwrap_or(u64::MAX));
         let mut forward = forward.map_err(|why| {

@@ -1,6 +1,8 @@
 //! The `config.json` of a folder: what it says of the model, and the rest of its keys.
 
-use ir::models::{ConfigError, Family, ModelConfig, Pairs, family_of, read_config, text_part};
+use ir::models::{
+    ConfigError, Encoder, Family, ModelConfig, PATCHES, Pairs, Whole, encoder_of, family_of, read_config, text_part,
+};
 use serde_json::{Map, Value};
 
 /// Keys of a serialised configuration that weights do not depend on: first numbers, dropout, jitter, and how tokens are routed in
@@ -24,7 +26,9 @@ const FURTHER: [&str; 2] = ["num_nextn_predict_layers", "num_mtp_layers"];
 pub struct Description {
     /// Its family.
     pub family: &'static Family,
-    /// All its keys; those of the text model, if the model reads images, too.
+    /// The encoder of images, and the model that it is a part of, if the model has one.
+    pub encoder: Option<(&'static Encoder, &'static Whole)>,
+    /// All its keys; those of the text model, if the file's encoder is left out.
     pub raw: Map<String, Value>,
     /// Keys that mean nothing to any family.
     pub unknown: Vec<String>,
@@ -43,9 +47,11 @@ impl Description {
         let (config, unknown) = read_config(text)?;
         let raw: Map<String, Value> = serde_json::from_str(text).map_err(|why| ConfigError::Json(why.to_string()))?;
         let part = text_part(&raw)?.map(|(part, _)| part);
-        let (is_composite, raw) = (part.is_some(), part.unwrap_or(raw));
-        let family = family_of(&raw)?;
-        Ok(Description { family, raw, unknown, is_composite, config })
+        let family = family_of(part.as_ref().unwrap_or(&raw))?;
+        let (is_composite, encoder) = (part.is_some(), encoder_of(&raw)?);
+        let raw = if encoder.is_some() { raw } else { part.unwrap_or(raw) };
+        let encoder = encoder.map(|read| (read.encoder, read.whole));
+        Ok(Description { family, encoder, raw, unknown, is_composite, config })
     }
 
     /// The same of keys that have been parsed.
@@ -54,6 +60,18 @@ impl Description {
     /// They are none of a known family.
     pub fn of(raw: Map<String, Value>) -> Result<Description, ConfigError> {
         Description::read(&Value::Object(raw).to_string())
+    }
+
+    /// The same with an encoder of images, for sequences of as many patches as another model's have; without, if that has none.
+    ///
+    /// # Errors
+    /// The encoder is not known.
+    pub(crate) fn with_images_of(text: &str, model: &ModelConfig) -> Result<Description, ConfigError> {
+        let Some(vision) = model.vision() else { return Description::read(text) };
+        let mut raw: Map<String, Value> =
+            serde_json::from_str(text).map_err(|why| ConfigError::Json(why.to_string()))?;
+        raw.insert(PATCHES.to_string(), vision.patches.into());
+        Description::of(raw)
     }
 
     /// The head's matrix is the embedding table.
@@ -110,7 +128,7 @@ impl Description {
 
     /// The class of `transformers` that computes the model.
     pub fn class(&self) -> &'static str {
-        self.family.class
+        self.encoder.map_or(self.family.class, |(_, whole)| whole.class)
     }
 
     /// An option that only this program has, so that no class computes the same.

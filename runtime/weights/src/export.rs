@@ -10,6 +10,7 @@ use crate::shards::{self, Planned, Writer};
 use checkpoint::{Checkpoint, Origin, Shard, TensorReader};
 use device::host;
 use ir::graph::{is_factor, is_record};
+use ir::models::PATCHES;
 use ir::types::DType;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -183,6 +184,7 @@ fn named(
         let seq = manifest.fixed.get("seq").and_then(Value::as_u64).unwrap_or(1);
         let description = describe(checkpoint, given, seq)?;
         let names = Names::of(&description, seq, &|_| false).map_err(|why| refused(checkpoint, &why))?;
+        let names = names.of_whole(&description);
         (Some(description), names)
     };
     let mut sources = names.sources.iter();
@@ -344,6 +346,11 @@ fn config(description: &Description, format: OutFormat) -> Value {
     keys.insert("architectures".into(), json!([description.class()]));
     keys.insert("torch_dtype".into(), format.torch().into());
     keys.insert("tie_word_embeddings".into(), description.is_tied().into());
+    // No class has this key; the text model of a whole may be tied by its own.
+    keys.remove(PATCHES);
+    if let Some(text) = keys.get_mut("text_config").and_then(Value::as_object_mut) {
+        text.insert("tie_word_embeddings".into(), description.is_tied().into());
+    }
     // Layers that predict further tokens are written only if the model has them.
     if let Some(stated) = keys.get_mut("num_nextn_predict_layers") {
         *stated = description.predicted_further().into();

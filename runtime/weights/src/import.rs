@@ -13,7 +13,7 @@ use checkpoint::Shard;
 use exec::state::Role;
 use exec::{Executor, Platform, RankState};
 use ir::graph::{is_factor, is_record};
-use ir::models::{ImportedModel, ModelConfig};
+use ir::models::{ConfigError, ImportedModel, ModelConfig};
 use ir::types::DType;
 use kernels::cpu::Par;
 use kernels::cpu::narrow::{Narrow, widen};
@@ -42,7 +42,7 @@ impl Weights {
     /// The folder is of another model, has no weights that can be read, or its tensors are not those of its `config.json`.
     pub fn open(path: &Path, own: &ModelConfig, seq: u64) -> Result<Weights, Error> {
         let path = snapshot(path);
-        let mut description = describe(&path)?;
+        let mut description = describe(&path, |text| Description::with_images_of(text, own))?;
         if has_none_further(&path, &description)? {
             description = description.without_further();
         }
@@ -168,7 +168,7 @@ impl Weights {
 /// The folder has no `config.json` of a known family, or no weights that can be read.
 pub fn lacks_further(path: &Path) -> Result<bool, Error> {
     let path = snapshot(path);
-    has_none_further(&path, &describe(&path)?)
+    has_none_further(&path, &describe(&path, Description::read)?)
 }
 
 fn has_none_further(path: &Path, description: &Description) -> Result<bool, Error> {
@@ -180,7 +180,7 @@ fn has_none_further(path: &Path, description: &Description) -> Result<bool, Erro
 }
 
 /// Reads the `config.json` of a folder.
-fn describe(path: &Path) -> Result<Description, Error> {
+fn describe(path: &Path, read: impl FnOnce(&str) -> Result<Description, ConfigError>) -> Result<Description, Error> {
     let file: PathBuf = path.join("config.json");
     let text = files::read(&file, MOST_CONFIG).map_err(|why| match why.kind() {
         std::io::ErrorKind::NotFound if path.is_dir() => Error::Missing {
@@ -196,7 +196,7 @@ fn describe(path: &Path) -> Result<Description, Error> {
         },
         _ => Error::file("read", &file, why),
     })?;
-    Description::read(&String::from_utf8_lossy(&text)).map_err(|source| Error::BadConfig { file, source })
+    read(&String::from_utf8_lossy(&text)).map_err(|source| Error::BadConfig { file, source })
 }
 
 fn format_of(tensor: &FileTensor) -> Option<&'static str> {

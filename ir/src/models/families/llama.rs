@@ -125,6 +125,7 @@ pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {
     netless: LayerSet::None,
     experts: None,
     mtp: None,
+    vision: None,
 };
 
 /// The same sizes as `config.json` of meta-llama/Meta-Llama-3-70B has them.

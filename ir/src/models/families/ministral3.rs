@@ -7,7 +7,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "ministral3",
     class: "Ministral3ForCausalLM",
     keys: Keys { class: "Ministral3Config", lists: &[KEYS, ONE_TYPE, ROTARY, EVERY] },
-    wholes: &[],
+    wholes: &[Composite::of("mistral3")],
     weights: USUAL,
     read,
 };

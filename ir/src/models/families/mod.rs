@@ -94,6 +94,7 @@ mod opt;
 mod persimmon;
 mod phi;
 mod phi3;
+mod pixtral;
 mod prelude;
 mod presets;
 mod qwen;
@@ -128,6 +129,7 @@ pub use presets::{preset, presets};
 
 use super::error::ConfigError;
 use super::keys::{Keys, ROPE};
+use super::vision::Encoder;
 
 /// All families that are read.
 pub const FAMILIES: &[Family] = &[
@@ -282,6 +284,9 @@ pub const FAMILIES: &[Family] = &[
     diffllama::FAMILY,
     gpt2::FAMILY,
 ];
+
+/// All encoders of images that are read.
+pub const ENCODERS: &[Encoder] = &[pixtral::ENCODER];
 
 /// The family of a `model_type`.
 ///

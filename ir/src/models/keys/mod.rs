@@ -94,10 +94,12 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::families::FAMILIES;
+    use crate::models::families::{ENCODERS, FAMILIES};
 
     fn tables() -> impl Iterator<Item = Keys> {
-        FAMILIES.iter().map(|family| family.keys).chain([ROPE])
+        let wholes = ENCODERS.iter().flat_map(|encoder| encoder.wholes).map(|whole| whole.keys);
+        let encoders = ENCODERS.iter().map(|encoder| encoder.keys).chain(wholes);
+        FAMILIES.iter().map(|family| family.keys).chain([ROPE]).chain(encoders)
     }
 
     #[test]

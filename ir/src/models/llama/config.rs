@@ -11,6 +11,7 @@ use crate::models::feed_forward::{Activation, Clamp};
 use crate::models::layer_set::{LayerSet, Window};
 use crate::models::mixers::{Mixer, Scanned};
 use crate::models::rotation::Rotation;
+use crate::models::vision::Vision;
 use serde::Serialize;
 
 /// The norms of queries and keys, before positions turn them unless said otherwise.
@@ -368,6 +369,9 @@ pub struct LlamaConfig {
     pub experts: Option<Experts>,
     /// Layers behind the others that predict further tokens.
     pub mtp: Option<Mtp>,
+    /// The encoder of images in front of the embedding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vision: Option<Vision>,
 }
 
 impl LlamaConfig {
@@ -509,6 +513,7 @@ impl LlamaConfig {
         if self.differential && !self.kv_heads.is_multiple_of(2) {
             return Err(invalid("num_key_value_heads", format!("{} is odd; heads come in pairs", self.kv_heads)));
         }
+        self.vision.as_ref().map_or(Ok(()), Vision::check)?;
         self.mtp.as_ref().map_or(Ok(()), Mtp::check)
     }
 

@@ -8,6 +8,7 @@ use super::layer_embedding::LayerEmbedding;
 use crate::graph::{ArgKind, ResultKind};
 use crate::models::balance;
 use crate::models::draft::{Body, Draft, DraftError, Linear, Weight};
+use crate::models::vision::{ROWS, put};
 use crate::ops::{Binary, BinaryKind, Concat, Einsum, Embedding, Iota, Reduce, Reshape, Slice, UnaryKind};
 use crate::types::{DType, PartialKind};
 
@@ -21,9 +22,18 @@ pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) ->
     let has_positions = config.learned.is_some() || config.waves.is_some();
     let inputs = &["tok", "pos"][..1 + usize::from(has_positions)];
     draft.declare(&weights);
-    let args: Vec<_> = inputs.iter().map(|name| (*name, ArgKind::Input, draft.ids())).collect();
+    let mut args: Vec<_> = inputs.iter().map(|name| (*name, ArgKind::Input, draft.ids())).collect();
+    let mut operands = inputs.to_vec();
+    if config.vision.is_some() {
+        args.insert(0, (ROWS[0], ArgKind::Value, draft.ty("b i h")));
+        args.push((ROWS[1], ArgKind::Input, draft.ids()));
+        operands = [&ROWS[..1], inputs, &ROWS[1..]].concat();
+    }
     let block = draft.block("embed", &args, &weights, &vec![ResultKind::Value; 1 + passed.len()], |b| {
-        let x = rows(config, b)?;
+        let mut x = rows(config, b)?;
+        if config.vision.is_some() {
+            x = put(b, &x)?.to_string();
+        }
         if passed.contains(&balance::PASSED[0]) {
             balance::first(b)?;
         }
@@ -39,7 +49,7 @@ pub(super) fn build(config: &LlamaConfig, draft: &mut Draft, passed: &[&str]) ->
         [&*x].iter().chain(passed).map(|name| b.value(name)).collect()
     })?;
     let params: Vec<&str> = weights.iter().map(|weight| &*weight.name).collect();
-    draft.call(&[&["x"], passed].concat().join(" "), block, None, inputs, &params);
+    draft.call(&[&["x"], passed].concat().join(" "), block, None, &operands, &params);
     Ok(())
 }
 

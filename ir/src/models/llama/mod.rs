@@ -45,6 +45,7 @@ use super::draft::{Batch, Body, Draft, DraftError, Weight};
 use super::error::{ConfigError, unsupported};
 use super::mixers::WithAttention;
 use super::rotation::LENGTHS;
+use super::vision;
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ids::BlockId;
@@ -94,6 +95,7 @@ impl LlamaConfig {
         if let Some(experts) = &self.experts {
             dims.extend(experts.dims(seq)?);
         }
+        dims.extend(self.vision.iter().flat_map(|vision| vision.dims(self.hidden)));
         Ok(dims)
     }
 
@@ -123,6 +125,7 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
     let over_layers = config.balance_over_layers();
     let passed = if over_layers.is_some() { &PASSED[..] } else { &[] };
     let names = [passed, &carried::names(config), carried::constants(config)].concat();
+    config.vision.as_ref().map_or(Ok(()), |vision| vision::build(vision, config.norm_eps, &mut draft))?;
     embedding::build(config, &mut draft, &names)?;
     if kinds(config).any(|kind| kind.inputs().contains(&LENGTHS)) {
         draft.input(LENGTHS);

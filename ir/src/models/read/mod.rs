@@ -153,6 +153,7 @@ impl Base {
             netless: LayerSet::None,
             experts: None,
             mtp: None,
+            vision: None,
         })
     }
 }

@@ -1,12 +1,14 @@
-//! Data of a run: sets of text, whose tokens are bytes, sets of tokenised files, or tokens of a program's own.
+//! Data of a run: sets of text, whose tokens are bytes, sets of tokenised files, examples with images, or tokens of a program's own.
 
 use super::examples::{self, TokenSet, loss_on};
+use super::image_data::{ImageSides, OpenedImages};
 use super::report::{ExampleReport, SetShare};
 use super::request::TrainRequest;
 use super::sources::{NamedSet, sources};
 use crate::error::Error;
 use data::bigram::bigram_entropy;
 use data::blend::Blend;
+use data::images::ImageExamples;
 use data::sampler::{Sampler, Stream};
 use data::samples::Samples;
 use data::source::{SourceSamples, TokenPiece, TokenSource, ValidationTokens};
@@ -14,6 +16,7 @@ use data::text::TextData;
 use data::tokens::{Extent, Layout, TokenData, TokenPart};
 use data::{DataError, VOCAB};
 use ir::catalogue::Code;
+use ir::models::Vision;
 use std::path::{Path, PathBuf};
 
 /// Data of a run.
@@ -32,6 +35,8 @@ enum Kind {
     Text(Vec<TextData>),
     /// Ids.
     Tokens(Vec<TokenSet>),
+    /// Examples with images.
+    Images(Box<ImageSides>),
     /// Ids that a program makes.
     Own { train: Box<dyn TokenSource>, valid: ValidationTokens },
 }
@@ -50,18 +55,26 @@ pub(super) enum OpenedData {
     #[default]
     Text,
     Tokens(Vec<TokenData>),
+    Images(Box<OpenedImages>),
     Own(OwnTokens),
 }
 
 impl OpenedData {
-    /// Opens the files that the request names, unless the program has tokens of its own.
+    /// Opens the files that the request names, unless the program has tokens of its own. With an encoder they are examples with images.
     ///
     /// # Errors
-    /// As [`open_tokens`].
-    pub(super) fn of(request: &TrainRequest, own: Option<OwnTokens>) -> Result<OpenedData, Error> {
-        match own {
-            Some(own) => Ok(OpenedData::Own(own)),
-            None => Ok(open_tokens(request)?.map_or(OpenedData::Text, OpenedData::Tokens)),
+    /// As [`open_tokens`]; or there are no examples for the encoder.
+    pub(super) fn of(
+        request: &TrainRequest,
+        vision: Option<&Vision>,
+        own: Option<OwnTokens>,
+    ) -> Result<OpenedData, Error> {
+        match (own, vision) {
+            (Some(_), Some(_)) => Err(Error::input(Code::BadOption, "tokens of a program have no images".to_string())
+                .help("leave `+images=` out of the model's name, or name a folder of examples with images")),
+            (Some(own), None) => Ok(OpenedData::Own(own)),
+            (None, Some(vision)) => Ok(OpenedData::Images(Box::new(OpenedImages::of(request, vision)?))),
+            (None, None) => Ok(open_tokens(request)?.map_or(OpenedData::Text, OpenedData::Tokens)),
         }
     }
 
@@ -75,8 +88,11 @@ impl OpenedData {
     /// # Errors
     /// It does not.
     pub(super) fn check_vocabulary(&self, vocabulary: u64) -> Result<(), DataError> {
-        let sets = if let OpenedData::Tokens(sets) = self { sets.as_slice() } else { &[] };
-        sets.iter().try_for_each(|set| set.check_vocabulary(vocabulary))
+        match self {
+            OpenedData::Tokens(sets) => sets.iter().try_for_each(|set| set.check_vocabulary(vocabulary)),
+            OpenedData::Images(images) => images.check_vocabulary(vocabulary),
+            OpenedData::Text | OpenedData::Own(_) => Ok(()),
+        }
     }
 }
 
@@ -168,6 +184,7 @@ impl Data {
                 let sets = tokens.into_iter().map(|set| TokenSet::of(set, seq, loss_on));
                 Kind::Tokens(sets.collect::<Result<_, DataError>>()?)
             }
+            OpenedData::Images(images) => Kind::Images(Box::new(images.windows(request.seq as usize)?)),
             OpenedData::Own(OwnTokens { train, valid }) => {
                 Kind::Own { train, valid: ValidationTokens::cut(valid, request.seq as usize)? }
             }
@@ -196,6 +213,10 @@ impl Data {
             let train = SourceSamples { source: &**train, seq, vocabulary, windows: None };
             let valid = SourceSamples { source: valid, seq, vocabulary, windows: Some(valid.samples()) };
             return Ok(Sides { train: Samples::Source(train), valid: Samples::Source(valid) });
+        }
+        if let Kind::Images(images) = &self.kind {
+            let (train, valid) = (images.train.samples(Some(seed)), images.valid.samples(None));
+            return Ok(Sides { train: Samples::Images(train), valid: Samples::Images(valid) });
         }
         let (mut train, mut valid) = (Vec::new(), Vec::new());
         for number in 0..self.train().len() {
@@ -226,7 +247,7 @@ impl Data {
 
     fn train(&self) -> Vec<Stream<'_>> {
         match &self.kind {
-            Kind::Own { .. } => Vec::new(),
+            Kind::Own { .. } | Kind::Images(_) => Vec::new(),
             Kind::Text(sets) => sets.iter().map(|set| (&set.train).into()).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| (&set.data.train).into()).collect(),
         }
@@ -234,7 +255,7 @@ impl Data {
 
     fn valid(&self) -> Vec<Stream<'_>> {
         let mut sets: Vec<Stream<'_>> = match &self.kind {
-            Kind::Own { .. } => Vec::new(),
+            Kind::Own { .. } | Kind::Images(_) => Vec::new(),
             Kind::Text(sets) => sets.iter().map(|set| (&set.valid).into()).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| (&set.data.valid).into()).collect(),
         };
@@ -249,13 +270,18 @@ impl Data {
 
     /// The number of training tokens; 0 if it is not known.
     pub(super) fn train_tokens(&self) -> u64 {
+        if let Kind::Images(images) = &self.kind {
+            return images.train.examples().tokens() as u64;
+        }
         self.train().into_iter().map(|set| set.tokens() as u64).sum()
     }
 
     /// The number of held-out tokens.
     pub(super) fn valid_tokens(&self) -> u64 {
-        if let Kind::Own { valid, .. } = &self.kind {
-            return valid.tokens();
+        match &self.kind {
+            Kind::Own { valid, .. } => return valid.tokens(),
+            Kind::Images(images) => return images.valid.examples().tokens() as u64,
+            Kind::Text(_) | Kind::Tokens(_) => {}
         }
         self.valid().into_iter().map(|set| set.tokens() as u64).sum()
     }
@@ -285,6 +311,7 @@ impl Data {
     pub(super) fn documents(&self) -> u64 {
         match &self.kind {
             Kind::Own { .. } => 0,
+            Kind::Images(images) => images.halves().map(|half| half.examples() as u64).sum(),
             Kind::Text(sets) => sets.iter().map(|set| set.documents as u64).sum(),
             Kind::Tokens(sets) => {
                 let train: usize = sets.iter().map(|set| set.data.train.documents()).sum();
@@ -298,6 +325,8 @@ impl Data {
     pub(super) fn bytes(&self) -> u64 {
         match &self.kind {
             Kind::Own { valid, .. } => 4 * valid.tokens(),
+            // Pixels stay in their files.
+            Kind::Images(images) => images.halves().map(|half| 8 * half.tokens() as u64).sum(),
             Kind::Text(sets) => sets.iter().map(TextData::bytes).sum(),
             Kind::Tokens(sets) => sets.iter().map(TokenSet::bytes).sum(),
         }
@@ -312,7 +341,7 @@ impl Data {
     /// the mean of these if only some are held out.
     pub(super) fn bytes_per_token(&self) -> Option<f64> {
         let bytes: Option<f64> = match &self.kind {
-            Kind::Own { .. } => None,
+            Kind::Own { .. } | Kind::Images(_) => None,
             Kind::Text(sets) => {
                 let segments = sets.iter().flat_map(|set| set.valid.segments());
                 Some(segments.map(|segment| segment.bytes.len() as f64).sum())
@@ -331,6 +360,7 @@ impl Data {
     pub(super) fn checksum(&self) -> Result<String, DataError> {
         let sums: Vec<u32> = match &self.kind {
             Kind::Own { .. } => Vec::new(),
+            Kind::Images(images) => images.halves().map(ImageExamples::checksum).collect(),
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| set.data.checksum()).collect::<Result<_, _>>()?,
         };
@@ -344,6 +374,7 @@ impl Data {
     pub(super) fn fingerprint(&self, extent: Extent) -> Result<String, DataError> {
         let sums: Vec<u32> = match &self.kind {
             Kind::Own { .. } => Vec::new(),
+            Kind::Images(images) => images.halves().map(ImageExamples::checksum).collect(),
             Kind::Text(sets) => sets.iter().map(TextData::checksum).collect(),
             Kind::Tokens(sets) => sets.iter().map(|set| set.data.fingerprint(extent)).collect::<Result<_, _>>()?,
         };

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use compiler::parallel::slices;
 use compiler::precision::Precision;
+use data::images::ImageBatch;
 use data::sampler::Batch;
 use data::samples::Samples;
 use data::{DataError, VOCAB, zig_zag};
@@ -27,12 +28,24 @@ enum Field {
     Positions,
     Segments,
     Lengths,
+    /// The row of an image that each token stands for.
+    Slots,
+    /// Numbers of each patch of images.
+    Patches,
+    /// A number of each patch of images.
+    Places(fn(&ImageBatch) -> &Vec<i32>),
 }
 
 impl Field {
-    /// The field of an input's name: `tok`, `lab`, `pos`, `seg`, `len`, or `tok2` for tokens two places further on.
+    /// The field of an input's name: `tok`, `lab`, `pos`, `seg`, `len`, or `tok2` for tokens two places further on; for images `slot`,
+    /// `patch`, `row`, `col` and `image`.
     fn of(name: &str) -> Option<Field> {
         match (name, name.get(..3)?) {
+            ("slot", _) => Some(Field::Slots),
+            ("patch", _) => Some(Field::Patches),
+            ("row", _) => Some(Field::Places(|images| &images.rows)),
+            ("col", _) => Some(Field::Places(|images| &images.columns)),
+            ("image", _) => Some(Field::Places(|images| &images.images)),
             ("pos", _) => Some(Field::Positions),
             ("seg", _) => Some(Field::Segments),
             ("len", _) => Some(Field::Lengths),
@@ -40,6 +53,16 @@ impl Field {
             (_, "lab") => places_ahead(&name[3..]).map(Field::Labels),
             _ => None,
         }
+    }
+
+    /// True if it has a number for each token.
+    fn is_of_tokens(self) -> bool {
+        !matches!(self, Field::Patches | Field::Places(_))
+    }
+
+    /// True if images give it.
+    fn is_of_images(self) -> bool {
+        matches!(self, Field::Slots | Field::Patches | Field::Places(_))
     }
 
     /// The numbers of sequences of `seq` tokens.
@@ -50,6 +73,9 @@ impl Field {
             Field::Positions => Cow::Borrowed(&batch.positions),
             Field::Segments => Cow::Borrowed(&batch.segments),
             Field::Lengths => Cow::Owned(batch.lengths(seq)),
+            Field::Slots => Cow::Borrowed(&batch.images.slots),
+            Field::Places(of) => Cow::Borrowed(of(&batch.images)),
+            Field::Patches => Cow::Borrowed(&[]),
             // What is read there has no label.
             Field::Tokens(ahead) => Cow::Owned(batch.ahead(&batch.tokens, seq, ahead, 0)),
             Field::Labels(ahead) => Cow::Owned(batch.ahead(&batch.labels, seq, ahead, -1)),
@@ -100,7 +126,8 @@ impl Feed {
         for input in &model.inputs {
             let name = &model.values[input.value];
             let field = Field::of(name).ok_or_else(|| not_text(format!("text provides no input for `%{name}`")))?;
-            if input.ty.dtype != DType::I32 || input.ty.sizes() != [sequences, seq] {
+            let is_as_tokens = input.ty.dtype == DType::I32 && input.ty.sizes() == [sequences, seq];
+            if field.is_of_tokens() && !is_as_tokens {
                 return Err(not_text(format!("`%{name}` is not i32[{sequences}, {seq}]")));
             }
             inputs.push((input.value, field));
@@ -163,9 +190,21 @@ impl Feed {
         StepInput { microbatches, valid_tokens, loss_scale: 1.0, lr: 0.0, step: 1, update: 1 }
     }
 
+    /// True if the model reads images.
+    pub(crate) fn reads_images(&self) -> bool {
+        self.inputs.iter().any(|(_, field)| field.is_of_images())
+    }
+
     fn inputs_of(&self, batch: &Batch) -> Inputs {
-        let fields = self.inputs.iter().map(|&(value, field)| (value, field.of_batch(batch, self.seq as usize)));
-        fields.map(|(value, numbers)| (value, Input::Ints(self.ordered(&numbers)))).collect()
+        self.inputs.iter().map(|&(value, field)| (value, self.input_of(batch, field))).collect()
+    }
+
+    fn input_of(&self, batch: &Batch, field: Field) -> Input {
+        match field {
+            Field::Patches => Input::Floats(batch.images.patches.clone()),
+            Field::Places(of) => Input::Ints(of(&batch.images).clone()),
+            _ => Input::Ints(self.ordered(&field.of_batch(batch, self.seq as usize))),
+        }
     }
 }
 

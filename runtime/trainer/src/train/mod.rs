@@ -35,6 +35,7 @@ mod gpu;
 #[cfg(feature = "cuda")]
 mod gpu_check;
 mod header;
+mod image_data;
 mod inject;
 mod loaded;
 mod lock;

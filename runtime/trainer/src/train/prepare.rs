@@ -13,6 +13,7 @@ use compiler::pipeline::PipelineOptions;
 use compiler::precision::precision;
 use cost::PROGRAM;
 use inspect::predicting::{self, StepPrediction};
+use ir::catalogue::Code;
 use ir::graph::{COUNTS, Model};
 use ir::options::{ParallelConfig, PlanOptions};
 use ir::text::File;
@@ -57,12 +58,16 @@ pub(super) fn prepare(request: &TrainRequest, given: Given) -> Result<Prepared, 
     let Given { model: source, tokens } = given;
     let note = if source.is_none() { without_absent_layers(&mut request)? } else { None };
     let source = source.map_or_else(|| ModelSource::open(&request.model), Ok)?;
-    let data = OpenedData::of(&request, tokens)?;
+    let data = OpenedData::of(&request, source.vision(), tokens)?;
     let precision = precision(&request.precision)?;
     let file = open(&source, &parallel, request.seq, precision.dtype)?;
     precision.check(&file.model, &request.precision)?;
     check_routing(&request, &file.model)?;
     let feed = Feed::of(&file.model, &parallel, &precision, data.least_vocabulary())?;
+    if feed.reads_images() && source.vision().is_none() {
+        let message = format!("{} has inputs of images, but no encoder that says how to read them", source.name());
+        return Err(Error::input(Code::NotATextModel, message).help("name a config.json with `+images=` behind it"));
+    }
     data.check_vocabulary(feed.vocabulary)?;
     request.seq = feed.seq;
     let weights = open_weights(&request, &source)?;

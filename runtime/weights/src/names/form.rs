@@ -136,6 +136,7 @@ pub(super) fn piece(row: &HubTensor, name: String, sizes: &[&[u64]], at: usize, 
 fn shape(row: &HubTensor, leading: &[u64], inputs: u64, outputs: u64, sizes: &[u64]) -> Vec<u64> {
     match (row.form, sizes.last()) {
         (FileShape::Taps, Some(&taps)) => return vec![outputs / taps.max(1), 1, taps],
+        (FileShape::Patches, _) => return [&[outputs], &sizes[..row.inputs]].concat(),
         (FileShape::OfHeads, _) => return vec![1, 1, outputs, 1],
         (FileShape::Taps | FileShape::Usual, _) => {}
     }

@@ -6,7 +6,7 @@ use crate::description::Description;
 use crate::layout::Source;
 use form::Layer;
 use ir::graph::{Param, is_record};
-use ir::models::{Batch, ConfigError, HubTensor, TensorSource, Weights, When};
+use ir::models::{Batch, ConfigError, ENCODER_LAYERS, HubTensor, TensorSource, Weights, When};
 use ir::types::DType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -49,6 +49,7 @@ impl Conventions {
 type ModelSizes<'a> = BTreeMap<&'a str, Vec<u64>>;
 
 /// Facts that the name of a parameter depends on.
+#[derive(Clone, Copy)]
 struct Scope<'a> {
     weights: &'a Weights,
     /// The parameters of the layer, or those outside of layers.
@@ -139,6 +140,20 @@ impl Names {
         Names { sources: sources.collect(), constants: BTreeMap::new(), family: None }
     }
 
+    /// The same under the names of the class that has the encoder, too: the tensors of its text model have a prefix of their own.
+    #[must_use]
+    pub(crate) fn of_whole(mut self, description: &Description) -> Names {
+        let Some((encoder, _)) = description.encoder else { return self };
+        let outer: Vec<&str> = encoder.weights.outer.iter().map(|row| row.name).collect();
+        for piece in self.sources.values_mut().flat_map(|source| &mut source.pieces) {
+            let is_of_encoder = piece.tensor.starts_with(encoder.weights.base) || outer.contains(&&*piece.tensor);
+            if let (false, Some(rest)) = (is_of_encoder, piece.tensor.strip_prefix("model.")) {
+                piece.tensor = format!("model.language_model.{rest}");
+            }
+        }
+        self
+    }
+
     /// The names of the matrix of a tied head, which files may lack, and of the embedding that it is.
     pub fn tied(&self) -> Option<[&'static str; 2]> {
         self.family.as_ref()?.tied
@@ -153,11 +168,15 @@ impl Names {
     /// # Panics
     /// If the model has a parameter that no family has.
     pub fn of(description: &Description, seq: u64, present: &dyn Fn(&str) -> bool) -> Result<Names, ConfigError> {
-        let Description { family, config, .. } = description;
+        let Description { family, config, encoder, .. } = description;
         let model = config.build(&Batch { batch: 1, seq, dtype: DType::F32 })?;
         let mut layers: BTreeMap<(&str, u32), u32> = BTreeMap::new();
         for call in &model.calls {
             let Some(repeat) = &call.repeat else { continue };
+            // Layers of an encoder have numbers of their own.
+            if call.params[0].name == ENCODER_LAYERS {
+                continue;
+            }
             for at in repeat.range.clone() {
                 let number = layers.len() as u32;
                 layers.insert((call.params[0].name.as_str(), at), number);
@@ -176,11 +195,19 @@ impl Names {
                 // Layers that predict further tokens have their own parameters besides those of a layer.
                 let further = param.field.as_ref().filter(|_| param.name.starts_with("mtp"));
                 let layer = layer.or_else(|| further.map(|_| description.layers() + instance));
-                let (weights, params) = (&family.weights, &arrays[array(param)]);
-                let scope =
-                    Scope { weights, params, layer, layers: description.layers(), is_interleaved, turned, present };
+                let params = &arrays[array(param)];
+                let layers = description.layers();
+                let scope = Scope { weights: &family.weights, params, layer, layers, is_interleaved, turned, present };
                 let name = param.instance_name(instance);
-                let source = scope.source(member(param));
+                let source = match encoder {
+                    Some((encoder, _)) if param.name == ENCODER_LAYERS => {
+                        Scope { weights: &encoder.weights, layer: Some(instance), ..scope }.source(member(param))
+                    }
+                    Some((encoder, _)) => scope
+                        .source(member(param))
+                        .or_else(|| Scope { weights: &encoder.weights, ..scope }.source(member(param))),
+                    None => scope.source(member(param)),
+                };
                 let source = source.unwrap_or_else(|| panic!("`{name}` of {} has no name", family.model_type));
                 sources.insert(name, source);
             }

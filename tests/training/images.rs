@@ -1,0 +1,166 @@
+//! Models that read images: losses are the same on every layout, pixels reach the loss, a run goes on after a stop, and data that does not
+//! fit is refused.
+
+use meshwright::train::{EvalRecord, Progress, RunHeader, StepRecord, TrainRequest, train};
+use safetensors::tensor::{Dtype, TensorView, serialize};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+const SEQ: u64 = 16;
+/// The token of a row of an image.
+const IMAGE: i64 = 7;
+/// The most that two layouts differ in a loss or a norm, relative: sums of f32 in another order.
+const APART: f64 = 2e-5;
+
+/// Losses and norms.
+#[derive(Default)]
+struct Figures(Vec<f64>);
+
+impl Progress for Figures {
+    fn started(&mut self, _: &RunHeader) {}
+    fn step(&mut self, step: &StepRecord) {
+        self.0.extend([step.loss, step.grad_norm]);
+    }
+    fn evaluating(&mut self, _: u64) {}
+    fn evaluated(&mut self, eval: &EvalRecord) {
+        self.0.push(eval.valid_loss);
+    }
+}
+
+/// The configuration: Mistral Small 3.1 in small, whose rows are squares of 2 x 2 patches.
+fn model() -> Value {
+    json!({"model_type": "mistral3", "image_token_index": IMAGE, "tie_word_embeddings": false,
+        "vision_config": {"model_type": "pixtral", "hidden_size": 32, "intermediate_size": 24, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "patch_size": 2, "hidden_act": "silu", "initializer_range": 0.2},
+        "text_config": {"model_type": "mistral", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 64, "sliding_window": null,
+            "initializer_range": 0.2}})
+}
+
+/// Writes an example of images of so many rows, which stand behind its first token.
+fn write(folder: &Path, number: usize, images: &[[usize; 2]], shade: f32) {
+    let rows: usize = images.iter().map(|[height, width]| height * width).sum();
+    let ids: Vec<i64> = (0..SEQ as i64)
+        .map(|at| if (1..=rows as i64).contains(&at) { IMAGE } else { 8 + (at * 5 + number as i64 * 3) % 50 })
+        .collect();
+    let sizes: Vec<i64> = images.iter().flatten().map(|rows| *rows as i64 * 4).collect();
+    let [height, width] = [0, 1].map(|side| images.iter().map(|image| image[side] * 4).max().unwrap_or(0));
+    let pixels = (0..images.len() * 3 * height * width).map(|at| ((at * 7 + number * 11) % 23) as f32 / 12.0 - shade);
+    let bytes = |numbers: &[i64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    let (ids, sizes) = (bytes(&ids), bytes(&sizes));
+    let pixels: Vec<u8> = pixels.flat_map(f32::to_le_bytes).collect();
+    let mut tensors = vec![("input_ids", TensorView::new(Dtype::I64, vec![1, SEQ as usize], &ids).unwrap())];
+    if !images.is_empty() {
+        tensors.push(("image_sizes", TensorView::new(Dtype::I64, vec![images.len(), 2], &sizes).unwrap()));
+        let shape = vec![images.len(), 3, height, width];
+        tensors.push(("pixel_values", TensorView::new(Dtype::F32, shape, &pixels).unwrap()));
+    }
+    fs::write(folder.join(format!("{number:03}.safetensors")), serialize(tensors, None).unwrap()).unwrap();
+}
+
+/// A folder with a model, and examples of two images, of one and of none.
+fn folder(shade: f32) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("config.json"), model().to_string()).unwrap();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    for number in 0..20 {
+        let images: &[[usize; 2]] = match number % 3 {
+            0 => &[[1, 2], [2, 2]],
+            1 => &[[2, 1]],
+            _ => &[],
+        };
+        write(&folder.path().join("data"), number, images, shade);
+    }
+    folder
+}
+
+fn request(folder: &Path, parallel: &str, out: &str) -> TrainRequest {
+    TrainRequest {
+        model: format!("{}+images=24", folder.join("config.json").display()),
+        parallel: parallel.into(),
+        data: folder.join("data"),
+        steps: 3,
+        seq: SEQ,
+        global_batch: 8,
+        lr: 0.05,
+        warmup: 0,
+        lr_schedule: "constant".into(),
+        optimizer: "sgd".into(),
+        out: folder.join(out),
+        ..TrainRequest::default()
+    }
+}
+
+fn trained(request: &TrainRequest) -> Vec<f64> {
+    let mut found = Figures::default();
+    train(request, &mut found).unwrap_or_else(|why| panic!("{}: {why}", request.parallel));
+    found.0
+}
+
+fn assert_near(own: &[f64], theirs: &[f64], what: &str) {
+    assert_eq!(own.len(), theirs.len(), "{what}");
+    let are_near = own.iter().zip(theirs).all(|(a, b)| (a - b).abs() <= APART * b.abs());
+    assert!(are_near, "{what}: {own:?}, {theirs:?}");
+}
+
+#[test]
+fn every_layout_has_the_losses_of_one_device() {
+    let folder = folder(0.0);
+    let alone = trained(&request(folder.path(), "mbs=4", "alone"));
+    let layouts = [
+        "dp=4,mbs=2",
+        "tp=2,sp=true",
+        "pp=4,schedule=zb-h1",
+        "cp=2,cp_kind=ring",
+        "cp=2,cp_kind=ulysses,recompute=full",
+        "dp=2,tp=2,zero=3",
+        "dp=2,pp=3,zero=1",
+    ];
+    for (number, layout) in layouts.into_iter().enumerate() {
+        let figures = trained(&request(folder.path(), layout, &format!("out{number}")));
+        assert_near(&figures, &alone, layout);
+    }
+}
+
+#[test]
+fn pixels_reach_the_loss() {
+    let [plain, shaded] = [0.0, 0.5].map(|shade| {
+        let folder = folder(shade);
+        trained(&request(folder.path(), "mbs=4", "out"))
+    });
+    assert!((plain[0] - shaded[0]).abs() > 1e-4, "{plain:?} {shaded:?}");
+}
+
+#[test]
+fn a_run_goes_on_after_a_stop() {
+    let folder = folder(0.0);
+    let whole = trained(&request(folder.path(), "dp=2", "whole"));
+    let first = TrainRequest { steps: 2, save_every: 2, ..request(folder.path(), "dp=2", "parts") };
+    let mut parts = trained(&first)[..4].to_vec();
+    let again = TrainRequest { resume: Some(folder.path().join("parts")), ..request(folder.path(), "tp=2", "parts") };
+    parts.extend(trained(&again));
+    assert_near(&parts, &whole, "resumed");
+}
+
+#[test]
+fn data_that_does_not_fit_is_refused() {
+    let folder = folder(0.0);
+    let refused = |request: &TrainRequest| train(request, &mut Figures::default()).unwrap_err().to_string();
+    let small = TrainRequest {
+        model: request(folder.path(), "", "").model.replace("=24", "=20"),
+        ..request(folder.path(), "mbs=1", "out")
+    };
+    let why = refused(&small);
+    assert!(why.contains("has 24 patches of images, more than the 20 of a sequence"), "{why}");
+    let why = refused(&request(folder.path(), "schedule=seq1f1b,pp=2,mbs=1", "out"));
+    assert!(why.contains("cannot run on a slice of the sequence"), "{why}");
+    let tokens = fs::read(folder.path().join("data/000.safetensors")).unwrap();
+    fs::write(folder.path().join("data/000.safetensors"), &tokens[..tokens.len() - 100]).unwrap();
+    let why = refused(&request(folder.path(), "mbs=1", "out"));
+    assert!(why.contains("000.safetensors"), "{why}");
+    let text = TrainRequest { data: folder.path().join("config.json"), ..request(folder.path(), "mbs=1", "out") };
+    let why = refused(&text);
+    assert!(why.contains("config.json"), "{why}");
+}
