@@ -81,14 +81,16 @@ struct Carrying {
     least: u64,
 }
 
-fn carrying(model: &Model) -> impl Iterator<Item = Carrying> {
-    let of_block = |block: &Block, stmt: &Stmt| {
-        let of = stmt.op.extras().in_blocks?;
+impl Carrying {
+    fn of(block: &Block, stmt: &Stmt) -> Option<Carrying> {
+        let in_blocks = stmt.op.extras().in_blocks?;
         let types: Vec<_> = stmt.operands.iter().map(|&value| block.ty(value)).collect();
-        Some(Carrying { op: stmt.op.name(), rows: types[0].dims[SEQUENCE].size, least: of.least_rows(&types) })
-    };
-    model
-        .blocks
-        .values()
-        .flat_map(move |block| block[SectionKind::F].stmts.iter().filter_map(move |stmt| of_block(block, stmt)))
+        let (rows, least) = (types[0].dims[SEQUENCE].size, in_blocks.least_rows(&types));
+        Some(Carrying { op: stmt.op.name(), rows, least })
+    }
+}
+
+fn carrying(model: &Model) -> impl Iterator<Item = Carrying> {
+    let forwards = model.blocks.values().map(|block| (block, &block[SectionKind::F].stmts));
+    forwards.flat_map(|(block, stmts)| stmts.iter().filter_map(move |stmt| Carrying::of(block, stmt)))
 }

@@ -250,6 +250,7 @@ fn stopped(estimator: &Estimator, Asked { name, request, .. }: &Asked, plan: &Pl
 
 fn row(asked: &Asked, plan: &PlanReport) -> String {
     let PlanRequest { model, cluster, gpus, seq, stack, .. } = &asked.request;
+    let model = short(model);
     let predicted = &plan.chosen.predicted;
     format!(
         "| {} | {model}, {gpus} {cluster}, {seq} tokens, `{stack}` | `{}` | {} | {} | {} | {} |\n",
@@ -260,6 +261,13 @@ fn row(asked: &Asked, plan: &PlanReport) -> String {
         gib(predicted.fullest().device),
         percent(predicted.chance_to_fit).trim(),
     )
+}
+
+/// A preset, or the family of a `config.json`.
+fn short(model: &str) -> String {
+    let json: Result<serde_json::Value, _> = serde_json::from_str(model);
+    let family = json.ok().and_then(|json| json["model_type"].as_str().map(str::to_string));
+    family.unwrap_or_else(|| model.to_string())
 }
 
 /// The plan of a search that was stopped is the best that its answer knows.

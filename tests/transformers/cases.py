@@ -756,9 +756,9 @@ EXPERTS = [
     "dp=2,pp=2,ep=2,schedule=zb-h1,offload=all",
 ]
 
-# Of models that carry a state along sequences, which ranks do not share.
-STATES = [layout.replace("tp=4", "tp=2") for layout in DENSE if "cp=" not in layout] + ["tp=2,sp=true,zero=3", "dp=2,tp=2,zero=2,recompute=selective"]
-STATES_EXPERTS = [layout.replace("tp=4,ep=2", "tp=2,ep=2") for layout in EXPERTS if "cp=" not in layout] + ["dp=2,ep=2,zero=2,recompute=selective"]
+# Of models that carry a state along sequences: few groups share it.
+STATES = [layout.replace("tp=4", "tp=2") for layout in DENSE] + ["tp=2,sp=true,zero=3", "dp=2,tp=2,zero=2,recompute=selective"]
+STATES_EXPERTS = [layout.replace("tp=4,ep=2", "tp=2,ep=2") for layout in EXPERTS] + ["dp=2,ep=2,zero=2,recompute=selective"]
 # The same for attention to chosen keys, which no ring and no heads of other ranks have.
 CHOSEN = [
     "",

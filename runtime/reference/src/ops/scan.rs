@@ -140,8 +140,8 @@ impl<R: Real> ScanInputs<'_, R> {
             matrices.data.chunks_exact((k * k).max(1)).zip(through.data.chunks_exact_mut(kept.max(1)))
         {
             // A number stands for all rows, and one for each row for a diagonal.
-            let place = |at: usize| if kept == k * k { at } else { at * (k + 1) };
-            through.iter_mut().enumerate().for_each(|(at, x)| *x = matrix[place(at)]);
+            let stride = if kept == k * k { 1 } else { k + 1 };
+            through.iter_mut().zip(matrix.iter().step_by(stride)).for_each(|(x, &of_state)| *x = of_state);
         }
         [self.last(), through]
     }
@@ -284,6 +284,25 @@ impl<R: Real> ScanInputs<'_, R> {
     }
 }
 
+/// The transition of a head's state: a number, one for each row, or a matrix, which is transposed in reverse.
+struct Transition<'a, R> {
+    of: &'a [R],
+    k: usize,
+    reverse: bool,
+}
+
+impl<R: Real> Transition<'_, R> {
+    fn factor(&self, row: usize, column: usize) -> R {
+        let [row, column] = if self.reverse { [column, row] } else { [row, column] };
+        match self.of {
+            [number] if row == column => *number,
+            rows if rows.len() == self.k && row == column => rows[row],
+            rows if rows.len() <= self.k => R::zero(),
+            matrix => matrix[row * self.k + column],
+        }
+    }
+}
+
 /// The states before blocks, one after the other; in reverse from the last one on, by transposed matrices.
 pub(super) fn carry<R: Real>(end: &Tensor<R>, through: &Tensor<R>, reverse: bool) -> Tensor<R> {
     let [b, n, g, r, k, c] = [0, 1, 2, 3, 4, 5].map(|dim| end.dims[dim]);
@@ -295,19 +314,11 @@ pub(super) fn carry<R: Real>(end: &Tensor<R>, through: &Tensor<R>, reverse: bool
             let block = if reverse { n - 1 - step } else { step };
             let at = (sequence * n + block) * g * r + head;
             states.data[at * k * c..][..k * c].copy_from_slice(&state);
-            let factor = |row: usize, column: usize| {
-                let [row, column] = if reverse { [column, row] } else { [row, column] };
-                match kept {
-                    _ if kept == k * k && kept > 1 => through.data[at * kept + row * k + column],
-                    _ if row != column => R::zero(),
-                    1 => through.data[at],
-                    _ => through.data[at * kept + row],
-                }
-            };
+            let transition = Transition { of: &through.data[at * kept..][..kept], k, reverse };
             let mut next = end.data[at * k * c..][..k * c].to_vec();
             for (row, next) in next.chunks_exact_mut(c).enumerate() {
                 for (column, before) in state.chunks_exact(c).enumerate() {
-                    next.iter_mut().zip(before).for_each(|(next, &x)| *next += factor(row, column) * x);
+                    next.iter_mut().zip(before).for_each(|(next, &x)| *next += transition.factor(row, column) * x);
                 }
             }
             state = next;
