@@ -104,9 +104,10 @@ def fits(layout, options):
     """True if heads, experts and layers can be split as a layout asks for."""
     keys = dict(key.split("=") for key in layout.split(",") if key)
     degree = {key: int(keys.get(key, 1)) for key in ("tp", "cp", "ep", "pp")}
-    heads = number(options, *vary.KV_HEADS) or number(options, *vary.HEADS)
+    # Models of states alone have no heads of attention; their cases have two groups.
+    heads = number(options, *vary.KV_HEADS) or number(options, *vary.HEADS) or 2
     experts = number(options, *vary.EXPERTS) or degree["ep"]
-    layers = number(options, *vary.LAYERS)
+    layers = number(options, *vary.LAYERS) or 0
     stages = degree["pp"] * (2 if keys.get("schedule") == "zb-v" else 1)
     shares = degree["tp"] * (degree["cp"] if keys.get("cp_kind") == "ulysses" else 1)
     return heads % shares == 0 and experts % degree["ep"] == 0 and layers + 2 >= stages

@@ -176,7 +176,6 @@ fn scans() -> Vec<Case> {
             let place: &[usize] = if forward.len() == 5 { &[4] } else { &[5] };
             cases.push(case(Scan(settings), &forward, place));
             cases.push(case(ScanGrad(settings), &backward, place));
-            cases.extend(in_blocks(&settings, &forward));
         }
     }
     let (x, w): (&[u64], &[u64]) = (&[3, 5, 3, 2], &[3, 2, 4]);
@@ -185,37 +184,49 @@ fn scans() -> Vec<Case> {
         case(ShortConvDx::default(), &[x, w, &[3, 5]], &[2]),
         case(ShortConvDw { taps: Dim::sized(4), block: None }, &[x, x, &[3, 5]], &[2]),
     ]);
-    let (x, before): (&[u64], &[u64]) = (&[3, 8, 3, 2], &[3, 2, 3, 3, 2]);
-    cases.extend([
-        case(ShortConv { block: Some(4) }, &[x, w, &[3, 8], before], &[2]),
-        case(ShortConvDx { block: Some(4) }, &[x, w, &[3, 8], before], &[2]),
-        case(ShortConvDx { block: Some(4) }, &[x, w, &[3, 8]], &[2]),
-        case(ShortConvDw { taps: Dim::sized(4), block: Some(4) }, &[x, x, &[3, 8], before], &[2]),
-        case(ShortConvDstart { block: 4 }, &[x, w, &[3, 8]], &[2]),
-    ]);
+    cases.extend(in_blocks());
     cases
 }
 
-/// A scan in blocks of all rows or of one, its gradient with and without one by the states behind blocks, and what blocks make of states.
-fn in_blocks(settings: &ScanSettings, scan: &[&'static [u64]]) -> Vec<Case> {
-    let [keys, values, pos] = [scan[0], scan[2], scan[scan.len() - 1]];
+/// Scans and convolutions in blocks, as many as ranks may share: with and without a gradient by what is behind blocks, and what blocks make
+/// of states.
+fn in_blocks() -> Vec<Case> {
+    let (keys, values, pos): (&[u64], &[u64], &[u64]) = (&[3, 6, 3, 4], &[3, 6, 3, 3, 5], &[3, 6]);
+    let (heads, by_key, rates): (&[u64], &[u64], &[u64]) = (&[3, 6, 3, 3], &[3, 6, 3, 3, 4], &[3, 3, 4]);
+    let state: &[u64] = &[3, 3, 3, 3, 4, 5];
+    let scanned: [(ScanKind, &[&[u64]]); 5] = [
+        (ScanKind::Linear, &[heads]),
+        (ScanKind::Linear, &[by_key]),
+        (ScanKind::Delta, &[heads, heads]),
+        (ScanKind::Delta, &[by_key, heads]),
+        (ScanKind::Selective, &[heads, rates]),
+    ];
     let mut cases = Vec::new();
-    let states: [(u64, &'static [u64]); 2] = [(1, &[3, 7, 3, 3, 4, 6]), (7, &[3, 1, 3, 3, 4, 6])];
-    for (block, state) in states {
-        let settings = settings.in_blocks(Some(block));
-        let forward = [scan, &[state]].concat();
-        let place = &[scan.len() - 1][..];
-        cases.push(case(Scan(settings), &forward, place));
-        cases.push(case(ScanGrad(settings), &[&forward[..], &[values]].concat(), place));
-        cases.push(case(ScanGrad(settings), &[&forward[..], &[values, state]].concat(), place));
-        cases.push(case(ScanState(settings), &scan[1..], &[scan.len() - 2]));
-        let others = [&[keys, keys], &scan[3..scan.len() - 1]].concat();
-        cases.push(case(ScanDstart(settings), &[&others[..], &[pos, values]].concat(), &[others.len()]));
+    for (kind, further) in scanned {
+        let settings = ScanSettings { kind, scale: 0.4, chunk: 64, block: Some(2) };
+        let places = 3 + further.len();
+        let forward = [&[keys, keys, values], further, &[pos, state]].concat();
+        let backward = [&forward[..], &[values]].concat();
+        cases.push(case(Scan(settings), &forward, &[places]));
+        cases.push(case(ScanGrad(settings), &backward, &[places]));
+        cases.push(case(ScanGrad(settings), &[&backward[..], &[state]].concat(), &[places]));
+        cases.push(case(ScanState(settings), &forward[1..=places], &[places - 1]));
+        let dstart = [&[keys, keys], further, &[pos, values]].concat();
+        cases.push(case(ScanDstart(settings), &dstart, &[places - 1]));
     }
-    for through in [&[3, 7, 3, 3][..], &[3, 7, 3, 3, 4], &[3, 7, 3, 3, 4, 4]] {
-        let state: &[u64] = &[3, 7, 3, 3, 4, 6];
+    for through in [&[3, 3, 3, 3][..], &[3, 3, 3, 3, 4], &[3, 3, 3, 3, 4, 4]] {
         cases.extend([false, true].map(|reverse| case(Carry { reverse }, &[state, through], &[])));
     }
+    let (x, w, pos, before): (&[u64], &[u64], &[u64], &[u64]) =
+        (&[3, 12, 3, 2], &[3, 2, 4], &[3, 12], &[3, 3, 3, 3, 2]);
+    let (block, taps) = (Some(4), Dim::sized(4));
+    cases.extend([
+        case(ShortConv { block }, &[x, w, pos, before], &[2]),
+        case(ShortConvDx { block }, &[x, w, pos, before], &[2]),
+        case(ShortConvDx { block }, &[x, w, pos], &[2]),
+        case(ShortConvDw { taps, block }, &[x, x, pos, before], &[2]),
+        case(ShortConvDstart { block: 4 }, &[x, w, pos], &[2]),
+    ]);
     cases
 }
 
@@ -290,6 +301,8 @@ fn operand(op: &Op, place: usize, ty: &Type) -> Array<f64> {
         (Op::Kernel(KernelOp::Scan(_) | KernelOp::ScanGrad(_)), 3) => return Array::Real(decays(&dims, key)),
         (Op::Kernel(KernelOp::ScanState(_) | KernelOp::ScanDstart(_)), 2) => return Array::Real(decays(&dims, key)),
         (Op::Kernel(KernelOp::Scan(_) | KernelOp::ScanGrad(_) | KernelOp::ScanDstart(_)), 0 | 1) => 0.4,
+        (Op::Kernel(KernelOp::Scan(_) | KernelOp::ScanGrad(_)), 4) => return Array::Real(shares(&dims, key)),
+        (Op::Kernel(KernelOp::ScanState(_) | KernelOp::ScanDstart(_)), 3) => return Array::Real(shares(&dims, key)),
         (Op::Kernel(KernelOp::ScanState(_)), 0) | (Op::Kernel(KernelOp::Carry(_)), 1) => 0.4,
         _ => 1.0,
     };
@@ -297,6 +310,11 @@ fn operand(op: &Op, place: usize, ty: &Type) -> Array<f64> {
     // The last scalar of adamw is the step.
     let step = matches!(op, Op::Kernel(KernelOp::AdamW(_))) && place == 6;
     Array::Real(Dense::from_fn(&dims, |i| if step { 2.0 } else { f64::from(number(i)) }))
+}
+
+/// Betas or rates, from 0 to 1.
+fn shares(dims: &[usize], key: [u32; 2]) -> Dense<f64> {
+    Dense::from_fn(dims, |i| f64::from(uniform(key, i as u64)))
 }
 
 /// Logarithms of factors of decay.
@@ -548,6 +566,7 @@ fn every_op_takes_narrow_operands_as_its_law_allows() {
             "equal",
             "iota",
             "token_loss",
+            "carry",
             "index_loss",
             "index_loss_grad",
             "scale_for",

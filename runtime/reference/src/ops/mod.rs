@@ -17,7 +17,9 @@ use super::real::Real;
 use super::round::Within;
 use super::tensor::{Array, Tensor};
 use attention::{AttentionInputs, Dropped};
-use ir::ops::{AttentionSettings, Collective, CompositeOp, Einsum, KernelOp, Op, Scaling, ScanKind, ScanSettings};
+use ir::ops::{
+    AttentionSettings, Collective, CompositeOp, Einsum, KernelOp, Op, OpResult, Scaling, ScanKind, ScanSettings,
+};
 use ir::types::DType;
 use scan::ScanInputs;
 use short_conv::ShortConv;
@@ -97,7 +99,7 @@ impl<'a, R: Real> Operands<'a, R> {
         Ok(AttentionInputs { q, k, v, qpos, kpos, qseg, kseg, sink, settings, dropout, within })
     }
 
-    fn scan(self, settings: &'a ScanSettings) -> Result<ScanInputs<'a, R>, String> {
+    fn scan(self, settings: &'a ScanSettings) -> OpResult<ScanInputs<'a, R>> {
         let [q, k, v, decay] = [self.real(0)?, self.real(1)?, self.real(2)?, self.real(3)?];
         let further = if settings.kind == ScanKind::Linear { None } else { Some(self.real(4)?) };
         let at = 4 + usize::from(further.is_some());
@@ -106,11 +108,7 @@ impl<'a, R: Real> Operands<'a, R> {
     }
 
     /// The operands of a scan by blocks alone: without queries, or without values, for which the gradient by the results stands.
-    fn scan_of_blocks(
-        self,
-        settings: &'a ScanSettings,
-        dout: Option<&'a Tensor<R>>,
-    ) -> Result<ScanInputs<'a, R>, String> {
+    fn scan_of_blocks(self, settings: &'a ScanSettings, dout: Option<&'a Tensor<R>>) -> OpResult<ScanInputs<'a, R>> {
         let [first, second, decay] = [self.real(0)?, self.real(1)?, self.real(2)?];
         let (q, k, v) = match dout {
             None => (first, first, second),
@@ -121,7 +119,7 @@ impl<'a, R: Real> Operands<'a, R> {
         Ok(ScanInputs { settings, q, k, v, decay, further, pos, start: None })
     }
 
-    fn short_conv(self, block: Option<u64>, taps: usize) -> Result<ShortConv<'a>, String> {
+    fn short_conv(self, block: Option<u64>, taps: usize) -> OpResult<ShortConv<'a>> {
         Ok(ShortConv { dims: &self.real(0)?.dims, taps, pos: self.int(2)?, block })
     }
 }

@@ -1,5 +1,7 @@
 //! A small configuration of every family, with the options that change the names or shapes of tensors.
 
+use ir::models::{FAMILIES, Family, small};
+
 /// Keys that all families but those of GPT share.
 const COMMON: &str = r#""vocab_size": 32, "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2"#;
@@ -273,7 +275,20 @@ fn latest() -> Vec<String> {
 
 /// The texts of all configurations.
 pub(crate) fn all() -> Vec<String> {
-    [dense(), sparse(), early(), berts(), decoders(), scanned(), further(), latest(), first()].concat()
+    let listed = [dense(), sparse(), early(), berts(), decoders(), scanned(), further(), latest(), first()].concat();
+    let is_listed = |family: &&Family| {
+        let stated = format!(r#""model_type": "{}""#, family.model_type);
+        listed.iter().any(|config| config.contains(&stated))
+    };
+    let others = FAMILIES.iter().filter(|family| !is_listed(family)).map(at_defaults).collect();
+    [listed, others].concat()
+}
+
+/// A small model of a family at the defaults of its class.
+fn at_defaults(family: &Family) -> String {
+    let file = serde_json::Map::from_iter([("model_type".to_string(), family.model_type.into())]);
+    let small = small(&file, 8).unwrap_or_else(|why| panic!("{}: {why}", family.model_type));
+    serde_json::to_string_pretty(&small).expect("an object of JSON")
 }
 
 /// The families that came first here.
@@ -301,6 +316,12 @@ fn first() -> Vec<String> {
         with("gemma2", COMMON, r#""head_dim": 6, "sliding_window": 4"#),
         with("gemma3_text", COMMON, r#""head_dim": 6, "sliding_window": 4, "sliding_window_pattern": 2"#),
         with("gemma4_unified_text", COMMON, r#""head_dim": 6, "global_head_dim": 8, "sliding_window": 4"#),
+        with(
+            "gemma4_text",
+            COMMON,
+            r#""head_dim": 6, "global_head_dim": 8, "sliding_window": 4, "vocab_size_per_layer_input": 32,
+            "hidden_size_per_layer_input": 8"#,
+        ),
         with(
             "gemma4_unified_text",
             COMMON,
