@@ -1,6 +1,8 @@
 //! Tests of every kernel op against the reference evaluator, unsharded and with each shardable factor of its rule split in
 //! three.
 
+mod scans;
+
 use super::Cpu;
 use device::backend::{Backend, KernelSite, LaunchSite, Memory, Span, updated};
 use device::host;
@@ -153,81 +155,6 @@ fn sparse() -> Vec<Case> {
         case(IndexLoss, &[&[3, 6, 5], &[3, 6, 5], &[3, 6, 5]], &[2]),
         case(IndexLossGrad, &[&[3, 6, 5], &[3, 6, 5], &[3, 6, 5], &[]], &[2]),
     ]
-}
-
-/// Scans of each kind, with decays of heads and of keys, in chunks of which the last is short; and short convolutions.
-fn scans() -> Vec<Case> {
-    let (keys, values): (&[u64], &[u64]) = (&[3, 7, 3, 4], &[3, 7, 3, 3, 6]);
-    let (heads, by_key): (&[u64], &[u64]) = (&[3, 7, 3, 3], &[3, 7, 3, 3, 4]);
-    let (rates, pos): (&[u64], &[u64]) = (&[3, 3, 4], &[3, 7]);
-    let scanned: [(ScanKind, &[&[u64]]); 5] = [
-        (ScanKind::Linear, &[heads]),
-        (ScanKind::Linear, &[by_key]),
-        (ScanKind::Delta, &[heads, heads]),
-        (ScanKind::Delta, &[by_key, heads]),
-        (ScanKind::Selective, &[heads, rates]),
-    ];
-    let mut cases = Vec::new();
-    for (kind, further) in scanned {
-        for chunk in [3, 64] {
-            let settings = ScanSettings { kind, scale: 0.4, chunk, block: None };
-            let forward = [&[keys, keys, values], further, &[pos]].concat();
-            let backward = [&forward[..], &[values]].concat();
-            let place: &[usize] = if forward.len() == 5 { &[4] } else { &[5] };
-            cases.push(case(Scan(settings), &forward, place));
-            cases.push(case(ScanGrad(settings), &backward, place));
-        }
-    }
-    let (x, w): (&[u64], &[u64]) = (&[3, 5, 3, 2], &[3, 2, 4]);
-    cases.extend([
-        case(ShortConv::default(), &[x, w, &[3, 5]], &[2]),
-        case(ShortConvDx::default(), &[x, w, &[3, 5]], &[2]),
-        case(ShortConvDw { taps: Dim::sized(4), block: None }, &[x, x, &[3, 5]], &[2]),
-    ]);
-    cases.extend(in_blocks());
-    cases
-}
-
-/// Scans and convolutions in blocks, as many as ranks may share: with and without a gradient by what is behind blocks, and what blocks make
-/// of states.
-fn in_blocks() -> Vec<Case> {
-    let (keys, values, pos): (&[u64], &[u64], &[u64]) = (&[3, 6, 3, 4], &[3, 6, 3, 3, 5], &[3, 6]);
-    let (heads, by_key, rates): (&[u64], &[u64], &[u64]) = (&[3, 6, 3, 3], &[3, 6, 3, 3, 4], &[3, 3, 4]);
-    let state: &[u64] = &[3, 3, 3, 3, 4, 5];
-    let scanned: [(ScanKind, &[&[u64]]); 5] = [
-        (ScanKind::Linear, &[heads]),
-        (ScanKind::Linear, &[by_key]),
-        (ScanKind::Delta, &[heads, heads]),
-        (ScanKind::Delta, &[by_key, heads]),
-        (ScanKind::Selective, &[heads, rates]),
-    ];
-    let mut cases = Vec::new();
-    for (kind, further) in scanned {
-        let settings = ScanSettings { kind, scale: 0.4, chunk: 64, block: Some(2) };
-        let places = 3 + further.len();
-        let forward = [&[keys, keys, values], further, &[pos, state]].concat();
-        let backward = [&forward[..], &[values]].concat();
-        cases.push(case(Scan(settings), &forward, &[places]));
-        cases.push(case(ScanGrad(settings), &backward, &[places]));
-        cases.push(case(ScanGrad(settings), &[&backward[..], &[state]].concat(), &[places]));
-        cases.push(case(ScanState(settings), &forward[1..=places], &[places - 1]));
-        let dstart = [&[keys, keys], further, &[pos, values]].concat();
-        cases.push(case(ScanDstart(settings), &dstart, &[places - 1]));
-    }
-    for through in [&[3, 3, 3, 3][..], &[3, 3, 3, 3, 4], &[3, 3, 3, 3, 4, 4]] {
-        cases.extend([false, true].map(|reverse| case(Carry { reverse }, &[state, through], &[])));
-    }
-    let (x, w, pos, before): (&[u64], &[u64], &[u64], &[u64]) =
-        (&[3, 12, 3, 2], &[3, 2, 4], &[3, 12], &[3, 3, 3, 3, 2]);
-    let (block, taps) = (Some(4), Dim::sized(4));
-    cases.extend([
-        case(ShortConv { block }, &[x, w, pos, before], &[2]),
-        case(ShortConvDx { block }, &[x, w, pos, before], &[2]),
-        case(ShortConvDx { block }, &[x, w, pos], &[2]),
-        case(ShortConvDw { taps, block }, &[x, x, pos, before], &[2]),
-        case(ShortConvDstart { block: 4 }, &[x, w, pos], &[2]),
-    ]);
-    cases
 }
 
 fn quantised() -> Vec<Case> {
@@ -537,7 +464,7 @@ fn every_op_equals_the_reference_whole_and_sharded() {
     let mut seen: Vec<&str> = Vec::new();
     // Contractions with scales have operands of 8 bits.
     let unscaled = quantised().into_iter().filter(|(op, ..)| op.name() != "einsum");
-    for (op, sizes, ints) in cases().into_iter().chain(unscaled).chain(selections()).chain(scans()) {
+    for (op, sizes, ints) in cases().into_iter().chain(unscaled).chain(selections()).chain(scans::scans()) {
         seen.push(op.name());
         let dtype = |place| if ints.contains(&place) { DType::I32 } else { DType::F32 };
         let types: Vec<Type> = sizes.iter().enumerate().map(|(place, sizes)| Type::of(dtype(place), sizes)).collect();
@@ -551,7 +478,7 @@ fn every_op_equals_the_reference_whole_and_sharded() {
 #[test]
 fn every_op_takes_narrow_operands_as_its_law_allows() {
     let mut taken = Vec::new();
-    for (op, sizes, ints) in cases().into_iter().chain(quantised()).chain(selections()).chain(scans()) {
+    for (op, sizes, ints) in cases().into_iter().chain(quantised()).chain(selections()).chain(scans::scans()) {
         for dtype in [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2] {
             let signatures = signatures(&op, &sizes, &ints, dtype);
             taken.extend((!signatures.is_empty()).then_some((dtype, op.name())));
