@@ -39,7 +39,7 @@ fn model() -> Value {
             "initializer_range": 0.2}})
 }
 
-/// Writes an example of images of so many rows, which stand behind its first token.
+/// Writes an example of images with these numbers of rows, which stand behind its first token.
 fn write(folder: &Path, number: usize, images: &[[usize; 2]], shade: f32) {
     let rows: usize = images.iter().map(|[height, width]| height * width).sum();
     let ids: Vec<i64> = (0..SEQ as i64)

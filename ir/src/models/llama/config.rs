@@ -161,11 +161,11 @@ pub struct Learned {
 /// Factors of the stream and of what a branch adds to it (MiniMax).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct SumFactors {
-    /// Those of attention.
+    /// Factors of the sum with attention.
     pub attention: [f64; 2],
-    /// Those of what is in its place.
+    /// Factors of the sum with a mixer in the place of attention.
     pub state: [f64; 2],
-    /// Those of the feed-forward net.
+    /// Factors of the sum with the feed-forward net.
     pub net: [f64; 2],
 }
 

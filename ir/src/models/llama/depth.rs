@@ -13,7 +13,7 @@ pub(in crate::models) const NUMBER: &str = "layer_number";
 /// The numbers of all layers, those of this layer and of later ones first.
 pub(super) const NUMBERS: &str = "layers_from";
 
-/// The same numbers as a layer passes them on.
+/// Numbers of layers, as a layer passes them on.
 pub(super) const NEXT: &str = "layers_next";
 
 /// The type of the numbers of all layers.

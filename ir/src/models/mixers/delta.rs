@@ -18,7 +18,7 @@ pub enum DeltaDecay {
     Head,
     /// One for each element of a key, from a product through a vector of the size of a value (Kimi Linear).
     Key,
-    /// The same from one product. Logarithms are a negative number times a sigmoid, if there is one (Ling 3).
+    /// One for each element of a key, from one product. Logarithms are a negative number times a sigmoid, if there is one (Ling 3).
     KeyDirect(Option<f64>),
 }
 

@@ -46,7 +46,7 @@ impl LayerTypes {
 
 /// The layers of a model that has layers with a state, with a window, and with attention to all tokens.
 pub(in crate::models) struct Typed {
-    /// Those with a state.
+    /// The layers with a state.
     pub(in crate::models) state: Option<LayerSet>,
     /// The window of some of the others.
     pub(in crate::models) window: Option<Window>,

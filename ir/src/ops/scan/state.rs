@@ -55,15 +55,18 @@ impl ScanDstart {
     }
 }
 
-/// The operands of a scan without blocks, where one stands for another of its type.
-fn as_scan<'t>(settings: &ScanSettings, operands: &[&'t Type], at: usize, like: usize) -> OpResult<Vec<&'t Type>> {
-    let wanted = settings.kind.operands() - 1;
-    if operands.len() != wanted {
-        return Err(format!("takes {wanted} operands, not {}", operands.len()));
-    }
+/// The operands of a scan without blocks, of those of [`ScanState`]: keys stand for queries, whose type they have.
+fn with_queries<'t>(operands: &[&'t Type]) -> Vec<&'t Type> {
+    [&operands[..1], operands].concat()
+}
+
+/// The same of those of [`ScanDstart`]: the gradient by the results stands for values, whose type it has.
+fn with_values<'t>(operands: &[&'t Type]) -> Vec<&'t Type> {
     let mut scan = operands.to_vec();
-    scan.insert(at, operands[like]);
-    Ok(scan)
+    if let Some(dout) = scan.pop() {
+        scan.insert(VALUES.min(scan.len()), dout);
+    }
+    scan
 }
 
 impl ScanSettings {
@@ -91,7 +94,11 @@ impl OpDef for ScanState {
     }
 
     fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
-        let scan = as_scan(&self.0, operands, QUERIES, QUERIES)?;
+        let wanted = self.0.kind.operands() - 1;
+        if operands.len() != wanted {
+            return Err(format!("takes {wanted} operands, not {}", operands.len()));
+        }
+        let scan = with_queries(operands);
         let end = self.0.states(&scan)?;
         let of_keys = match (self.0.kind, scan[DECAYS].rank()) {
             (ScanKind::Delta, _) => vec![end.dims[4].clone(), Dim::sized(end.dims[4].size)],
@@ -103,14 +110,14 @@ impl OpDef for ScanState {
     }
 
     fn rule(&self, operands: &[&Type], results: &[&Type]) -> String {
-        let scan = [&operands[..1], operands].concat();
+        let scan = with_queries(operands);
         let through = &["", " k!", " k! l!"][results[1].rank() - 4];
         let rules = self.0.rules(&scan, "");
         format!("{} -> {}, b n g r{through}", rules[QUERIES + 1..].join(", "), self.0.of_states(""))
     }
 
     fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
-        let scan = [&operands[..1], operands].concat();
+        let scan = with_queries(operands);
         Work::of(self.0.flops(&scan, ScanPass::State), operands, results)
     }
 }
@@ -125,26 +132,17 @@ impl OpDef for ScanDstart {
     }
 
     fn infer(&self, operands: &[&Type]) -> OpResult<Vec<Type>> {
-        let Some((dout, others)) = operands.split_last() else { return Err("has no operands".to_string()) };
-        let mut scan = others.to_vec();
-        scan.insert(VALUES.min(scan.len()), dout);
-        Ok(vec![self.0.states(&scan)?])
+        Ok(vec![self.0.states(&with_values(operands))?])
     }
 
     fn rule(&self, operands: &[&Type], _: &[&Type]) -> String {
-        let mut scan = operands.to_vec();
-        let dout = scan.remove(operands.len() - 1);
-        scan.insert(VALUES, dout);
-        let mut rules = self.0.rules(&scan, "");
+        let mut rules = self.0.rules(&with_values(operands), "");
         let dout = rules.remove(VALUES);
         rules.push(dout);
         format!("{} -> {}", rules.join(", "), self.0.of_states(""))
     }
 
     fn work(&self, operands: &[&Type], results: &[&Type]) -> Work {
-        let mut scan = operands.to_vec();
-        let dout = scan.remove(operands.len() - 1);
-        scan.insert(VALUES, dout);
-        Work::of(self.0.flops(&scan, ScanPass::StateBackward), operands, results)
+        Work::of(self.0.flops(&with_values(operands), ScanPass::StateBackward), operands, results)
     }
 }

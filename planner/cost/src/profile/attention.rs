@@ -177,8 +177,8 @@ impl Attention {
     /// a sequence, a stack may take the keys piece by piece.
     pub(super) fn cost(&self, site: &Site<'_>, ranks: Option<(Group, CpKind)>) -> Cost {
         let pieces = site.platform.stack.traits.kernels.pieces;
-        if let (Some((group, CpKind::Ring | CpKind::AllGather)), Some(reach), true) =
-            (ranks, self.reach, site.keeps_order)
+        if let (Some((group, CpKind::Ring | CpKind::AllGather)), Some(reach)) = (ranks, self.reach)
+            && site.keeps_order()
         {
             let share = self.shape.share * reach.of_last(self.shape.keys, group.ranks as f64);
             let last = Attention { shape: AttentionShape { share, ..self.shape }, reach: None, ..*self };

@@ -33,15 +33,8 @@ pub(super) struct Site<'a> {
     pub(super) unread: EntitySet<Value>,
     pub(super) has_attention: bool,
     pub(super) has_experts: bool,
-    /// True if ranks that share a sequence have parts of it in the order of the text, since the model carries states along it.
-    pub(super) keeps_order: bool,
     /// The groups of both gradients, which are one body.
     backward: OnceCell<Vec<Members>>,
-}
-
-fn carries_states(model: &Model) -> bool {
-    let mut stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
-    stmts.any(|stmt| stmt.op.extras().in_blocks.is_some())
 }
 
 impl<'a> Site<'a> {
@@ -65,7 +58,6 @@ impl<'a> Site<'a> {
             has_attention: forward
                 .any(|stmt| matches!(stmt.op, Op::Kernel(KernelOp::Attention(_) | KernelOp::SparseAttention(_)))),
             has_experts: Routing::of(block).is_some(),
-            keeps_order: carries_states(model),
             backward: OnceCell::new(),
         };
         if traits.saved.gated.is_some() {
@@ -85,6 +77,12 @@ impl<'a> Site<'a> {
 
     pub(super) fn block(&self) -> &'a Block {
         self.local.block
+    }
+
+    /// Returns whether ranks that share a sequence have parts of it in the order of the text, since the model carries states along it.
+    pub(super) fn keeps_order(&self) -> bool {
+        let mut stmts = self.local.model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
+        stmts.any(|stmt| stmt.op.extras().in_blocks.is_some())
     }
 
     pub(super) fn is_head(&self) -> bool {

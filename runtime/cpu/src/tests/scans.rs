@@ -4,23 +4,27 @@ use super::{Case, case};
 use ir::ops::*;
 use ir::types::Dim;
 
+/// The sizes of decays of each kind, of heads and of keys, and of betas or rates.
+fn kinds(heads: &'static [u64], by_key: &'static [u64], rates: &'static [u64]) -> [(ScanKind, Vec<&'static [u64]>); 5] {
+    [
+        (ScanKind::Linear, vec![heads]),
+        (ScanKind::Linear, vec![by_key]),
+        (ScanKind::Delta, vec![heads, heads]),
+        (ScanKind::Delta, vec![by_key, heads]),
+        (ScanKind::Selective, vec![heads, rates]),
+    ]
+}
+
 /// Scans of each kind, with decays of heads and of keys, in chunks of which the last is short; and short convolutions.
 pub(super) fn scans() -> Vec<Case> {
     let (keys, values): (&[u64], &[u64]) = (&[3, 7, 3, 4], &[3, 7, 3, 3, 6]);
     let (heads, by_key): (&[u64], &[u64]) = (&[3, 7, 3, 3], &[3, 7, 3, 3, 4]);
     let (rates, pos): (&[u64], &[u64]) = (&[3, 3, 4], &[3, 7]);
-    let scanned: [(ScanKind, &[&[u64]]); 5] = [
-        (ScanKind::Linear, &[heads]),
-        (ScanKind::Linear, &[by_key]),
-        (ScanKind::Delta, &[heads, heads]),
-        (ScanKind::Delta, &[by_key, heads]),
-        (ScanKind::Selective, &[heads, rates]),
-    ];
     let mut cases = Vec::new();
-    for (kind, further) in scanned {
+    for (kind, further) in kinds(heads, by_key, rates) {
         for chunk in [3, 64] {
             let settings = ScanSettings { kind, scale: 0.4, chunk, block: None };
-            let forward = [&[keys, keys, values], further, &[pos]].concat();
+            let forward = [&[keys, keys, values], &further[..], &[pos]].concat();
             let backward = [&forward[..], &[values]].concat();
             let place: &[usize] = if forward.len() == 5 { &[4] } else { &[5] };
             cases.push(case(Scan(settings), &forward, place));
@@ -43,24 +47,17 @@ fn in_blocks() -> Vec<Case> {
     let (keys, values, pos): (&[u64], &[u64], &[u64]) = (&[3, 6, 3, 4], &[3, 6, 3, 3, 5], &[3, 6]);
     let (heads, by_key, rates): (&[u64], &[u64], &[u64]) = (&[3, 6, 3, 3], &[3, 6, 3, 3, 4], &[3, 3, 4]);
     let state: &[u64] = &[3, 3, 3, 3, 4, 5];
-    let scanned: [(ScanKind, &[&[u64]]); 5] = [
-        (ScanKind::Linear, &[heads]),
-        (ScanKind::Linear, &[by_key]),
-        (ScanKind::Delta, &[heads, heads]),
-        (ScanKind::Delta, &[by_key, heads]),
-        (ScanKind::Selective, &[heads, rates]),
-    ];
     let mut cases = Vec::new();
-    for (kind, further) in scanned {
+    for (kind, further) in kinds(heads, by_key, rates) {
         let settings = ScanSettings { kind, scale: 0.4, chunk: 64, block: Some(2) };
         let places = 3 + further.len();
-        let forward = [&[keys, keys, values], further, &[pos, state]].concat();
+        let forward = [&[keys, keys, values], &further[..], &[pos, state]].concat();
         let backward = [&forward[..], &[values]].concat();
         cases.push(case(Scan(settings), &forward, &[places]));
         cases.push(case(ScanGrad(settings), &backward, &[places]));
         cases.push(case(ScanGrad(settings), &[&backward[..], &[state]].concat(), &[places]));
         cases.push(case(ScanState(settings), &forward[1..=places], &[places - 1]));
-        let dstart = [&[keys, keys], further, &[pos, values]].concat();
+        let dstart = [&[keys, keys], &further[..], &[pos, values]].concat();
         cases.push(case(ScanDstart(settings), &dstart, &[places - 1]));
     }
     for through in [&[3, 3, 3, 3][..], &[3, 3, 3, 3, 4], &[3, 3, 3, 3, 4, 4]] {

@@ -40,7 +40,7 @@ fn patches_of_a_row_follow_each_other() {
     assert_eq!(batch.images, [3; 8]);
 }
 
-/// Writes an example whose images are squares of so many pixels a side, padded to the largest.
+/// Writes an example whose images are squares with these numbers of pixels a side, padded to the largest.
 fn write(path: &Path, ids: &[i32], sides: &[usize]) {
     let bytes = |numbers: &[i32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
     let largest = sides.iter().copied().max().unwrap_or(0);
