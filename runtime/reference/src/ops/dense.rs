@@ -106,8 +106,8 @@ pub(super) fn slice<T: Copy + Default>(x: &Tensor<T>, dim: usize, start: usize, 
 }
 
 /// The operands one after the other along a dim.
-pub(super) fn concat<R: Real>(operands: &[&Tensor<R>], dim: usize, dims: &[usize]) -> Tensor<R> {
-    let mut out = Tensor::zeros(dims);
+pub(super) fn concat<T: Copy + Default>(operands: &[&Tensor<T>], dim: usize, dims: &[usize]) -> Tensor<T> {
+    let mut out = Tensor::filled(dims, T::default());
     let mut start = 0;
     for x in operands {
         place(x, dim, start, &mut out);
@@ -117,13 +117,13 @@ pub(super) fn concat<R: Real>(operands: &[&Tensor<R>], dim: usize, dims: &[usize
 }
 
 /// The operand between zeros along a dim, `before` of them ahead.
-pub(super) fn pad<R: Real>(x: &Tensor<R>, dim: usize, before: usize, dims: &[usize]) -> Tensor<R> {
-    let mut out = Tensor::zeros(dims);
+pub(super) fn pad<T: Copy + Default>(x: &Tensor<T>, dim: usize, before: usize, dims: &[usize]) -> Tensor<T> {
+    let mut out = Tensor::filled(dims, T::default());
     place(x, dim, before, &mut out);
     out
 }
 
-fn place<R: Real>(x: &Tensor<R>, dim: usize, start: usize, out: &mut Tensor<R>) {
+fn place<T: Copy + Default>(x: &Tensor<T>, dim: usize, start: usize, out: &mut Tensor<T>) {
     let steps = out.strides();
     walk(&x.dims, [&x.strides(), &steps], [0, start * steps[dim]], &mut |[i, o]| out.data[o] = x.data[i]);
 }

@@ -89,6 +89,10 @@ impl<'a, R: Real> Operands<'a, R> {
         self.0.iter().map(|array| array.real()).collect()
     }
 
+    fn ints(self) -> Result<Vec<&'a Tensor<i32>>, String> {
+        self.0.iter().map(|array| array.int()).collect()
+    }
+
     /// q, k, v, .., then positions and segments of queries and keys, and a sink, if any, as attention has them.
     fn attention(self, settings: &'a AttentionSettings, context: Context) -> Result<AttentionInputs<'a, R>, String> {
         let ints = self.0.iter().position(|array| array.int().is_ok()).unwrap_or(3);
@@ -131,6 +135,7 @@ fn moved<T: Copy + Default>(op: &KernelOp, x: &Tensor<T>, dims: &[Vec<usize>]) -
         KernelOp::Permute(op) => dense::rearrange(&op.equation, x, &dims[0]),
         KernelOp::Reshape(_) => dense::reshape(x, &dims[0]),
         KernelOp::Slice(op) => dense::slice(x, op.dim, op.start as usize, &dims[0]),
+        KernelOp::Pad(op) => dense::pad(x, op.dim, op.before as usize, &dims[0]),
         _ => return None,
     })
 }
@@ -150,6 +155,7 @@ fn routed<R: Real>(op: &KernelOp, o: Operands<'_, R>, dims: &[Vec<usize>]) -> Re
             let index = select::iota(iota.dim, &dims[0]);
             vec![if iota.dtype == DType::I32 { Array::Int(index) } else { floats(&index) }]
         }
+        KernelOp::Concat(op) if o.int(0).is_ok() => vec![Array::Int(dense::concat(&o.ints()?, op.dim, &dims[0]))],
         KernelOp::Unary(_) if o.int(0).is_ok() => vec![floats(o.int(0)?)],
         KernelOp::Compare(op) => vec![Array::Int(select::compare(op.0, o.0[0], o.0[1])?)],
         KernelOp::TopK(op) => {
@@ -193,7 +199,6 @@ fn kernel<'a, R: Real>(
         KernelOp::Binary(op) => vec![elementwise::binary(op, o.real(0)?, o.real(1)?, &dims[0])],
         KernelOp::Reduce(op) => vec![dense::reduce(op.kind, &op.equation, o.real(0)?, &dims[0])],
         KernelOp::Concat(op) => vec![dense::concat(&o.reals()?, op.dim, &dims[0])],
-        KernelOp::Pad(op) => vec![dense::pad(o.real(0)?, op.dim, op.before as usize, &dims[0])],
         KernelOp::Reverse(op) => vec![select::reverse(o.real(0)?, op.dim)],
         KernelOp::Windows(op) => vec![select::windows(o.real(0)?, op.frame, &dims[0])],
         KernelOp::Fold(op) => vec![select::fold(o.real(0)?, op.frame, &dims[0])],
@@ -296,7 +301,11 @@ fn kernel<'a, R: Real>(
         | KernelOp::Iota(_) => {
             return Err("its results are not all floats".to_string());
         }
-        KernelOp::Broadcast(_) | KernelOp::Permute(_) | KernelOp::Reshape(_) | KernelOp::Slice(_) => {
+        KernelOp::Broadcast(_)
+        | KernelOp::Permute(_)
+        | KernelOp::Reshape(_)
+        | KernelOp::Slice(_)
+        | KernelOp::Pad(_) => {
             return Err("it has no operand".to_string());
         }
         KernelOp::Dropout(op) => vec![update::dropout(o.real(0)?, op, context)],
