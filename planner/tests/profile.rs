@@ -343,8 +343,8 @@ fn each_expert_has_calls_of_its_own_where_scales_are_of_tensors() {
     }
 }
 
-/// Of a clamped gate the two inputs and the product are saved where the stack has one kernel for it. Apart, three of the steps between
-/// them are saved too.
+/// A stack with one kernel for a clamped gate saves its two inputs and the product. Apart, three of the steps between them are saved
+/// too.
 #[test]
 fn a_clamped_gate_saves_its_inputs_alone_where_it_is_one_kernel() {
     let config = &preset("gpt-oss-20b").expect("a preset").config;

@@ -10,6 +10,13 @@ struct Kind {
     holds: fn(&Scored<'_>, &Prediction) -> bool,
 }
 
+impl Kind {
+    /// Returns whether a run is of this kind, has a prediction and is not reported apart.
+    fn has(&self, row: &Scored<'_>) -> bool {
+        !row.run.apart && row.prediction.as_ref().is_ok_and(|prediction| (self.holds)(row, prediction))
+    }
+}
+
 /// Parameters below which a model is small: its layers are too short to keep a device busy.
 const SMALL: f64 = 2e9;
 
@@ -30,11 +37,8 @@ fn is(prediction: &Prediction, layers: LayerKind, narrow: bool) -> bool {
 
 /// Returns the errors in step time by kind. A run can be of several; those that are reported apart are left out.
 pub fn by_kind(scored: &[Scored<'_>]) -> Vec<Summary> {
-    let of = |kind: &Kind| {
-        let holds = |row: &&Scored<'_>| {
-            !row.run.apart && row.prediction.as_ref().is_ok_and(|prediction| (kind.holds)(row, prediction))
-        };
-        summary(kind.name, &scored.iter().filter(holds).collect::<Vec<_>>())
-    };
-    KINDS.iter().map(of).collect()
+    KINDS
+        .iter()
+        .map(|kind| summary(kind.name, &scored.iter().filter(|row| kind.has(row)).collect::<Vec<_>>()))
+        .collect()
 }

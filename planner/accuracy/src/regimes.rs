@@ -2,8 +2,8 @@
 //!
 //! A run's score is its error over the half of its interval on that side, where the interval has the errors of the stack's runs of other
 //! models. A regime's own factor is the 10 % or 90 % quantile of its scores over that of all runs of dense models. A publisher's runs weigh
-//! as much as any other's, and few publishers move a factor little from that of more general jobs, which is the least that it can be:
-//! latent layers are beside experts in most models, and have no less than their factors.
+//! as much as any other's. Few publishers move a factor little from that of more general jobs, which is the least that it can be. Latent
+//! layers are beside experts in most models, and have no less than their factors.
 
 use super::residual::residual;
 use super::score::Scored;
@@ -52,6 +52,13 @@ struct Jobs {
     narrow: Option<bool>,
 }
 
+impl Jobs {
+    /// Returns whether jobs of a regime are among these.
+    fn have(self, regime: Regime) -> bool {
+        self.layers == regime.layers && self.narrow.is_none_or(|narrow| narrow == regime.narrow)
+    }
+}
+
 /// Quantiles of scores, of the runs that were faster than predicted and of those that were slower.
 #[derive(Clone, Copy)]
 struct Quantiles {
@@ -67,6 +74,13 @@ impl Quantiles {
         let weighted = Weighted::of(rows.iter().map(|row| (row.score, 1.0 / sources[row.source])));
         Quantiles { sources: sources.len(), low: -weighted.quantile(0.1), high: weighted.quantile(0.9) }
     }
+
+    /// The factor of these publishers' jobs: their own one beside that of more general jobs.
+    fn factor(&self, own: f64, general: f64) -> f64 {
+        let (publishers, own) = (self.sources as f64, own.max(f64::MIN_POSITIVE).ln());
+        let shrunk = ((publishers * own + GENERAL * general.ln()) / (publishers + GENERAL)).exp();
+        (shrunk.max(general) * 100.0).round() / 100.0
+    }
 }
 
 /// Factors found so far.
@@ -79,27 +93,18 @@ struct Found {
 impl Found {
     /// Adds the factors of some jobs beside those of a more general regime, if there are enough runs.
     fn add(&mut self, jobs: Jobs, general: Regime, rows: &[Row<'_>]) {
-        let is_own = |row: &&Row<'_>| {
-            row.regime.layers == jobs.layers && jobs.narrow.is_none_or(|narrow| narrow == row.regime.narrow)
-        };
-        let own: Vec<&Row<'_>> = rows.iter().filter(is_own).collect();
+        let own: Vec<&Row<'_>> = rows.iter().filter(|row| jobs.have(row.regime)).collect();
         if own.len() < LEAST {
             return;
         }
         let (general, quantiles) = (self.regimes.factors(general), Quantiles::of(&own));
-        let publishers = quantiles.sources as f64;
-        let factor = |own: f64, reference: f64, general: f64| {
-            let own = (own / reference).max(f64::MIN_POSITIVE).ln();
-            let shrunk = ((publishers * own + GENERAL * general.ln()) / (publishers + GENERAL)).exp();
-            (shrunk.max(general) * 100.0).round() / 100.0
-        };
         self.regimes.regime.push(RegimeFactors {
             layers: Some(jobs.layers),
             narrow: jobs.narrow,
             runs: own.len() as u32,
             sources: quantiles.sources as u32,
-            low: factor(quantiles.low, self.reference.low, general.low),
-            high: factor(quantiles.high, self.reference.high, general.high),
+            low: quantiles.factor(quantiles.low / self.reference.low, general.low),
+            high: quantiles.factor(quantiles.high / self.reference.high, general.high),
         });
     }
 }

@@ -138,14 +138,18 @@ fn by_kinds(fitted: &[Summary], folds: &[Fold]) -> String {
     let mut text =
         format!("| kind | runs | fitted | inside |{names}\n|---|---|---|---|{}\n", "---|---|".repeat(folds.len()));
     for (at, kind) in fitted.iter().enumerate() {
-        let of = |it: &Summary| match it.rows {
-            0 => " - | - |".to_string(),
-            _ => format!(" {} | {} |", percent(it.median), percent(it.inside)),
-        };
-        let others: String = folds.iter().map(|fold| of(&fold.kinds[at])).collect();
-        let _ = writeln!(text, "| {} | {} |{}{others}", kind.name, kind.rows, of(kind));
+        let others: String = folds.iter().map(|fold| median_and_share(&fold.kinds[at])).collect();
+        let _ = writeln!(text, "| {} | {} |{}{others}", kind.name, kind.rows, median_and_share(kind));
     }
     text
+}
+
+/// Two cells of a table: the median error, and the share within the intervals.
+fn median_and_share(Summary { rows, median, inside, .. }: &Summary) -> String {
+    match rows {
+        0 => " - | - |".to_string(),
+        _ => format!(" {} | {} |", percent(*median), percent(*inside)),
+    }
 }
 
 /// Table of predicted chances of memory, and of the shares of runs.

@@ -37,7 +37,7 @@ pub struct RegimeFactors {
     /// Layers of the models; `None` for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<LayerKind>,
-    /// Whether products have operands below 16 bits; `None` for any.
+    /// True if products have operands below 16 bits; `None` for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub narrow: Option<bool>,
     /// Number of runs.

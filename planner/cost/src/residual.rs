@@ -113,9 +113,9 @@ impl Residual {
     /// factors of its regime.
     pub fn time_interval(&self, job: &Job) -> Interval {
         let Interval { low, high } = self.own_time_interval(job);
-        let (factors, nearest) = (Regimes::own().factors(job.regime), self.nearest(job));
-        let by = |factor: f64| 1.0 + (factor - 1.0) * nearest;
-        Interval { low: low * by(factors.low), high: high * by(factors.high) }
+        let nearest = self.nearest(job);
+        let factors = Regimes::own().factors(job.regime).map(|factor| 1.0 + (factor - 1.0) * nearest);
+        Interval { low: low * factors.low, high: high * factors.high }
     }
 
     /// The interval of a request by the errors of the stack alone, without the factors of its regime.
