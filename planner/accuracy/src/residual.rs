@@ -1,16 +1,19 @@
 //! Errors of a stack's predictions, as its file states them.
 
 use super::runs::OWN;
-use super::score::Scored;
+use super::score::{Prediction, Scored};
 use super::summary::quantile;
 use compiler::error::Error;
 use cost::{Errors, Job, Measured, Residual};
 use serde::Serialize;
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// First line of the part of a stack's file that states its residual.
 const STATED: &str = "# Errors on the runs of docs/accuracy.md, and these runs; `BLESS=1 cargo test --test planning accuracy` writes them.";
+
+/// Shares of a line.
+const SHARES: usize = 16;
 
 /// The residual as the last part of a stack's file.
 #[derive(Serialize)]
@@ -29,35 +32,54 @@ pub fn stated(file: &str, residual: &Residual) -> Result<String, Error> {
     Ok(format!("{rest}\n\n{STATED}\n{lines}"))
 }
 
-/// The sizes of runs with a line for each run. Other lines stay as they are.
+/// The sizes of runs with a line for each run, and their shares in lines of [`SHARES`]. Other lines stay as they are.
 fn a_run_a_line(line: &str) -> String {
-    match line.strip_prefix("sizes = [[") {
-        Some(runs) => format!("sizes = [\n    [{}", runs.replace("], [", "],\n    [").replace("]]", "],\n]")),
-        None => line.to_string(),
+    if let Some(runs) = line.strip_prefix("sizes = [[") {
+        return format!("sizes = [\n    [{}", runs.replace("], [", "],\n    [").replace("]]", "],\n]"));
     }
+    let Some(shares) = line.strip_prefix("shares = [").and_then(|rest| rest.trim_end().strip_suffix(']')) else {
+        return line.to_string();
+    };
+    let shares: Vec<&str> = shares.split(", ").collect();
+    let lines: String = shares.chunks(SHARES).map(|some| format!("    {},\n", some.join(", "))).collect();
+    format!("shares = [\n{lines}]\n")
 }
 
 /// Errors on the runs of a stack in time and memory, and what these runs are. Runs that are reported apart do not count.
 pub fn residual(scored: &[Scored<'_>]) -> Residual {
     let rows: Vec<&Scored<'_>> = scored.iter().filter(|row| !row.run.apart && row.prediction.is_ok()).collect();
-    let jobs: Vec<&Job> = rows.iter().filter_map(|row| row.prediction.as_ref().ok()).map(|it| &it.job).collect();
     Residual {
         time: errors(&rows, |row| row.ratio()),
         memory: errors(&rows, |row| row.memory_ratio()),
-        measured: measured(&jobs),
+        measured: measured(&rows),
     }
 }
 
 /// Properties of runs by their kinds, in order, equal ones once.
-fn measured(jobs: &[&Job]) -> Vec<Measured> {
-    let kinds: BTreeSet<&[String; Job::KINDS.len()]> = jobs.iter().map(|job| &job.kinds).collect();
-    let group = |kinds: &[String; Job::KINDS.len()]| {
-        let mut sizes: Vec<_> = jobs.iter().filter(|job| job.kinds == *kinds).map(|job| job.sizes).collect();
-        sizes.sort_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
-        sizes.dedup();
-        Measured { kinds: kinds.clone(), sizes }
-    };
-    kinds.into_iter().map(group).collect()
+fn measured(rows: &[&Scored<'_>]) -> Vec<Measured> {
+    let mut kinds: BTreeMap<&[String; Job::KINDS.len()], Vec<NearRun>> = BTreeMap::new();
+    for row in rows {
+        let (Ok(Prediction { job, mfu, .. }), Some(ratio)) = (&row.prediction, row.ratio()) else { continue };
+        kinds.entry(&job.kinds).or_default().push(NearRun { sizes: job.sizes, share: mfu * ratio });
+    }
+    kinds.into_iter().map(|(kinds, runs)| of_kinds(kinds.clone(), runs)).collect()
+}
+
+/// Sizes of a run, and the share of the device's peak that it reached.
+struct NearRun {
+    sizes: [f64; Job::SIZES.len()],
+    share: f64,
+}
+
+/// Runs of one kind, those of equal sizes once with the largest share.
+fn of_kinds(kinds: [String; Job::KINDS.len()], mut runs: Vec<NearRun>) -> Measured {
+    runs.sort_by(|a, b| {
+        let sizes = a.sizes.partial_cmp(&b.sizes).unwrap_or(Ordering::Equal);
+        sizes.then(b.share.total_cmp(&a.share))
+    });
+    runs.dedup_by(|later, first| later.sizes == first.sizes);
+    let shares = runs.iter().map(|run| (run.share * 1e3).round() / 1e3).collect();
+    Measured { kinds, sizes: runs.into_iter().map(|run| run.sizes).collect(), shares }
 }
 
 /// Errors of one figure over the runs that state it.

@@ -21,6 +21,8 @@ pub struct Prediction {
     pub step_time_s: f64,
     /// 10th and 90th percentile of the step time, in seconds.
     pub interval_s: Interval,
+    /// Predicted share of the device's peak.
+    pub mfu: f64,
     /// Predicted memory in GiB, of the kind that the source prints; allocated memory if the source prints none.
     pub memory_gib: f64,
     /// 10th and 90th percentile of that memory, in GiB.
@@ -66,6 +68,7 @@ impl Prediction {
         Prediction {
             step_time_s: predicted.step_time_s,
             interval_s: predicted.interval_s,
+            mfu: predicted.mfu,
             memory_gib,
             memory_interval_gib: predicted.memory_interval_gib.map(|gib| gib * share),
             memory_errors: stack.residual.memory_errors(&job),

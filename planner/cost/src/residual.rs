@@ -27,6 +27,9 @@ pub struct Measured {
     pub kinds: [String; Job::KINDS.len()],
     /// Sizes of each run, in the order of [`Job::SIZES`]; equal ones once.
     pub sizes: Vec<[f64; Job::SIZES.len()]>,
+    /// Measured share of the device's peak of each of them, the largest of equal ones; empty if it is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<f64>,
 }
 
 /// Errors of one figure: natural logarithms of measured over predicted.
@@ -127,6 +130,15 @@ impl Residual {
     /// and counts each as unmeasured.
     pub fn memory_errors(&self, job: &Job) -> Percentiles {
         self.memory.percentiles(MEMORY, self.distance(job))
+    }
+
+    /// The largest measured share of the peak among runs of a request's kinds whose sizes are all within a doubling of its own; `None`
+    /// without one.
+    pub fn best_near(&self, job: &Job) -> Option<f64> {
+        let alike = self.measured.iter().filter(|group| group.kinds == job.kinds);
+        let runs = alike.flat_map(|group| group.sizes.iter().zip(&group.shares));
+        let near = runs.filter(|(sizes, _)| sizes.iter().zip(&job.sizes).all(|(a, b)| (a / b).log2().abs() <= 1.0));
+        near.map(|(_, share)| *share).reduce(f64::max)
     }
 
     /// Limit on the predicted memory of a device, for requests of these kinds.
@@ -261,7 +273,7 @@ mod tests {
         Residual {
             time: Errors { runs, low: -0.05, high: 0.05, ..Errors::default() },
             memory: Errors::default(),
-            measured: vec![Measured { kinds, sizes }],
+            measured: vec![Measured { kinds, sizes, shares: vec![0.3, 0.4] }],
         }
     }
 
@@ -282,6 +294,17 @@ mod tests {
         assert_eq!(residual.distance(&job(8e9, "B")), KIND);
         let widths = [8e9, 16e9, 512e9].map(|parameters| residual.own_time_interval(&job(parameters, "A")).width());
         assert!(widths[0] < widths[1] && widths[1] < widths[2], "{widths:?}");
+    }
+
+    /// Neighbours are of the same kinds, and within a doubling in each size.
+    #[test]
+    fn the_best_neighbour_is_within_a_doubling() {
+        let best = |parameters, device| fitted(9).best_near(&job(parameters, device));
+        assert_eq!([best(1e9, "A"), best(2e9, "A"), best(6e9, "A")], [Some(0.3), Some(0.3), Some(0.4)]);
+        assert_eq!([best(64e9, "A"), best(1e9, "B")], [None, None]);
+        let mut longer = job(1e9, "A");
+        longer.sizes[2] *= 4.0;
+        assert_eq!(fitted(9).best_near(&longer), None);
     }
 
     /// Half the width of the interval of a request after many runs of some sources.

@@ -3,6 +3,10 @@
 use super::request::EstimateRequest;
 use ir::options::{CpKind, Gather, Offload, ParallelConfig, Recompute};
 use support::quantities::grouped;
+use support::units::share;
+
+/// Factor on the largest measured share of the peak above which a prediction is untested ground.
+const FASTER: f64 = 1.15;
 
 /// Longest sequence of a model's training, and the most layers of a stage.
 pub(super) struct Limits {
@@ -18,6 +22,15 @@ pub(super) fn notes(request: &EstimateRequest, parallel: &ParallelConfig, limits
     });
     let idle = idle(parallel).into_iter().map(|(item, why)| format!("{item} changes nothing {why}"));
     long.into_iter().chain(idle).chain(whole_stages(parallel, limits.layers)).collect()
+}
+
+/// Note on a step that is predicted much faster than every measured one near it, by their shares of the device's peak.
+pub(super) fn untested(predicted: f64, best: Option<f64>) -> Option<String> {
+    let best = best.filter(|best| predicted > FASTER * best)?;
+    let [predicted, best] = [predicted, best].map(share);
+    Some(format!(
+        "untested ground: {predicted} of the peak is predicted, and no measured run within a doubling of its sizes reached more than {best}"
+    ))
 }
 
 /// Items that change nothing, each with the reason.

@@ -7,7 +7,7 @@ use super::error::Error;
 use super::headroom::job;
 use super::least_bytes::communicators;
 use super::memory::{GIB, fullest_device, holds, host_holds};
-use super::notes::{Limits, notes};
+use super::notes::{Limits, notes, untested};
 use super::offload_choice::as_needed;
 use super::place::check_slices;
 use super::report::{
@@ -107,6 +107,8 @@ impl Prediction<'_> {
             Some(_) => keeps_headroom,
             None => chance_to_fit >= LIKELY && host_holds(platform.cluster, &per_stage),
         };
+        let mut notes = self.notes(&blocks, &staged);
+        notes.extend(untested(rate(work.causal), residual.best_near(&job)));
         Ok(EstimateReport {
             schema: SCHEMA.to_string(),
             tool_version: env!("CARGO_PKG_VERSION").to_string(),
@@ -116,7 +118,7 @@ impl Prediction<'_> {
             parallel: parallel.clone(),
             beyond_stack: self.beyond()?,
             assumed: self.assumed(),
-            notes: self.notes(&blocks, &staged),
+            notes,
             recomputed: self.recomputed(planned)?,
             stages: staged.loads.iter().map(|load| self.stage(&blocks, load)).collect(),
             predicted: Predicted {
