@@ -1,7 +1,7 @@
 """Drawn cases: requests of `plan`, and pinned configurations of `estimate`."""
 
 STACKS = {"megatron": ["megatron-core-2025", "megatron-core-2026", "megatron-core-2025-alltoall", "megatron-core-2025-drop"],
-          "torchtitan": ["fsdp-compile-2026", "fsdp-compile", "fsdp-eager"], "nanotron": ["nanotron-2024"], "deepspeed": ["deepspeed-2021"], "maxtext": ["jax-2024"]}
+          "torchtitan": ["fsdp-compile-2026", "fsdp-compile", "fsdp-eager-2026"], "nanotron": ["nanotron-0.4"], "deepspeed": ["deepspeed-2021"], "maxtext": ["jax-2024"]}
 SCHEDULES = {"megatron": ["1f1b", "interleaved-1f1b"], "torchtitan": ["gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "interleaved-zb", "zb-v", "dualpipe-v"],
              "nanotron": ["1f1b", "gpipe"], "deepspeed": ["1f1b"], "maxtext": ["gpipe", "looped-bfs"]}
 # Models with the devices that hold them.
@@ -73,11 +73,12 @@ def cases(engine, rng):
     while True:
         words, gpus = job(engine, rng)
         launch = rng.choice(LAUNCHES)
-        # The nanotron of PyPI has no key for recomputation.
-        without = ["--pin", "recompute=none"] if engine == "nanotron" else []
-        # MaxText keeps first layers without experts out of its pipelines.
-        without += ["--pin", "pp=1"] if engine == "maxtext" and words[0] in ("deepseek-v2", "deepseek-v3", "glm-4.5-air") else []
         if rng.random() < 0.25:
-            yield {"command": "plan", "words": [*words, *without], "gpus": gpus, "launch": launch}
+            yield {"command": "plan", "words": words, "gpus": gpus, "launch": launch}
         else:
             yield {"command": "estimate", "words": [*words, "--parallel", keys(engine, rng, gpus)], "gpus": gpus, "launch": launch}
+
+
+def requests(engine, rng):
+    """Requests of `plan` without end."""
+    return (case for case in cases(engine, rng) if case["command"] == "plan")
