@@ -168,6 +168,14 @@ impl Outline {
         all
     }
 
+    /// Returns whether the last instance shares a parameter with one in front of the layers.
+    pub(super) fn ties_ends(&self) -> bool {
+        let front = self.front.max(self.layers.start);
+        let joins =
+            |tied: &Tied| tied.runs.iter().any(|&run| run < front) && tied.runs.contains(&(self.runs.len() - 1));
+        self.runs.len() > 1 && self.tied.iter().any(joins)
+    }
+
     /// The block of these instances, whether they are layers, and their number, if they are of one block and share no parameter.
     pub(super) fn only_block(&self, runs: &Range<usize>) -> Option<(usize, bool, usize)> {
         let shares = self.tied.iter().any(|tied| tied.runs.iter().any(|run| runs.contains(run)));

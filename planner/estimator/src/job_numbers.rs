@@ -1,6 +1,7 @@
 //! Numbers of a job and of its configurations that the rules of a stack name.
 
-use cost::{RuleName, RuleNumbers};
+use cost::{Refused, RuleName, RuleNumbers, Stack};
+use ir::config_key::ConfigKey;
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use scheduler::schedules;
 
@@ -65,6 +66,7 @@ impl JobNumbers {
             RuleName::RecomputesLayernorm => is(parallel.recompute.has_module("layernorm")),
             RuleName::RecomputesMoeAct => is(parallel.recompute.has_module("moe_act")),
             RuleName::RecomputesMlaUpProj => is(parallel.recompute.has_module("mla_up_proj")),
+            RuleName::RecomputesMoe => is(parallel.recompute.has_module("moe")),
             RuleName::Seq => self.seq,
             RuleName::Layers
             | RuleName::KvHeads
@@ -75,9 +77,22 @@ impl JobNumbers {
             | RuleName::DelayedScaling
             | RuleName::NarrowStates
             | RuleName::Adam
-            | RuleName::Documents => self.fixed.get(name),
+            | RuleName::Documents
+            | RuleName::Tied
+            | RuleName::FirstDense => self.fixed.get(name),
         }
     }
+}
+
+/// Properties of a stack that do not hold in a configuration.
+pub fn refused(parallel: &ParallelConfig, stack: &Stack) -> Refused {
+    stack.conditions.refused(&JobNumbers::default().under(parallel))
+}
+
+/// Properties of a stack that hold in a configuration under no schedule.
+pub(super) fn refused_by_all_schedules(parallel: &ParallelConfig, stack: &Stack) -> Refused {
+    let is_decided = |name: RuleName| !name.keys().contains(&ConfigKey::Schedule);
+    stack.conditions.refused(&JobNumbers::default().known_under(parallel, is_decided))
 }
 
 /// Slices of a sequence.

@@ -10,7 +10,7 @@ use compiler::model_source::ModelSource;
 use compiler::plan_blocks::plan_blocks;
 use cost::{Routing, RuleName, RuleNumbers};
 use ir::dim_role::DimRole;
-use ir::graph::Model;
+use ir::graph::{Call, Model};
 use ir::heads::Heads;
 use ir::options::ParallelConfig;
 use ir::types::DType;
@@ -47,12 +47,22 @@ impl ModelTraits {
             RuleName::Heads => heads,
             RuleName::Mla => Some(u64::from(size(DimRole::KvLatent).is_some())),
             RuleName::ExpertBias => Some(u64::from(has_expert_bias(model))),
+            RuleName::Tied => Some(u64::from(outline.ties_ends())),
+            RuleName::FirstDense => Some(first_dense(model)),
             _ => None,
         });
         let parameters = model.parameter_count();
         let trained = model.trained_count() as f64 / parameters.max(1) as f64;
         ModelTraits { parameters, trained, has_experts, context, numbers }
     }
+}
+
+/// Layers before the first one with experts; 0 if no layer has experts.
+fn first_dense(model: &Model) -> u64 {
+    let has_experts = |call: &Call| Routing::of(&model.blocks[call.block]).is_some();
+    let Some(first) = model.calls.iter().position(has_experts) else { return 0 };
+    let layers = model.calls[..first].iter().filter(|call| call.repeat.is_some());
+    layers.map(|call| u64::from(call.instances())).sum()
 }
 
 /// True if matrices of experts have biases: parameters of experts and one further dim.

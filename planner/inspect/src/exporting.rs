@@ -136,7 +136,7 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
         )?,
         documents: !inputs.lengths.is_empty(),
         stack: inputs.stack.clone(),
-        traits: stack.traits.clone(),
+        traits: stack.traits_without(estimator::refused(&parallel, &stack)),
         capability: cluster.device.capability,
         launch: Launch::default(),
         predicted: format!(

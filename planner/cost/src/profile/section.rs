@@ -57,5 +57,5 @@ pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) ->
     };
     let kernels = products.kernels() + moves.kernels + core.kernels + waits.kernels;
     let calls = kernels * site.platform.stack.traits.launch.dispatches + products.of_experts();
-    Cost { device, host: calls * site.platform.launch(site.has_experts), peers: waits.peers }
+    Cost { device, host: calls * site.launch(), peers: waits.peers }
 }

@@ -11,7 +11,7 @@ mod torchtitan;
 use super::flag_table::{DEEPSPEED, FlagTable, MAXTEXT, MEGATRON, NANOTRON, TORCHTITAN, TORCHTITAN_TOML};
 use super::torchtitan_file::Form;
 use super::*;
-use cost::{Recipe, Stack};
+use cost::{Graphs, Recipe, Stack};
 use ir::options::ParallelConfig;
 
 /// The export of a job whose notes have no sizes.
