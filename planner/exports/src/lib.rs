@@ -15,6 +15,7 @@ pub mod deepspeed_file;
 mod flag_error;
 mod flag_table;
 mod job;
+mod json_text;
 mod launch;
 pub mod maxtext;
 pub mod megatron;

@@ -94,6 +94,12 @@ fn contradictions(file: &FileKeys) -> Result<(), FlagError> {
             return Err(format!("{key} begins at 1").into());
         }
     }
+    // Where MaxText is to find them itself, they are -1.
+    for key in ["num_layers_per_pipeline_stage", "num_pipeline_microbatches", "num_pipeline_repeats"] {
+        if let Some(number) = file.whole(key)?.filter(|&number| number < 1 && number != -1) {
+            return Err(format!("{key} is {number}: it begins at 1, and -1 leaves it to MaxText").into());
+        }
+    }
     // First layers without experts are in no stage.
     let dense = file.size("first_num_dense_layers").unwrap_or(0);
     let layers = file.size("base_num_decoder_layers").map(|layers| layers.saturating_sub(dense));

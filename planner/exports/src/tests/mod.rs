@@ -6,6 +6,7 @@ mod maxtext_keys;
 mod megatron_flags;
 mod nanotron;
 mod recipes;
+mod spoiled;
 mod torchtitan;
 
 use super::flag_table::{DEEPSPEED, FlagTable, MAXTEXT, MEGATRON, NANOTRON, TORCHTITAN, TORCHTITAN_TOML};
