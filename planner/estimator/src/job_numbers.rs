@@ -110,3 +110,58 @@ fn chunks(parallel: &ParallelConfig) -> Option<u64> {
     let pipeline = kind.pipeline(u32::try_from(parallel.pp).ok()?, parallel.vp, 1).ok()?;
     Some(u64::from(pipeline.chunks))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EstimateRequest, Estimator};
+    use compiler::parallel::parse_any;
+
+    #[test]
+    fn properties_hold_by_their_conditions() {
+        let stack = Stack::find("megatron-core-2026").unwrap();
+        for (parallel, exchanges, graphs) in [
+            ("dp=8,ep=8", false, false),
+            ("dp=8,ep=8,pp=2", true, false),
+            ("dp=8,ep=8,pp=2,schedule=interleaved-1f1b,vp=2", false, false),
+            ("dp=8,ep=8,recompute=full:2", true, true),
+            ("dp=8,ep=8,recompute=selective:moe_act+moe", true, true),
+            ("dp=8,ep=8,offload=all", false, true),
+            ("dp=8,ep=8,zero=3", false, true),
+            ("dp=8,ep=8,pp=2,zero=3", true, false),
+        ] {
+            let parallel = parse_any(parallel).unwrap();
+            assert_eq!(refused(&parallel, &stack), Refused { exchanges, graphs }, "{parallel:?}");
+        }
+        let open = parse_any("dp=8,ep=8,pp=2").unwrap();
+        assert_eq!(refused_by_all_schedules(&open, &stack), Refused::default());
+    }
+
+    /// A property that a configuration excludes is as if the stack had none.
+    #[test]
+    fn an_excluded_property_is_absent() {
+        let estimator = Estimator::new();
+        let predicted = |stack: &str, parallel: &str| {
+            let request = EstimateRequest {
+                model: "qwen3-30b-a3b".into(),
+                cluster: "h100".into(),
+                stack: format!("megatron-core-2026{stack}"),
+                seq: 4096,
+                global_batch: 256,
+                parallel: parallel.into(),
+                ..EstimateRequest::default()
+            };
+            estimator.estimate(&request).unwrap().predicted
+        };
+        let without = "+hides=tp|dp|cp|p2p|update";
+        for (parallel, lacking) in [
+            ("dp=8,ep=8,pp=2,zero=1", without.to_string()),
+            ("dp=16,ep=8,zero=1,recompute=full", format!("{without}+launch.graphs=none")),
+            ("dp=16,ep=8,zero=1,recompute=full:5", format!("{without}+launch.graphs=none")),
+        ] {
+            assert_eq!(predicted("", parallel), predicted(&lacking, parallel), "{parallel}");
+        }
+        let interleaved = "dp=8,ep=8,pp=2,zero=1,schedule=interleaved-1f1b,vp=2";
+        assert!(predicted("", interleaved).step_time_s < predicted(without, interleaved).step_time_s);
+    }
+}

@@ -45,6 +45,9 @@ def overlaps_experts(plan, read, answer):
 def replays(plan, read, answer):
     """Kernels of all layers are replayed: Megatron Core offloads and recomputes nothing whole, and Megatron-FSDP hides no exchanges."""
     parallel = plan["parallel"]
+    if answer["stack"]["launch"]["graphs"] == "dense":
+        # Those of few recipes, where launches take a noticeable share of the step.
+        return any(row["name"] == "launches by CUDA graphs" for row in answer["assumed"])
     takes = not recomputes_whole(parallel) and parallel["offload"] == "none" and not (parallel["zero"] >= 2 and overlaps_experts(plan, read, answer))
     return answer["stack"]["launch"]["graphs"] == "all" and takes
 

@@ -4,6 +4,7 @@ use crate::assumption::{Assumption, AssumptionRow, Variable};
 use crate::job::Job;
 use cost::{Capacity, Dispatch, FusedKernel, Graphs, Hidden, Kernel};
 use ir::models::{LayerSet, ModelConfig};
+use ir::options::{Offload, Recompute};
 
 /// The table.
 const ROWS: [AssumptionRow; 14] = [
@@ -200,11 +201,27 @@ pub(super) fn overlaps_experts(job: &Job) -> bool {
     job.experts > 0 && job.parallel.ep > 1 && job.hides(Hidden::Ep) && job.further() <= 1 && job.precision != "f32"
 }
 
+/// True if the prediction is of graphs that few recipes have, and launches take time without them.
+pub(super) fn needs_graphs(job: &Job) -> bool {
+    job.launches > LEAST_LAUNCHES
+}
+
+/// Share of a step from which on launches are written about: the median error of predictions is 3 % (docs/accuracy.md), and graphs take
+/// memory that is not predicted.
+const LEAST_LAUNCHES: f64 = 0.01;
+
+/// True if Megatron-LM replays layers of this job: none are recomputed whole or offloaded.
+pub(super) fn takes_graphs(job: &Job) -> bool {
+    job.parallel.offload == Offload::None && !matches!(job.parallel.recompute, Recompute::Full(_))
+}
+
 /// Modules that CUDA graphs capture (`transformer_config.py`, cuda_graph_impl), if there are any. Experts are captured only if their
 /// inputs are padded.
 fn graphs(job: &Job) -> Option<Vec<&'static str>> {
-    if job.traits.launch.graphs != Graphs::All {
-        return None;
+    match job.traits.launch.graphs {
+        Graphs::All => {}
+        Graphs::Dense if needs_graphs(job) && takes_graphs(job) => {}
+        Graphs::None | Graphs::Dense => return None,
     }
     let has_nets = match &job.config {
         Some(ModelConfig::Llama(config)) => {

@@ -47,6 +47,10 @@ impl JobFlags {
                        with one layer at most that predicts a further token";
             notes.does(Instead::Traits(job.hides_all_but(Hidden::Ep)), "ep", job.parallel.ep, why);
         }
+        if assumptions::needs_graphs(job) && !assumptions::takes_graphs(job) {
+            let why = "the prediction replays CUDA graphs, which Megatron-LM refuses with layers that are recomputed whole or offloaded";
+            notes.does(Instead::Traits("launch.graphs=none".into()), "stack", &job.stack, why);
+        }
         if job.parallel.tp > 1 && !job.parallel.sp && job.parallel.tp_overlap == Some(true) {
             notes.lost("tp_overlap", true, "Megatron-LM overlaps under sequence parallelism: sp=true is nearest");
         }

@@ -105,6 +105,20 @@ fn graphs_are_written_and_read() {
     assert!(!exported(&replayed, Target::Megatron).text.contains("--cuda-graph"));
 }
 
+/// Graphs of layers without experts are written where launches would take a noticeable share of the step.
+#[test]
+fn graphs_of_small_models_are_written() {
+    let mut small = job(|parallel| (parallel.dp, parallel.zero) = (8, 1));
+    assert!(!exported(&small, Target::Megatron).text.contains("--cuda-graph"));
+    small.launches = 0.05;
+    let written = exported(&small, Target::Megatron);
+    assert!(written.text.contains("--cuda-graph-modules attn mlp\n") && written.notes.is_empty(), "{}", written.text);
+    assert_eq!(megatron::read(&written.text, None).unwrap().warnings, [""; 0]);
+    small.parallel.recompute = "full".parse().unwrap();
+    let written = exported(&small, Target::Megatron);
+    assert!(!written.text.contains("--cuda-graph") && written.notes[0].key == "stack", "{}", written.text);
+}
+
 /// Exchanges that Megatron-LM does not hide are noted, with what they cost.
 #[test]
 fn exchanges_that_are_not_hidden_have_a_size() {

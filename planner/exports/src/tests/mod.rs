@@ -47,6 +47,7 @@ fn job(change: impl FnOnce(&mut ParallelConfig)) -> Job {
         stack: "megatron-core-2025".into(),
         capability: Some(9),
         launch: Launch::default(),
+        launches: 0.0,
         predicted: "1.60 s a step".into(),
         order: None,
         parallel,
