@@ -25,8 +25,7 @@ pub struct Refused {
 impl Conditions {
     /// Properties that these numbers exclude, whatever the unknown numbers are.
     pub fn refused(&self, numbers: &RuleNumbers) -> Refused {
-        let forbids = |rule: &Option<Rule>| rule.as_ref().is_some_and(|rule| rule.forbids(numbers));
-        Refused { exchanges: forbids(&self.exchanges), graphs: forbids(&self.graphs) }
+        Refused { exchanges: forbids(&self.exchanges, numbers), graphs: forbids(&self.graphs, numbers) }
     }
 
     /// Reports numbers that no configuration alone has.
@@ -40,4 +39,9 @@ impl Conditions {
             )
         }));
     }
+}
+
+/// True if a rule is there, and excludes the numbers.
+fn forbids(rule: &Option<Rule>, numbers: &RuleNumbers) -> bool {
+    rule.as_ref().is_some_and(|rule| rule.forbids(numbers))
 }

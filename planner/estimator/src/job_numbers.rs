@@ -89,10 +89,10 @@ pub fn refused(parallel: &ParallelConfig, stack: &Stack) -> Refused {
     stack.conditions.refused(&JobNumbers::default().under(parallel))
 }
 
-/// Properties of a stack that hold in a configuration under no schedule.
+/// Properties of a stack that do not hold in a configuration, whatever its schedule is.
 pub(super) fn refused_by_all_schedules(parallel: &ParallelConfig, stack: &Stack) -> Refused {
-    let is_decided = |name: RuleName| !name.keys().contains(&ConfigKey::Schedule);
-    stack.conditions.refused(&JobNumbers::default().known_under(parallel, is_decided))
+    let decided = JobNumbers::default().known_under(parallel, |name| !name.keys().contains(&ConfigKey::Schedule));
+    stack.conditions.refused(&decided)
 }
 
 /// Slices of a sequence.

@@ -10,7 +10,7 @@ use compiler::model_source::ModelSource;
 use compiler::plan_blocks::plan_blocks;
 use cost::{Routing, RuleName, RuleNumbers};
 use ir::dim_role::DimRole;
-use ir::graph::{Call, Model};
+use ir::graph::Model;
 use ir::heads::Heads;
 use ir::options::ParallelConfig;
 use ir::types::DType;
@@ -59,10 +59,9 @@ impl ModelTraits {
 
 /// Layers before the first one with experts; 0 if no layer has experts.
 fn first_dense(model: &Model) -> u64 {
-    let has_experts = |call: &Call| Routing::of(&model.blocks[call.block]).is_some();
-    let Some(first) = model.calls.iter().position(has_experts) else { return 0 };
-    let layers = model.calls[..first].iter().filter(|call| call.repeat.is_some());
-    layers.map(|call| u64::from(call.instances())).sum()
+    let first = model.calls.iter().position(|call| Routing::of(&model.blocks[call.block]).is_some());
+    let before = model.calls.iter().take(first.unwrap_or(0)).filter(|call| call.repeat.is_some());
+    before.map(|call| u64::from(call.instances())).sum()
 }
 
 /// True if matrices of experts have biases: parameters of experts and one further dim.

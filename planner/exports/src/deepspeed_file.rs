@@ -251,7 +251,9 @@ fn gradients(file: &Value, precision: &str, stage: u64) -> Result<Option<String>
             return Err(format!("data_types.grad_accum_dtype is {other}: predictions know fp32, bf16 and fp16").into());
         }
     };
-    Ok(Some(dtype.to_string()))
+    // Gradients that are sent in another type than they are kept in are those of the stack.
+    let is_sent_wide = file.get(SENT).and_then(Value::as_str) == Some("fp32");
+    Ok(Some(dtype.to_string()).filter(|dtype| !(is_sent_wide && dtype == "bf16")))
 }
 
 /// A truth value in one of the ways that DeepSpeed takes, if it is there.

@@ -153,21 +153,24 @@ fn is_set(section: &Yaml, key: &str) -> Result<bool, FlagError> {
 
 fn layout(parallelism: &Yaml, keys: &mut Keys) -> Result<(), FlagError> {
     let tp = number(&parallelism["tp"], "parallelism.tp")?.unwrap_or(1);
-    let word = |key| word(&parallelism[key], &format!("parallelism.{key}"));
-    match word("tp_mode")?.map(str::to_ascii_lowercase).as_deref() {
+    let mode = word(&parallelism["tp_mode"], "parallelism.tp_mode")?.map(str::to_ascii_lowercase);
+    let has_sp = mode.as_deref() == Some("reduce_scatter");
+    match mode.as_deref() {
         None | Some("all_reduce") => {}
         Some("reduce_scatter") => keys.put("sp", tp > 1),
         Some(other) => {
             return Err(format!("parallelism.tp_mode is `{other}`: it is ALL_REDUCE or REDUCE_SCATTER").into());
         }
     }
-    match word("pp_engine")?.map(str::to_ascii_lowercase).as_deref() {
+    match word(&parallelism["pp_engine"], "parallelism.pp_engine")?.map(str::to_ascii_lowercase).as_deref() {
         Some("1f1b") => keys.put("schedule", "1f1b"),
         None | Some("afab") => keys.put("schedule", "gpipe"),
         Some(other) => return Err(format!("parallelism.pp_engine is `{other}`: it is 1f1b or afab").into()),
     }
-    if is_set(parallelism, "tp_linear_async_communication")? {
-        keys.put("tp_overlap", true);
+    // The stack hides collectives of the backward, as nanotron does if it is told to.
+    let is_asynchronous = is_set(parallelism, "tp_linear_async_communication")?;
+    if tp > 1 && has_sp && !is_asynchronous {
+        keys.put("tp_overlap", false);
     }
     if let Some(ep) = number(&parallelism["expert_parallel_size"], "parallelism.expert_parallel_size")? {
         keys.put("ep", ep);

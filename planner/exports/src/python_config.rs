@@ -37,6 +37,17 @@ enum Token {
     Unclosed,
 }
 
+impl Token {
+    /// Brackets that it opens; negative if it closes one.
+    fn opens(&self) -> i64 {
+        match self {
+            Token::Sign('(' | '[' | '{') => 1,
+            Token::Sign(')' | ']' | '}') => -1,
+            _ => 0,
+        }
+    }
+}
+
 /// The values by section and name that a function sets; without its name, the only function that sets any.
 ///
 /// # Errors
@@ -69,29 +80,23 @@ pub(crate) fn values(text: &str, function: Option<&str>) -> Result<BTreeMap<Stri
 /// It is not.
 fn check(name: &str, tokens: &[Token]) -> Result<(), FlagError> {
     let place = if name.is_empty() { "the file".to_string() } else { format!("the function {name}") };
-    let depths = tokens.iter().scan(0_i64, |depth, token| {
-        *depth += match token {
-            Token::Sign('(' | '[' | '{') => 1,
-            Token::Sign(')' | ']' | '}') => -1,
-            _ => 0,
-        };
+    let depths = tokens.iter().scan(0, |depth, token| {
+        *depth += token.opens();
         Some(*depth)
     });
-    if depths.last().is_some_and(|depth| depth > 0) || tokens.contains(&Token::Unclosed) {
+    if depths.last().is_some_and(|depth: i64| depth > 0) || tokens.contains(&Token::Unclosed) {
         return Err(FlagError::Text(format!("{place} ends within brackets or a text")));
     }
-    let statements = || tokens.split(|token| *token == Token::Sign('\n'));
-    let idle = statements().find_map(|statement| match statement {
-        [Token::Name(field)] | [Token::Name(field), Token::Sign('=')] if field.starts_with(ARGUMENT) => Some(field),
-        _ => None,
-    });
-    if let Some(field) = idle {
-        return Err(FlagError::Text(format!("{place} sets no value of {field}: it ends early")));
+    let mut sets = false;
+    for statement in tokens.split(|token| *token == Token::Sign('\n')) {
+        match statement {
+            [Token::Name(field)] | [Token::Name(field), Token::Sign('=')] if field.starts_with(ARGUMENT) => {
+                return Err(FlagError::Text(format!("{place} sets no value of {field}: it ends early")));
+            }
+            [Token::Name(field), Token::Sign('='), ..] => sets |= field.starts_with(ARGUMENT),
+            _ => {}
+        }
     }
-    let sets = statements().any(|statement| match statement {
-        [Token::Name(field), Token::Sign('='), ..] => field.starts_with(ARGUMENT),
-        _ => false,
-    });
     let returns = tokens.iter().any(|token| matches!(token, Token::Name(word) if word == "return"));
     if sets && !returns && !name.is_empty() {
         return Err(FlagError::Text(format!("{place} returns nothing: it ends early")));

@@ -75,13 +75,17 @@ fn without_own(mut fields: BTreeMap<String, Value>, form: Form<'_>) -> BTreeMap<
     fields
 }
 
+/// True if no version has the section of a field, or a field of a name like it.
+fn is_foreign(name: &str) -> bool {
+    let section = name.split('.').next().unwrap_or(name);
+    ![&TORCHTITAN, &TORCHTITAN_TOML].iter().any(|table| table.asks(section) || table.resembles(name))
+}
+
 /// Takes out fields of sections that a configuration of one's own adds: torchtitan has none like them.
 fn foreign(fields: &mut BTreeMap<String, Value>, form: Form<'_>) -> Vec<String> {
-    let is_foreign = |name: &str| {
-        let section = name.split('.').next().unwrap_or(name);
-        let tables = [table(form), &TORCHTITAN_TOML];
-        form != Form::Toml && !tables.iter().any(|table| table.asks(section) || table.resembles(name))
-    };
+    if form == Form::Toml {
+        return Vec::new();
+    }
     let foreign: Vec<String> = fields.keys().filter(|name| is_foreign(name)).cloned().collect();
     foreign.iter().for_each(|name| drop(fields.remove(name)));
     foreign
@@ -489,11 +493,14 @@ impl<'a> Reader<'a> {
         for field in ["training.disable_cuda_graphs", "training.mixed_precision_reduce"] {
             self.value(field)?;
         }
-        let compiles = [self.flag("compile.enable")?, self.flag("training.compile")?].contains(&Some(true));
+        let is_enabled = [self.flag("compile.enable")?, self.flag("training.compile")?].contains(&Some(true));
+        let parts = self.value("compile.components")?.and_then(Value::as_array);
+        let compiles = is_enabled && parts.is_none_or(|parts| parts.iter().any(|part| part == "model"));
         Ok(match (compiles, form) {
             (true, Form::Python(_)) => "fsdp-compile-2026",
             (true, Form::Toml) => "fsdp-compile-2025",
-            (false, _) => "fsdp-eager",
+            (false, Form::Python(_)) => "fsdp-eager-2026",
+            (false, Form::Toml) => "fsdp-eager",
         })
     }
 

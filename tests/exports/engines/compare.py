@@ -147,6 +147,8 @@ def nanotron(plan, answer, read):
     lost = {note["key"] for note in answer["notes"]}
     expected = {"dtype": "float32" if inputs["precision"] == "f32" else "bfloat16", "dp": parallel["dp"], "pp": parallel["pp"], "tp": parallel["tp"], "ep": parallel["ep"], "sp": parallel["sp"], "seq": inputs["seq"],
                 "mbs": parallel["mbs"], "microbatches": microbatches(plan), "wide": inputs["precision"] != "f32" and gradient_bytes(inputs, answer["stack"]) >= 4}
+    if parallel["tp"] > 1 and parallel["sp"]:
+        expected["tp_overlap"] = hides(parallel["tp_overlap"], "tp_backward", answer["stack"])
     if "zero" not in lost:
         expected["zero"] = parallel["zero"]
     if parallel["pp"] > 1 and "schedule" not in lost:

@@ -22,11 +22,16 @@ RECOMPUTE = ["none", "none", "full", "full:2", "selective:core_attn", "selective
              "selective:mla_up_proj", "selective:shared_experts+moe_act"]
 
 
+def lengths(engine, model):
+    """Lengths that an engine's own model takes: torchtitan's DeepSeek has 16,384 positions."""
+    return [length for length in LENGTHS if engine != "torchtitan" or not model.startswith("deepseek") or int(length) <= 16384]
+
+
 def job(engine, rng):
     """The words of a job, without its configuration."""
     model, least = rng.choice(MODELS)
     gpus = rng.choice([gpus for gpus in GPUS if least <= gpus <= 16 * least])
-    words = [model, "--cluster", rng.choice(CLUSTERS), "--stack", rng.choice(STACKS[engine]), "--gpus", str(gpus), "--seq", rng.choice(LENGTHS)]
+    words = [model, "--cluster", rng.choice(CLUSTERS), "--stack", rng.choice(STACKS[engine]), "--gpus", str(gpus), "--seq", rng.choice(lengths(engine, model))]
     words += ["--global-batch", rng.choice(BATCHES), "--precision", rng.choice(PRECISIONS if engine == "megatron" else PRECISIONS_OF_MAXTEXT if engine == "maxtext" else ["bf16", "bf16", "f32"])]
     if engine != "megatron":
         return words, gpus

@@ -113,7 +113,7 @@ impl Explorer<'_> {
         search::usual_zero(self.supports(), parallel)
     }
 
-    /// What the stack supports.
+    /// Options that the stack supports.
     pub(super) fn supports(&self) -> &Supports {
         &self.evaluator.stack().supports
     }

@@ -167,6 +167,15 @@ fn unread(file: &FileKeys, mesh: &Mesh) -> Vec<String> {
     warnings
 }
 
+/// True if the model has experts.
+fn has_experts(file: &FileKeys) -> bool {
+    let named = model_name(file).and_then(|name| presets::preset(&name));
+    file.size("num_experts").is_some_and(|experts| experts > 1)
+        || named.is_some_and(|name| {
+            ir::models::presets().any(|preset| preset.name == name && preset.config.experts().is_some())
+        })
+}
+
 /// Degrees of the axes over all nodes.
 struct Mesh {
     data: u64,
@@ -209,6 +218,9 @@ impl Mesh {
         keys.put("sp", self.tensor_sequence > 1);
         if self.expert > 1 {
             keys.put("ep", self.expert);
+        }
+        // Experts are cut as all else is.
+        if self.expert > 1 || tp > 1 && has_experts(file) {
             keys.put("etp", tp);
         }
         if self.context > 1 {

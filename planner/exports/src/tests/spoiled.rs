@@ -92,7 +92,7 @@ fn replaced(text: &str, place: &std::ops::Range<usize>, by: &str) -> String {
     format!("{}{by}{}", &text[..place.start], &text[place.end..])
 }
 
-/// What is wrong with a reading of a spoiled file: it gives another layout, and says nothing.
+/// The layout that is read from a spoiled file, if it is another one and nothing says so.
 fn fault(sample: &Sample, own: &Present, text: &str) -> Option<String> {
     let read = sample.read(text).ok()?;
     let is_told = read.warnings != own.warnings;
