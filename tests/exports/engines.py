@@ -38,9 +38,12 @@ PACKAGES = {
 }
 # Packages that ask for more than their configuration needs.
 ALONE = {"megatron-bridge": ["megatron-bridge==0.6.2"], "maxtext": ["maxtext==0.2.5"]}
+# Packages of gigabytes that engines use together, installed once into an environment of its own.
+SHARED = ["torch"]
 # Configuration classes of an engine by its versions, newest first. Those of other engines are in their readers.
 CLASSES = {"torchtitan": {"0.3.0": "torchtitan.trainer:Trainer.Config", "0.2.2": "torchtitan.config.job_config:JobConfig", "0.1.0": "torchtitan.config_manager:JobConfig"}}
 READERS = pathlib.Path(__file__).parent / "engines"
+SITE = "lib/python3.12/site-packages"
 
 
 def python_312():
@@ -59,19 +62,28 @@ def python_312():
 
 def environment(engine, folder):
     """The Python of an engine's environment, which is made if it is not there."""
-    place, log = folder / engine, folder / f"{engine}.log"
-    if not (place / "installed").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        print(f"{engine}: installing {PACKAGES[engine]} into {place}", flush=True)
-        with open(log, "w") as told:
-            subprocess.run([*python_312(), "-m", "venv", place], check=True, stdout=told, stderr=told)
-            done = subprocess.run([place / "bin/pip", "install", *PACKAGES[engine]], stdout=told, stderr=told)
-            if alone := ALONE.get(engine):
-                subprocess.run([place / "bin/pip", "install", "--no-deps", *alone], check=True, stdout=told, stderr=told)
-        if done.returncode:
-            sys.exit(f"{engine}: {PACKAGES[engine]} cannot be installed, see {log}")
-        (place / "installed").touch()
-    return place / "bin/python"
+    return installed(engine, PACKAGES[engine], folder, engine != "maxtext") / "bin/python"
+
+
+def installed(name, packages, folder, shares):
+    """The environment of some packages; one that shares finds the shared packages in theirs."""
+    place, log = folder / name, folder / f"{name}.log"
+    if (place / "installed").exists():
+        return place
+    shared = installed("shared", SHARED, folder, False) if shares else None
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"{name}: installing {packages} into {place}", flush=True)
+    with open(log, "w") as told:
+        subprocess.run([*python_312(), "-m", "venv", place], check=True, stdout=told, stderr=told)
+        if shared:
+            (place / SITE / "shared.pth").write_text(f"{shared / SITE}\n")
+        done = subprocess.run([place / "bin/pip", "install", "--no-cache-dir", *packages], stdout=told, stderr=told)
+        if alone := ALONE.get(name):
+            subprocess.run([place / "bin/pip", "install", "--no-deps", *alone], check=True, stdout=told, stderr=told)
+    if done.returncode:
+        sys.exit(f"{name}: {packages} cannot be installed, see {log}")
+    (place / "installed").touch()
+    return place
 
 
 class Engine:
@@ -139,6 +151,60 @@ class Tally:
         return "\n".join(lines + [f"  {len(self.wrong)} faults"])
 
 
+# Least share of plans whose export states all that they predict.
+STATED = 0.95
+
+
+def hold_plans(binary, name, count, rng):
+    """Holds plans for an engine's stacks against their exports; `True` if enough of them export without a note.
+
+    What the code of a model states is no difference, nor is a model that the engine's flags do not state.
+    """
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as folder:
+        for case in draw.requests(name, rng):
+            if tally.counts["exported"] + tally.counts["lost"] == count:
+                break
+            stated(binary, name, case, tally, pathlib.Path(folder))
+    print(tally.told(name), flush=True)
+    exact = tally.counts["exported"] - tally.counts["noted"]
+    print(f"  {exact} of {count} plans export without a note", flush=True)
+    return exact >= STATED * count
+
+
+def named(case):
+    """The command of a case."""
+    return f"{case['command']} {' '.join(case['words'])}"
+
+
+def stated(binary, name, case, tally, folder):
+    """The export of a plan with the traits of its stack; `None`, counted, if there is none."""
+    label = named(case)
+    plan, why = prediction(binary, case, folder)
+    if plan is None:
+        tally.counts["left"] += 1
+        tally.none[why[:150]] += 1
+        return None
+    export = [str(folder / "plan.json")] if case["command"] == "plan" else case["words"]
+    status, text, said = meshwright(binary, "export", *export, "--to", name, "--launch", case["launch"], "--format", "json")
+    if status:
+        tally.counts["lost"] += 1
+        tally.none[said.strip()[:200]] += 1
+        if case["command"] == "plan":
+            tally.complain(label, f"its own export is refused: {said.strip()[:300]}")
+        return None
+    answer = json.loads(text)
+    answer["stack"] = traits(binary, plan["inputs"]["stack"])
+    tally.counts["exported"] += 1
+    tally.counts[case["command"]] += 1
+    tally.notes.update(f"{note['key']}: {note['text']}" for note in answer["notes"])
+    differs = [note["key"] for note in answer["notes"] if note["grade"] != "code" and note["key"] != "model"]
+    if differs and case["command"] == "plan":
+        tally.counts["noted"] += 1
+        print(f"{label}: {', '.join(differs)}", flush=True)
+    return plan, answer
+
+
 def run(binary, engine, cases, tally, mutate):
     """Holds each case against the engine."""
     with tempfile.TemporaryDirectory() as folder:
@@ -148,27 +214,10 @@ def run(binary, engine, cases, tally, mutate):
 
 
 def one(binary, engine, case, tally, mutate, folder):
-    label = f"{case['command']} {' '.join(case['words'])}"
-    plan, why = prediction(binary, case, folder)
-    if plan is None:
-        tally.counts["left"] += 1
-        tally.none[why[:150]] += 1
+    exported = stated(binary, engine.name, case, tally, folder)
+    if exported is None:
         return
-    export = [str(folder / "plan.json")] if case["command"] == "plan" else case["words"]
-    status, text, said = meshwright(binary, "export", *export, "--to", engine.name, "--launch", case["launch"], "--format", "json")
-    if status:
-        tally.counts["lost"] += 1
-        tally.none[said.strip()[:200]] += 1
-        if case["command"] == "plan":
-            tally.complain(label, f"its own export is refused: {said.strip()[:300]}")
-        return
-    answer = json.loads(text)
-    answer["stack"] = traits(binary, plan["inputs"]["stack"])
-    tally.counts["exported"] += 1
-    tally.counts[case["command"]] += 1
-    if answer["notes"]:
-        tally.counts["noted"] += case["command"] == "plan"
-        tally.notes.update(f"{note['key']}: {note['text']}" for note in answer["notes"])
+    (plan, answer), label = exported, named(case)
     job = scripts.job(engine.name, plan, answer["text"], case, folder)
     read = engine.read(job)
     wrong = [read["why"]] if read["why"] else compare.differences(engine.name, plan, answer, read["read"], job)
@@ -272,6 +321,7 @@ def main():
     parser.add_argument("--flags", action="store_true", help="write the flags that each engine has, and end")
     parser.add_argument("--engine", nargs="+", default=list(PACKAGES), choices=list(PACKAGES))
     parser.add_argument("--count", type=int, default=40, help="exports of an engine")
+    parser.add_argument("--plans", type=int, metavar="COUNT", help="hold so many plans for an engine against notes of their exports, and end")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="end an engine after this time, with fewer exports")
     parser.add_argument("--seed", type=int, default=int(datetime.date.today().strftime("%Y%m%d")), help="of the drawn cases; the date by default")
     parser.add_argument("--mutate", action="store_true", help="leave out assumptions one by one, too")
@@ -289,6 +339,9 @@ def main():
         return
     failed = False
     print(f"seed {options.seed}", flush=True)
+    if options.plans:
+        held = [hold_plans(options.binary, name, options.plans, random.Random(f"{options.seed} {name}")) for name in options.engine]
+        sys.exit(not all(held))
     for name in options.engine:
         engine, tally = Engine(name, options.environments.resolve()), Tally()
         drawn = draw.cases(name, random.Random(f"{options.seed} {name}"))

@@ -1,5 +1,6 @@
 //! The fields of a configuration that the cost of a planned block depends on.
 
+use crate::conditions::Refused;
 use ir::options::{CpKind, Offload, ParallelConfig, Recompute};
 
 /// Options of a block that are not in its plan, which has the degrees. Costs see nothing else of a configuration, so two
@@ -18,12 +19,14 @@ pub struct BlockOptions {
     pub offload: bool,
     /// True to overlap tensor-parallel communication with matmuls; `None`: as the stack does.
     pub tp_overlap: Option<bool>,
+    /// Properties of the stack that do not hold.
+    pub refused: Refused,
     /// Distances between the ranks of the block's mesh.
     pub spread: Spread,
 }
 
 impl BlockOptions {
-    /// Options under a configuration, of whose data-parallel ranks `together` are in the block's mesh.
+    /// Options under a configuration, of whose data-parallel ranks `together` are in the block's mesh. All properties of the stack hold.
     pub fn of(parallel: &ParallelConfig, together: u64) -> BlockOptions {
         let ParallelConfig { tp, sp, cp_kind, tp_overlap, .. } = *parallel;
         let offload = parallel.offload == Offload::All(None);
@@ -31,7 +34,8 @@ impl BlockOptions {
             Recompute::Full(_) => Recompute::Full(None),
             other => other.clone(),
         };
-        BlockOptions { tp, sp, cp_kind, recompute, offload, tp_overlap, spread: Spread::of(parallel, together) }
+        let (refused, spread) = (Refused::default(), Spread::of(parallel, together));
+        BlockOptions { tp, sp, cp_kind, recompute, offload, tp_overlap, refused, spread }
     }
 }
 

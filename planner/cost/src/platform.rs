@@ -130,7 +130,12 @@ impl Platform<'_> {
     /// CPU seconds per kernel launch; 0 under graph replay. Kernels whose row count `varies` are in a graph only if the
     /// stack has graphs for experts.
     pub fn launch(&self, varies: bool) -> f64 {
-        if self.stack.traits.launch.graphs.replay(varies) { 0.0 } else { self.stack.fitted.launch_us.value * 1e-6 }
+        if self.stack.traits.launch.graphs.replay(varies) { 0.0 } else { self.single_launch() }
+    }
+
+    /// CPU seconds of a kernel launch outside of graphs.
+    pub fn single_launch(&self) -> f64 {
+        self.stack.fitted.launch_us.value * 1e-6
     }
 
     /// Slowdown of compute under overlapped communication, which occupies some of the multiprocessors: `1 / (1 -

@@ -29,8 +29,8 @@ pub const CLUSTERS: &[Preset] = presets!("clusters":
 
 /// Stacks known by name; the first is the default of `--stack`.
 pub const STACKS: &[Preset] = presets!("stacks":
-    "megatron-core-2025" "megatron-core-2025-alltoall" "megatron-core-2025-drop" "megatron-core-2026" "megatron-2022" "megatron-deepspeed-2021" "megatron-deepspeed-2022" "megatron-2019" "zero-bubble-2023" "internevo-2023" "nanotron-2024"
-    "fsdp-eager" "fsdp-compile" "fsdp-compile-2024" "fsdp-compile-2025" "fsdp-compile-2026" "automodel-2026" "foundry-2023"
+    "megatron-core-2025" "megatron-core-2025-alltoall" "megatron-core-2025-drop" "megatron-core-2026" "megatron-2022" "megatron-deepspeed-2021" "megatron-deepspeed-2022" "megatron-2019" "zero-bubble-2023" "internevo-2023" "nanotron-2024" "nanotron-0.4"
+    "fsdp-eager" "fsdp-eager-2026" "fsdp-compile" "fsdp-compile-2024" "fsdp-compile-2025" "fsdp-compile-2026" "automodel-2026" "foundry-2023"
     "nemo" "nemo-2024-01" "jax-2023" "jax-xla-2023" "jax-2024" "deepseek-2024" "deepspeed-2021" "llama-2024" "meshwright" "meshwright-threads" "meshwright-cuda");
 
 impl Preset {

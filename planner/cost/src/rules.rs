@@ -70,6 +70,8 @@ pub enum RuleName {
     RecomputesMoeAct,
     /// 1 if projections of latent vectors are recomputed as a module.
     RecomputesMlaUpProj,
+    /// 1 if layers of experts are recomputed as a module.
+    RecomputesMoe,
     /// Query heads.
     Heads,
     /// 1 if keys and values come from a latent vector.
@@ -84,11 +86,15 @@ pub enum RuleName {
     Adam,
     /// Greatest common divisor of the lengths of packed documents; 0 if a sequence is one document.
     Documents,
+    /// 1 if the head has the parameters of the embedding.
+    Tied,
+    /// First layers without experts, of a model whose other layers have experts.
+    FirstDense,
 }
 
 impl RuleName {
     /// All names, as rules write them.
-    pub const ALL: [(&str, RuleName); 37] = [
+    pub const ALL: [(&str, RuleName); 40] = [
         ("dp", RuleName::Dp),
         ("tp", RuleName::Tp),
         ("pp", RuleName::Pp),
@@ -119,6 +125,7 @@ impl RuleName {
         ("recomputes_layernorm", RuleName::RecomputesLayernorm),
         ("recomputes_moe_act", RuleName::RecomputesMoeAct),
         ("recomputes_mla_up_proj", RuleName::RecomputesMlaUpProj),
+        ("recomputes_moe", RuleName::RecomputesMoe),
         ("heads", RuleName::Heads),
         ("mla", RuleName::Mla),
         ("expert_bias", RuleName::ExpertBias),
@@ -126,6 +133,8 @@ impl RuleName {
         ("narrow_states", RuleName::NarrowStates),
         ("adam", RuleName::Adam),
         ("documents", RuleName::Documents),
+        ("tied", RuleName::Tied),
+        ("first_dense", RuleName::FirstDense),
     ];
 
     /// Keys of a configuration that the number depends on; none of a number of the job.
@@ -153,9 +162,10 @@ impl RuleName {
             RuleName::Group => &[ConfigKey::Pp, ConfigKey::Schedule, ConfigKey::Vp, ConfigKey::Group],
             RuleName::Instances => &[ConfigKey::Zero, ConfigKey::Shard, ConfigKey::Dp, ConfigKey::Cp],
             RuleName::PpOuter => &[ConfigKey::RankOrder],
-            RuleName::RecomputesLayernorm | RuleName::RecomputesMoeAct | RuleName::RecomputesMlaUpProj => {
-                &[ConfigKey::Recompute]
-            }
+            RuleName::RecomputesLayernorm
+            | RuleName::RecomputesMoeAct
+            | RuleName::RecomputesMlaUpProj
+            | RuleName::RecomputesMoe => &[ConfigKey::Recompute],
             RuleName::Seq
             | RuleName::Layers
             | RuleName::KvHeads
@@ -166,8 +176,15 @@ impl RuleName {
             | RuleName::DelayedScaling
             | RuleName::NarrowStates
             | RuleName::Adam
-            | RuleName::Documents => &[],
+            | RuleName::Documents
+            | RuleName::Tied
+            | RuleName::FirstDense => &[],
         }
+    }
+
+    /// The name as rules write it.
+    pub fn text(self) -> &'static str {
+        RuleName::ALL[self as usize].0
     }
 }
 

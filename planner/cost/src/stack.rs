@@ -1,9 +1,10 @@
 //! Software description: how well a framework uses the hardware. A file of `planner/cost/stacks/`.
 
 use crate::cluster::Cluster;
+use crate::conditions::{Conditions, Refused};
 use crate::residual::Residual;
 use crate::supports::Supports;
-use crate::traits::{FusedKernel, Hidden, StackTraits};
+use crate::traits::{FusedKernel, Graphs, Hidden, StackTraits};
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
@@ -20,6 +21,9 @@ pub struct Stack {
     /// Properties of the framework's code.
     #[serde(default)]
     pub traits: StackTraits,
+    /// Conditions of properties on the configuration.
+    #[serde(default)]
+    pub conditions: Conditions,
     /// Supported configuration options.
     #[serde(default)]
     pub supports: Supports,
@@ -76,6 +80,18 @@ impl Stack {
     /// Returns whether a group of ops is one kernel.
     pub fn fuses(&self, group: FusedKernel) -> bool {
         self.traits.kernels.fused.contains(group)
+    }
+
+    /// Properties of the framework's code without those that a configuration excludes.
+    pub fn traits_without(&self, refused: Refused) -> StackTraits {
+        let mut traits = self.traits.clone();
+        if refused.exchanges {
+            traits.hides.remove(Hidden::Ep);
+        }
+        if refused.graphs {
+            traits.launch.graphs = Graphs::None;
+        }
+        traits
     }
 
     /// Returns whether a kind of communication overlaps with compute.

@@ -67,6 +67,7 @@ impl Stack {
     pub(crate) fn checked(self) -> Result<Stack, PresetError> {
         let mut complaints = ranges::complaints(&self);
         self.supports.check(&mut complaints);
+        self.conditions.check(&mut complaints);
         none_or(complaints, self, Code::BadStack)
     }
 }

@@ -34,6 +34,8 @@ pub struct Supports {
     pub shard: Option<bool>,
     /// Overlap of tensor-parallel communication where a configuration asks for it, though not by default.
     pub tp_overlap: Option<bool>,
+    /// Data-parallel communication without overlap where a configuration asks for it, although the stack overlaps it.
+    pub dp_overlap_off: Option<bool>,
     /// Parameters that ZeRO-3 gathers once a step.
     pub gather: Option<bool>,
     /// Stage boundaries set by the configuration.

@@ -133,6 +133,11 @@ pub(super) fn check(model: &Model, config: &BlockConfig) -> Result<(), Error> {
 }
 
 impl Tied {
+    /// True if the instance `last` has it, and one before `front`.
+    fn joins(&self, front: usize, last: usize) -> bool {
+        self.runs.contains(&last) && self.runs.iter().any(|&run| run < front)
+    }
+
     /// Its elements, `times` times.
     pub(super) fn elements(&self, times: f64) -> Elements {
         let all = SplitByExperts { dense: times * self.elements, experts: 0.0 };
@@ -166,6 +171,12 @@ impl Outline {
             }
         }
         all
+    }
+
+    /// Returns whether the last instance shares a parameter with one in front of the layers.
+    pub(super) fn ties_ends(&self) -> bool {
+        let (front, last) = (self.front.max(self.layers.start), self.runs.len().saturating_sub(1));
+        last > 0 && self.tied.iter().any(|tied| tied.joins(front, last))
     }
 
     /// The block of these instances, whether they are layers, and their number, if they are of one block and share no parameter.

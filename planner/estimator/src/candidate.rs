@@ -4,6 +4,7 @@ use super::action_order::OrderCache;
 use super::blocks::Blocks;
 use super::critical_path::CriticalPath;
 use super::error::Error;
+use super::job_numbers::{refused, refused_by_all_schedules};
 use super::memory::{fullest_device, host_holds};
 use super::ordered_stages::OrderedStages;
 use super::pipeline::{PipelineTimeline, ScheduledPipeline, flow};
@@ -85,7 +86,15 @@ impl Candidate<'_> {
     /// # Errors
     /// The degrees of the experts do not divide those of the other blocks.
     pub(super) fn block_config(&self) -> Result<BlockConfig, Error> {
-        BlockConfig::of(&self.parallel, self.cores_each)
+        BlockConfig::of(&self.parallel, self.cores_each, refused(&self.parallel, self.platform.stack))
+    }
+
+    /// The fields that blocks depend on, under whichever schedule the stack runs best.
+    ///
+    /// # Errors
+    /// As [`Candidate::block_config`].
+    pub(super) fn block_config_of_any_order(&self) -> Result<BlockConfig, Error> {
+        BlockConfig::of(&self.parallel, self.cores_each, refused_by_all_schedules(&self.parallel, self.platform.stack))
     }
 
     /// The fields that the order and the times of actions depend on.

@@ -461,7 +461,7 @@ fn average_rank(database: &CostDatabase, config: &AverageRankConfig) -> Result<S
     let cluster = database.clusters.get(database, &cores_each);
     let platform = database.platform(&cluster);
     let candidate = Candidate { parallel: config.parallel(), platform, microbatches, cores_each, budget: 0.0 };
-    let blocks = database.block_costs(&candidate.block_config()?)?;
+    let blocks = database.block_costs(&candidate.block_config_of_any_order()?)?;
     let open = Relaxation::of(&candidate, &blocks);
     Ok(open.average_rank(open.average_elements(), config.orders, config.budget()))
 }

@@ -6,7 +6,7 @@ use super::cost_database::CostDatabase;
 use super::error::Error;
 use super::estimator::{Estimator, check_joined};
 use super::headroom::{BudgetSizes, Headroom};
-use super::job_numbers::JobNumbers;
+use super::job_numbers::{JobNumbers, refused};
 use super::memory::fullest_host;
 use super::model_work::ModelWork;
 use super::offload_choice::as_needed;
@@ -150,7 +150,7 @@ impl Evaluator {
     }
 
     fn block_config(&self, parallel: &ParallelConfig) -> Result<BlockConfig, Error> {
-        BlockConfig::of(parallel, self.cores_each(parallel))
+        BlockConfig::of(parallel, self.cores_each(parallel), refused(parallel, self.stack()))
     }
 
     /// ZeRO stage under which a configuration's micro-batches run.

@@ -1,6 +1,7 @@
 //! Numbers of a job and of its configurations that the rules of a stack name.
 
-use cost::{RuleName, RuleNumbers};
+use cost::{Refused, RuleName, RuleNumbers, Stack};
+use ir::config_key::ConfigKey;
 use ir::options::{CpKind, ParallelConfig, Recompute};
 use scheduler::schedules;
 
@@ -65,6 +66,7 @@ impl JobNumbers {
             RuleName::RecomputesLayernorm => is(parallel.recompute.has_module("layernorm")),
             RuleName::RecomputesMoeAct => is(parallel.recompute.has_module("moe_act")),
             RuleName::RecomputesMlaUpProj => is(parallel.recompute.has_module("mla_up_proj")),
+            RuleName::RecomputesMoe => is(parallel.recompute.has_module("moe")),
             RuleName::Seq => self.seq,
             RuleName::Layers
             | RuleName::KvHeads
@@ -75,9 +77,22 @@ impl JobNumbers {
             | RuleName::DelayedScaling
             | RuleName::NarrowStates
             | RuleName::Adam
-            | RuleName::Documents => self.fixed.get(name),
+            | RuleName::Documents
+            | RuleName::Tied
+            | RuleName::FirstDense => self.fixed.get(name),
         }
     }
+}
+
+/// Properties of a stack that do not hold in a configuration.
+pub fn refused(parallel: &ParallelConfig, stack: &Stack) -> Refused {
+    stack.conditions.refused(&JobNumbers::default().under(parallel))
+}
+
+/// Properties of a stack that do not hold in a configuration, whatever its schedule is.
+pub(super) fn refused_by_all_schedules(parallel: &ParallelConfig, stack: &Stack) -> Refused {
+    let decided = JobNumbers::default().known_under(parallel, |name| !name.keys().contains(&ConfigKey::Schedule));
+    stack.conditions.refused(&decided)
 }
 
 /// Slices of a sequence.
@@ -94,4 +109,59 @@ fn chunks(parallel: &ParallelConfig) -> Option<u64> {
     let kind = schedules::find(&parallel.schedule).ok()?;
     let pipeline = kind.pipeline(u32::try_from(parallel.pp).ok()?, parallel.vp, 1).ok()?;
     Some(u64::from(pipeline.chunks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EstimateRequest, Estimator};
+    use compiler::parallel::parse_any;
+
+    #[test]
+    fn properties_hold_by_their_conditions() {
+        let stack = Stack::find("megatron-core-2026").unwrap();
+        for (parallel, exchanges, graphs) in [
+            ("dp=8,ep=8", false, false),
+            ("dp=8,ep=8,pp=2", true, false),
+            ("dp=8,ep=8,pp=2,schedule=interleaved-1f1b,vp=2", false, false),
+            ("dp=8,ep=8,recompute=full:2", true, true),
+            ("dp=8,ep=8,recompute=selective:moe_act+moe", true, true),
+            ("dp=8,ep=8,offload=all", false, true),
+            ("dp=8,ep=8,zero=3", false, true),
+            ("dp=8,ep=8,pp=2,zero=3", true, false),
+        ] {
+            let parallel = parse_any(parallel).unwrap();
+            assert_eq!(refused(&parallel, &stack), Refused { exchanges, graphs }, "{parallel:?}");
+        }
+        let open = parse_any("dp=8,ep=8,pp=2").unwrap();
+        assert_eq!(refused_by_all_schedules(&open, &stack), Refused::default());
+    }
+
+    /// A property that a configuration excludes is as if the stack had none.
+    #[test]
+    fn an_excluded_property_is_absent() {
+        let estimator = Estimator::new();
+        let predicted = |stack: &str, parallel: &str| {
+            let request = EstimateRequest {
+                model: "qwen3-30b-a3b".into(),
+                cluster: "h100".into(),
+                stack: format!("megatron-core-2026{stack}"),
+                seq: 4096,
+                global_batch: 256,
+                parallel: parallel.into(),
+                ..EstimateRequest::default()
+            };
+            estimator.estimate(&request).unwrap().predicted
+        };
+        let without = "+hides=tp|dp|cp|p2p|update";
+        for (parallel, lacking) in [
+            ("dp=8,ep=8,pp=2,zero=1", without.to_string()),
+            ("dp=16,ep=8,zero=1,recompute=full", format!("{without}+launch.graphs=none")),
+            ("dp=16,ep=8,zero=1,recompute=full:5", format!("{without}+launch.graphs=none")),
+        ] {
+            assert_eq!(predicted("", parallel), predicted(&lacking, parallel), "{parallel}");
+        }
+        let interleaved = "dp=8,ep=8,pp=2,zero=1,schedule=interleaved-1f1b,vp=2";
+        assert!(predicted("", interleaved).step_time_s < predicted(without, interleaved).step_time_s);
+    }
 }

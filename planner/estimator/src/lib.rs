@@ -92,7 +92,7 @@ pub use estimate_all::{ConfigLine, estimate_all};
 pub use estimator::Estimator;
 pub use evaluator::Evaluator;
 pub use headroom::BudgetSizes;
-pub use job_numbers::JobNumbers;
+pub use job_numbers::{JobNumbers, refused};
 pub use layer_room::OpenBoundaries;
 pub use memory::ModelStates;
 pub use memory_fit::MemoryChoices;

@@ -49,6 +49,8 @@ impl ModelTraits {
             RuleName::Heads => heads,
             RuleName::Mla => Some(u64::from(size(DimRole::KvLatent).is_some())),
             RuleName::ExpertBias => Some(u64::from(has_expert_bias(model))),
+            RuleName::Tied => Some(u64::from(outline.ties_ends())),
+            RuleName::FirstDense => Some(first_dense(model)),
             _ => None,
         });
         let layers = match size(DimRole::KvLatent) {
@@ -60,6 +62,13 @@ impl ModelTraits {
         let trained = model.trained_count() as f64 / parameters.max(1) as f64;
         ModelTraits { parameters, trained, has_experts, layers, context, numbers }
     }
+}
+
+/// Layers before the first one with experts; 0 if no layer has experts.
+fn first_dense(model: &Model) -> u64 {
+    let first = model.calls.iter().position(|call| Routing::of(&model.blocks[call.block]).is_some());
+    let before = model.calls.iter().take(first.unwrap_or(0)).filter(|call| call.repeat.is_some());
+    before.map(|call| u64::from(call.instances())).sum()
 }
 
 /// True if matrices of experts have biases: parameters of experts and one further dim.

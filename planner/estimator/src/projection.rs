@@ -6,7 +6,7 @@ use super::error::Error;
 use super::rank_waits::OpenOrders;
 use super::recipe;
 use super::request::EstimateRequest;
-use cost::{BlockOptions, Reach, Recipe, Spread, Stack, Supports};
+use cost::{BlockOptions, Reach, Recipe, Refused, Spread, Stack, Supports};
 use ir::options::{CpKind, Gather, Offload, ParallelConfig, Recompute};
 use ir::types::DType;
 use scheduler::placement::Placement;
@@ -117,11 +117,11 @@ pub(super) struct BlockConfig {
 }
 
 impl BlockConfig {
-    /// The fields of a configuration on devices of `cores_each` cores.
+    /// The fields of a configuration on devices of `cores_each` cores, without the properties of the stack that it excludes.
     ///
     /// # Errors
     /// The degrees of the experts do not divide those of the other blocks.
-    pub(super) fn of(parallel: &ParallelConfig, cores_each: u64) -> Result<BlockConfig, Error> {
+    pub(super) fn of(parallel: &ParallelConfig, cores_each: u64, refused: Refused) -> Result<BlockConfig, Error> {
         let ParallelConfig {
             dp: _,
             tp,
@@ -150,7 +150,7 @@ impl BlockConfig {
             stages: _,
         } = *parallel;
         let dp = if ep * etp == 1 { 1 } else { parallel.dp_together()? };
-        let options = BlockOptions::of(parallel, dp);
+        let options = BlockOptions { refused, ..BlockOptions::of(parallel, dp) };
         let plan = PlanConfig { dp, tp, cp, ep, etp, mbs, sp, rank_order: Arc::clone(rank_order) };
         Ok(BlockConfig { plan, options, cores_each })
     }
@@ -165,9 +165,10 @@ impl BlockConfig {
         self.with(Recompute::None, self.options.offload)
     }
 
-    /// The same with all activations saved on the device.
+    /// The same with all activations saved on the device, and all properties of the stack: neither moves a layer.
     pub(super) fn keeping_all(&self) -> BlockConfig {
-        self.with(Recompute::None, false)
+        let kept = self.with(Recompute::None, false);
+        BlockConfig { options: BlockOptions { refused: Refused::default(), ..kept.options }, ..kept }
     }
 
     /// The same with all saved activations in host memory.
@@ -192,7 +193,8 @@ impl BlockConfig {
 
     /// Configuration with these fields, and defaults otherwise.
     pub(super) fn parallel(&self) -> ParallelConfig {
-        let BlockOptions { tp: _, sp: _, cp_kind, ref recompute, offload, tp_overlap, spread: _ } = self.options;
+        let BlockOptions { tp: _, sp: _, cp_kind, ref recompute, offload, tp_overlap, refused: _, spread: _ } =
+            self.options;
         let recompute = recompute.clone();
         let offload = if offload { Offload::All(None) } else { Offload::None };
         ParallelConfig { cp_kind, recompute, offload, tp_overlap, ..self.plan.parallel() }

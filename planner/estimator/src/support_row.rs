@@ -21,7 +21,14 @@ impl SupportRow {
     pub(super) fn of(key: ConfigKey) -> SupportRow {
         match key {
             ConfigKey::Dp | ConfigKey::Mbs | ConfigKey::RankOrder | ConfigKey::Vp => PLAIN,
-            ConfigKey::Group | ConfigKey::Slices | ConfigKey::TpOverlap | ConfigKey::DpOverlap => PLAIN,
+            ConfigKey::Group | ConfigKey::Slices | ConfigKey::TpOverlap => PLAIN,
+            ConfigKey::DpOverlap => SupportRow {
+                lacks: |parallel, has| {
+                    let is_off = has_replicas(parallel) && parallel.dp_overlap == Some(false);
+                    (is_off && has.dp_overlap_off == Some(false)).then_some("dp_overlap_off")
+                },
+                ..PLAIN
+            },
             ConfigKey::Tp => degree(|parallel, has| lacks_degree(parallel.tp, Degree::Tp, has)),
             ConfigKey::Pp => degree(|parallel, has| lacks_degree(parallel.pp, Degree::Pp, has)),
             ConfigKey::Cp => degree(|parallel, has| lacks_degree(parallel.cp, Degree::Cp, has)),

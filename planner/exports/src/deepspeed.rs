@@ -66,8 +66,9 @@ pub(crate) fn write(job: &Job) -> Written {
     ]);
     if parallel.recompute == Recompute::Full(None) {
         file["activation_checkpointing"] = json!({"partition_activations": false, "cpu_checkpointing": false});
-        let text = "the code of the model calls deepspeed.checkpointing.checkpoint for each layer";
-        notes.near("recompute", "full", text);
+        let text = "the model calls deepspeed.checkpointing.checkpoint for each layer, as model.gradient_checkpointing_enable() of \
+                    transformers does by PyTorch's";
+        notes.of_code("recompute", "full", text);
     }
     if let Some(order) = job.other_order() {
         notes.lost("rank_order", order, "DeepSpeed orders ranks itself");

@@ -3,7 +3,7 @@
 use crate::flag_error::FlagError;
 use crate::flag_table::{DEEPSPEED, Setting};
 use crate::present::{Keys, Present};
-use crate::yaml;
+use crate::{json_text, yaml};
 use serde_json::{Map, Value};
 
 /// Keys that are read.
@@ -38,7 +38,7 @@ const FILLED_IN: &str = "auto";
 /// # Errors
 /// The text is no JSON, a key has a value that DeepSpeed refuses, or the number of devices is needed.
 pub fn read(text: &str, gpus: Option<u64>) -> Result<Present, FlagError> {
-    let file: Value = serde_json::from_str(text).map_err(|why| FlagError::Text(format!("it is no JSON: {why}")))?;
+    let file: Value = json_text::load(text).map_err(|why| FlagError::Text(format!("it is no JSON: {why}")))?;
     if !file.is_object() {
         return Err(FlagError::Text("it is no object".to_string()));
     }
@@ -232,21 +232,28 @@ fn sharding(file: &Value, keys: &mut Keys) -> Result<u64, FlagError> {
 /// The type in which gradients are accumulated: that of the parameters, unless the file says otherwise where it can be another
 /// (runtime/engine.py, get_data_types and _do_optimizer_sanity_check).
 fn gradients(file: &Value, precision: &str, stage: u64) -> Result<Option<String>, FlagError> {
+    const SENT: &str = "communication_data_type";
+    // runtime/config.py, get_communication_data_type.
+    if let Some(other) = file.get(SENT).filter(|kind| !kind.is_null())
+        && !matches!(other.as_str(), Some("fp16" | "bf16" | "fp32" | FILLED_IN))
+    {
+        return Err(format!("{SENT} is {other}: DeepSpeed has fp16, bf16 and fp32").into());
+    }
     if precision == "f32" {
         return Ok(None);
     }
     let is_open = stage == 0 || stage == 1 && precision == "bf16";
-    let stated = value(file, "/data_types/grad_accum_dtype").and_then(Value::as_str).filter(|_| is_open);
-    let dtype = match stated {
-        Some("fp32" | "float32" | "float") => "f32",
-        None | Some("bf16" | "bfloat16" | "fp16" | "float16" | "half") => "bf16",
+    let dtype = match value(file, "/data_types/grad_accum_dtype").filter(|_| is_open) {
+        None => "bf16",
+        Some(stated) if matches!(stated.as_str(), Some("fp32" | "float32" | "float")) => "f32",
+        Some(stated) if matches!(stated.as_str(), Some("bf16" | "bfloat16" | "fp16" | "float16" | "half")) => "bf16",
         Some(other) => {
-            return Err(
-                format!("data_types.grad_accum_dtype is `{other}`: predictions know fp32, bf16 and fp16").into()
-            );
+            return Err(format!("data_types.grad_accum_dtype is {other}: predictions know fp32, bf16 and fp16").into());
         }
     };
-    Ok(Some(dtype.to_string()))
+    // Gradients that are sent in another type than they are kept in are those of the stack.
+    let is_sent_wide = file.get(SENT).and_then(Value::as_str) == Some("fp32");
+    Ok(Some(dtype.to_string()).filter(|dtype| !(is_sent_wide && dtype == "bf16")))
 }
 
 /// A truth value in one of the ways that DeepSpeed takes, if it is there.

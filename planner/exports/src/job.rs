@@ -52,6 +52,9 @@ pub struct Job {
     pub capability: Option<u64>,
     /// Launcher of the processes.
     pub launch: Launch,
+    /// Seconds that launches would add to a step without CUDA graphs, over those of the step, where the stack has graphs of layers
+    /// without experts alone.
+    pub launches: f64,
     /// The prediction, as a sentence.
     pub predicted: String,
     /// The order of the pipeline, for a target that takes it.

@@ -3,7 +3,8 @@
 //! and [`maxtext::read`] read the configuration that a job has now.
 //!
 //! Each framework is a file: a table of the keys of a configuration. A key that the framework cannot state exactly is a [`Note`]:
-//! *near* says what differs, *lost* that it is left out, with the nearest value that can be stated.
+//! *near* says what differs, *code* that the code of the model states it, *lost* that it is left out, with the nearest value that can be
+//! stated.
 //!
 //! Field names were read in the sources of the versions in [`Target::version`].
 
@@ -14,6 +15,7 @@ pub mod deepspeed_file;
 mod flag_error;
 mod flag_table;
 mod job;
+mod json_text;
 mod launch;
 pub mod maxtext;
 pub mod megatron;
@@ -109,7 +111,7 @@ impl Target {
         match self {
             Target::Megatron | Target::MegatronBridge => Some("megatron-core-2025"),
             Target::Torchtitan => Some("fsdp-compile-2026"),
-            Target::Nanotron => Some("nanotron-2024"),
+            Target::Nanotron => Some("nanotron-0.4"),
             Target::Maxtext => Some("jax-2024"),
             Target::Deepspeed | Target::TorchPipelining => None,
         }

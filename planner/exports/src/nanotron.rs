@@ -54,6 +54,20 @@ pub(crate) fn write(job: &Job) -> Written {
             "nanotron overlaps the reduction of gradients with the backward",
         );
     }
+    let is_cut = parallel.tp > 1;
+    let hides = parallel.tp_overlap.unwrap_or(job.hides(Hidden::Tp) || job.hides(Hidden::TpBackward));
+    if is_cut && parallel.sp && parallel.tp_overlap == Some(true) {
+        notes.does(
+            Instead::Keys("tp_overlap=default".into()),
+            "tp_overlap",
+            true,
+            "nanotron hides collectives of the backward alone",
+        );
+    }
+    if is_cut && !parallel.sp && parallel.tp_overlap.is_some() {
+        let text = "nanotron has no asynchronous communication without sequence parallelism";
+        notes.does(Instead::Keys("tp_overlap=default".into()), "tp_overlap", hides, text);
+    }
     if let Some(order) = job.other_order() {
         notes.lost("rank_order", order, "nanotron has pp,dp,tp");
     }
@@ -72,7 +86,7 @@ pub(crate) fn write(job: &Job) -> Written {
         parallel.pp,
         parallel.tp,
         parallel.ep,
-        parallel.sp && job.hides(Hidden::Tp),
+        parallel.sp && is_cut && hides,
         job.seq,
         parallel.mbs,
         job.microbatches(),

@@ -73,7 +73,7 @@ pub fn read(text: &str) -> Result<Present, FlagError> {
         global_batch: mbs.zip(rounds).and_then(|(mbs, rounds)| mbs.checked_mul(rounds)?.checked_mul(dp)),
         precision: precision(&file["model"]["dtype"])?,
         optimizer: optimizer(&file["optimizer"]["optimizer_factory"]["name"])?,
-        grad_dtype: gradients(file),
+        grad_dtype: gradients(file)?,
         warnings: unmodelled(file)?,
         ..Present::default()
     })
@@ -128,23 +128,49 @@ fn whole(file: &Yaml, section: &str, key: &str) -> Result<Option<u64>, FlagError
     number(&file[section][key], &format!("{section}.{key}"))
 }
 
+/// A word, if the key is there.
+fn word<'f>(value: &'f Yaml, key: &str) -> Result<Option<&'f str>, FlagError> {
+    match value {
+        Yaml::BadValue | Yaml::Null => Ok(None),
+        Yaml::String(text) => Ok(Some(text)),
+        other => Err(format!("{key} is {}: it takes a word", shown(other)).into()),
+    }
+}
+
+/// A truth value of a section, if the key is there.
+fn truth(section: &Yaml, key: &str) -> Result<Option<bool>, FlagError> {
+    match &section[key] {
+        Yaml::BadValue | Yaml::Null => Ok(None),
+        Yaml::Boolean(is) => Ok(Some(*is)),
+        other => Err(format!("{key} is {}: it is true or false", shown(other)).into()),
+    }
+}
+
+/// True if a key of a section is true.
+fn is_set(section: &Yaml, key: &str) -> Result<bool, FlagError> {
+    Ok(truth(section, key)? == Some(true))
+}
+
 fn layout(parallelism: &Yaml, keys: &mut Keys) -> Result<(), FlagError> {
     let tp = number(&parallelism["tp"], "parallelism.tp")?.unwrap_or(1);
-    let [tp_mode, engine] = ["tp_mode", "pp_engine"].map(|key| parallelism[key].as_str().map(str::to_ascii_lowercase));
-    match tp_mode.as_deref() {
+    let mode = word(&parallelism["tp_mode"], "parallelism.tp_mode")?.map(str::to_ascii_lowercase);
+    let has_sp = mode.as_deref() == Some("reduce_scatter");
+    match mode.as_deref() {
         None | Some("all_reduce") => {}
         Some("reduce_scatter") => keys.put("sp", tp > 1),
         Some(other) => {
             return Err(format!("parallelism.tp_mode is `{other}`: it is ALL_REDUCE or REDUCE_SCATTER").into());
         }
     }
-    match engine.as_deref() {
+    match word(&parallelism["pp_engine"], "parallelism.pp_engine")?.map(str::to_ascii_lowercase).as_deref() {
         Some("1f1b") => keys.put("schedule", "1f1b"),
         None | Some("afab") => keys.put("schedule", "gpipe"),
         Some(other) => return Err(format!("parallelism.pp_engine is `{other}`: it is 1f1b or afab").into()),
     }
-    if parallelism["tp_linear_async_communication"].as_bool() == Some(true) {
-        keys.put("tp_overlap", true);
+    // The stack hides collectives of the backward, as nanotron does if it is told to.
+    let is_asynchronous = is_set(parallelism, "tp_linear_async_communication")?;
+    if tp > 1 && has_sp && !is_asynchronous {
+        keys.put("tp_overlap", false);
     }
     if let Some(ep) = number(&parallelism["expert_parallel_size"], "parallelism.expert_parallel_size")? {
         keys.put("ep", ep);
@@ -155,21 +181,21 @@ fn layout(parallelism: &Yaml, keys: &mut Keys) -> Result<(), FlagError> {
             keys.put("cp_kind", "ring");
         }
     }
-    if parallelism["recompute_layer"].as_bool() == Some(true) {
+    if is_set(parallelism, "recompute_layer")? {
         keys.put("recompute", "full");
     }
     Ok(())
 }
 
 /// The type of accumulated gradients, if they are not f32, as the stack has them.
-fn gradients(file: &Yaml) -> Option<String> {
-    let is_narrow = file["optimizer"]["accumulate_grad_in_fp32"].as_bool() == Some(false);
+fn gradients(file: &Yaml) -> Result<Option<String>, FlagError> {
+    let is_narrow = truth(&file["optimizer"], "accumulate_grad_in_fp32")? == Some(false);
     let is_plain = file["model"]["dtype"].as_str() == Some("float32");
-    (is_narrow && !is_plain).then(|| "bf16".to_string())
+    Ok((is_narrow && !is_plain).then(|| "bf16".to_string()))
 }
 
 fn precision(dtype: &Yaml) -> Result<String, FlagError> {
-    match dtype.as_str().unwrap_or("bfloat16") {
+    match word(dtype, "model.dtype")?.unwrap_or("bfloat16") {
         "bfloat16" => Ok("bf16".into()),
         "float32" => Ok("f32".into()),
         other => Err(format!("model.dtype is `{other}`: predictions know bfloat16 and float32").into()),
@@ -177,7 +203,7 @@ fn precision(dtype: &Yaml) -> Result<String, FlagError> {
 }
 
 fn optimizer(name: &Yaml) -> Result<String, FlagError> {
-    match name.as_str().unwrap_or("adamW").to_ascii_lowercase().as_str() {
+    match word(name, "optimizer.optimizer_factory.name")?.unwrap_or("adamW").to_ascii_lowercase().as_str() {
         "adamw" => Ok("adamw".into()),
         "sgd" => Ok("sgd".into()),
         other => Err(format!("optimizer.optimizer_factory.name is `{other}`: predictions know adamW and sgd").into()),

@@ -38,6 +38,8 @@ impl Written {
 pub enum Grade {
     /// The framework does nearly the same.
     Near,
+    /// The framework does it, by the code of the model instead of the exported file.
+    Code,
     /// The framework cannot do it; the export leaves it out.
     Lost,
 }
@@ -92,6 +94,7 @@ impl fmt::Display for Note {
         let Note { key, value, grade, text, instead: _, size } = self;
         let grade = match grade {
             Grade::Near => "near",
+            Grade::Code => "code",
             Grade::Lost => "lost",
         };
         write!(f, "{grade}: {key}={value}: {text}")?;
@@ -111,6 +114,10 @@ impl Notes {
     /// Notes a key that the framework states nearly, with what it does instead.
     pub(crate) fn does(&mut self, instead: Instead, key: &'static str, value: impl ToString, text: &str) {
         self.add(key, value, Grade::Near, text, Some(instead));
+    }
+
+    pub(crate) fn of_code(&mut self, key: &'static str, value: impl ToString, text: &str) {
+        self.add(key, value, Grade::Code, text, None);
     }
 
     pub(crate) fn lost(&mut self, key: &'static str, value: impl ToString, text: &str) {

@@ -33,14 +33,28 @@ enum Token {
     Name(String),
     Literal(Value),
     Sign(char),
+    /// The end of the file within a text.
+    Unclosed,
+}
+
+impl Token {
+    /// Brackets that it opens; negative if it closes one.
+    fn opens(&self) -> i64 {
+        match self {
+            Token::Sign('(' | '[' | '{') => 1,
+            Token::Sign(')' | ']' | '}') => -1,
+            _ => 0,
+        }
+    }
 }
 
 /// The values by section and name that a function sets; without its name, the only function that sets any.
 ///
 /// # Errors
-/// The file has no such function, or several that set values.
+/// The file has no such function, several that set values, or one that ends early.
 pub(crate) fn values(text: &str, function: Option<&str>) -> Result<BTreeMap<String, Value>, FlagError> {
     let functions = functions(text);
+    functions.iter().try_for_each(|(name, tokens)| check(name, tokens))?;
     if let Some(name) = function {
         let known = functions.iter().any(|(known, _)| known == name);
         return match known {
@@ -58,6 +72,40 @@ pub(crate) fn values(text: &str, function: Option<&str>) -> Result<BTreeMap<Stri
         }
     }
 }
+
+/// Checks that a function is whole: its brackets are closed, its statements about a configuration set something, and it returns what it has
+/// set.
+///
+/// # Errors
+/// It is not.
+fn check(name: &str, tokens: &[Token]) -> Result<(), FlagError> {
+    let place = if name.is_empty() { "the file".to_string() } else { format!("the function {name}") };
+    let depths = tokens.iter().scan(0, |depth, token| {
+        *depth += token.opens();
+        Some(*depth)
+    });
+    if depths.last().is_some_and(|depth: i64| depth > 0) || tokens.contains(&Token::Unclosed) {
+        return Err(FlagError::Text(format!("{place} ends within brackets or a text")));
+    }
+    let mut sets = false;
+    for statement in tokens.split(|token| *token == Token::Sign('\n')) {
+        match statement {
+            [Token::Name(field)] | [Token::Name(field), Token::Sign('=')] if field.starts_with(ARGUMENT) => {
+                return Err(FlagError::Text(format!("{place} sets no value of {field}: it ends early")));
+            }
+            [Token::Name(field), Token::Sign('='), ..] => sets |= field.starts_with(ARGUMENT),
+            _ => {}
+        }
+    }
+    let returns = tokens.iter().any(|token| matches!(token, Token::Name(word) if word == "return"));
+    if sets && !returns && !name.is_empty() {
+        return Err(FlagError::Text(format!("{place} returns nothing: it ends early")));
+    }
+    Ok(())
+}
+
+/// The beginning of fields of a configuration that a function is given.
+const ARGUMENT: &str = "config.";
 
 fn named(functions: &[(String, Vec<Token>)]) -> String {
     let names: Vec<&str> =
@@ -93,9 +141,9 @@ fn tokens(text: &str) -> Vec<Token> {
         if first == '#' {
             rest = rest.find('\n').map_or("", |end| &rest[end..]);
         } else if first == '"' || first == '\'' {
-            let (value, after) = string(rest, first);
-            tokens.push(Token::Literal(Value::String(value)));
-            rest = after;
+            let closed = string(rest, first);
+            tokens.push(closed.as_ref().map_or(Token::Unclosed, |(value, _)| Token::Literal(value.clone().into())));
+            rest = closed.map_or("", |(_, after)| after);
         } else if first.is_ascii_digit() {
             let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"._".contains(c)).unwrap_or(rest.len());
             let digits = rest[..end].replace('_', "");
@@ -123,22 +171,22 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// The string that a text begins with, and what is behind it.
-fn string(text: &str, quote: char) -> (String, &str) {
+/// The string that a text begins with, and what is behind it; `None` if it has no end.
+fn string(text: &str, quote: char) -> Option<(String, &str)> {
     let long: String = [quote; 3].iter().collect();
     if let Some(inner) = text.strip_prefix(&long) {
-        return inner.split_once(&long).map_or((inner.to_string(), ""), |(value, after)| (value.to_string(), after));
+        return inner.split_once(&long).map(|(value, after)| (value.to_string(), after));
     }
     let mut value = String::new();
     let mut characters = text.char_indices().skip(1);
     while let Some((at, character)) = characters.next() {
         match character {
             '\\' => value.extend(characters.next().map(|(_, escaped)| escaped)),
-            _ if character == quote => return (value, &text[at + quote.len_utf8()..]),
+            _ if character == quote => return Some((value, &text[at + quote.len_utf8()..])),
             _ => value.push(character),
         }
     }
-    (value, "")
+    None
 }
 
 /// Values that a function sets, itself and by the functions that it calls.
@@ -194,6 +242,8 @@ fn key_of(field: &str, section: Option<&str>) -> Option<String> {
         ([.., section, name], _) if SECTIONS.iter().any(|(_, known)| known == section) => {
             Some(format!("{section}.{name}"))
         }
+        // Sections of one's own are told, and misspelt ones refused.
+        (["config", _, ..], None) => Some(parts[1..].join(".")),
         _ => None,
     }
 }
@@ -223,7 +273,7 @@ fn list(tokens: &[Token]) -> (Value, usize) {
             }
             Token::Literal(value) => items.push(value.clone()),
             Token::Name(name) => items.push(Value::String(format!("{COMPUTED}{name}"))),
-            Token::Sign(_) => {}
+            Token::Sign(_) | Token::Unclosed => {}
         }
         at += 1;
     }

@@ -33,6 +33,7 @@ fn read(text: &str) -> Result<Reader<'_>, FlagError> {
     }
     match reader.quote {
         Some(open) => Err(FlagError::Text(format!("the quotation that begins with {open} has no end"))),
+        None if reader.arrays > 0 => Err(FlagError::Text("an array has no end: there is a ( without its )".into())),
         None => {
             reader.end();
             Ok(reader)
@@ -48,6 +49,8 @@ struct Reader<'a> {
     /// The quotation that is open.
     quote: Option<char>,
     variables: BTreeMap<String, String>,
+    /// Arrays that are open.
+    arrays: usize,
     /// Characters that variables expanded to.
     expanded: usize,
 }
@@ -55,7 +58,7 @@ struct Reader<'a> {
 impl Default for Reader<'_> {
     fn default() -> Self {
         let (words, variables) = (Vec::new(), BTreeMap::new());
-        Reader { rest: "".chars().peekable(), words, word: None, quote: None, variables, expanded: 0 }
+        Reader { rest: "".chars().peekable(), words, word: None, quote: None, variables, arrays: 0, expanded: 0 }
     }
 }
 
@@ -80,9 +83,14 @@ impl Reader<'_> {
             },
             (None, '#') if self.word.is_none() => drop(self.rest.by_ref().find(|next| *next == '\n')),
             // Parentheses of an array.
-            (None, '(') if self.word.as_ref().is_none_or(|word| word.ends_with('=')) => self.word = None,
+            (None, '(') if self.word.as_ref().is_none_or(|word| word.ends_with('=')) => {
+                // What stands alone is a subshell, or the arguments of a function.
+                self.arrays += usize::from(self.word.is_some());
+                self.word = None;
+            }
             (None, ')' | ';') => {
                 self.end();
+                self.arrays = self.arrays.saturating_sub(usize::from(character == ')'));
                 self.words.push("--".to_string());
             }
             (None, _) if character.is_whitespace() => self.end(),

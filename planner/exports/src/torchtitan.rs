@@ -4,6 +4,7 @@ use crate::assumption::Assumption;
 use crate::job::{Job, Stage};
 use crate::notes::{Instead, Notes, Written};
 use cost::{FusedKernel, Graphs, Hidden};
+use ir::models::ModelConfig;
 use ir::options::{CpKind, Gather, Offload, Recompute};
 use std::fmt::Write;
 
@@ -17,6 +18,9 @@ pub(crate) const SCHEDULES: [(&str, &str); 7] = [
     ("zb-v", "ZBVZeroBubble"),
     ("dualpipe-v", "DualPipeV"),
 ];
+
+/// Positions of torchtitan's models with latent attention.
+const DEEPSEEK_POSITIONS: u64 = 16_384;
 
 pub(crate) fn write(job: &Job) -> Written {
     let (mut fields, mut notes) = (Fields::default(), Notes::default());
@@ -51,6 +55,12 @@ pub(crate) fn write(job: &Job) -> Written {
     fields.put("training.local_batch_size", local.to_string());
     fields.put("training.global_batch_size", job.global_batch.to_string());
     fields.put("training.seq_len", job.seq.to_string());
+    if job.seq > DEEPSEEK_POSITIONS
+        && matches!(&job.config, Some(ModelConfig::Llama(config)) if config.latent.is_some())
+    {
+        let text = "the entries of DeepSeek-V3 have 16,384 positions (torchtitan/models/deepseek_v3): raise max_seq_len of their rotation";
+        notes.near("model", &job.model, text);
+    }
     offload(job, &mut fields, &mut notes);
     precision(job, &mut fields, &mut notes);
     let assumed = assumptions(job, &mut fields, &mut notes);
@@ -109,8 +119,18 @@ fn assumptions(job: &Job, fields: &mut Fields, notes: &mut Notes) -> Vec<Assumpt
         fields.put(field, python(true));
         Assumption { name, without, flags: vec![format!("config.{field} = True")], environment: Vec::new() }
     });
-    written.collect()
+    let mut written: Vec<Assumption> = written.collect();
+    if let Some(compiled) = written.first_mut().filter(|_| is_compiled) {
+        // Entries of registries may compile the loss alone.
+        fields.put(COMPONENTS, COMPILED.to_string());
+        compiled.flags.push(format!("config.{COMPONENTS} = {COMPILED}"));
+    }
+    written
 }
+
+/// The field with the parts of a step that are compiled, and all of them.
+const COMPONENTS: &str = "compile.components";
+const COMPILED: &str = "[\"model\", \"loss\"]";
 
 /// Fields of a configuration, with their values as Python has them.
 #[derive(Default)]
@@ -276,7 +296,7 @@ fn python_file(job: &Job, fields: &[(String, String)], policy: Option<&str>) -> 
         flags.push(match value.as_str() {
             "True" => format!("--{field}"),
             "False" => field.rsplit_once('.').map_or(String::new(), |(group, name)| format!("--{group}.no-{name}")),
-            value => format!("--{field} {}", value.trim_matches('"')),
+            value => format!("--{field} {}", value.replace(['[', ']', '"', ','], "")),
         });
     }
     for line in flags.chunks(2) {

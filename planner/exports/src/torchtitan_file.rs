@@ -28,13 +28,15 @@ pub fn read(text: &str, form: Form<'_>, gpus: Option<u64>) -> Result<Present, Fl
         Form::Python(function) => values(text, function)?,
         Form::Toml => of_toml(text)?,
     };
-    let fields = without_own(fields, form);
+    let mut fields = without_own(fields, form);
+    let foreign = foreign(&mut fields, form);
     let settings = fields.iter().map(|(name, value)| Setting { name: name.clone(), value: text_of(value) });
     let settings: Vec<Setting> = settings.collect();
     settings.iter().try_for_each(|setting| check(setting, form))?;
     let mut reader = Reader::of(&fields);
     let mut present = reader.all(form, gpus)?;
     present.stack = stated_stack(text).map(str::to_string).or(present.stack);
+    present.warnings.extend(foreign.iter().map(|name| format!("not known: torchtitan has no field {name}")));
     let others = settings.iter().filter(|setting| !reader.asked.contains(&setting.name));
     present.warnings.extend(others.filter_map(|other| table(form).warning(&other.name, other.value.as_slice())));
     Ok(present)
@@ -71,6 +73,22 @@ fn without_own(mut fields: BTreeMap<String, Value>, form: Form<'_>) -> BTreeMap<
         fields.retain(|name, _| table(form).has(name));
     }
     fields
+}
+
+/// True if no version has the section of a field, or a field of a name like it.
+fn is_foreign(name: &str) -> bool {
+    let section = name.split('.').next().unwrap_or(name);
+    ![&TORCHTITAN, &TORCHTITAN_TOML].iter().any(|table| table.asks(section) || table.resembles(name))
+}
+
+/// Takes out fields of sections that a configuration of one's own adds: torchtitan has none like them.
+fn foreign(fields: &mut BTreeMap<String, Value>, form: Form<'_>) -> Vec<String> {
+    if form == Form::Toml {
+        return Vec::new();
+    }
+    let foreign: Vec<String> = fields.keys().filter(|name| is_foreign(name)).cloned().collect();
+    foreign.iter().for_each(|name| drop(fields.remove(name)));
+    foreign
 }
 
 /// Checks that torchtitan has a field, and takes its value.
@@ -148,10 +166,7 @@ impl<'a> Reader<'a> {
         self.memory(form)?;
         let seq = self.number("training.seq_len")?.or(Some(2048));
         let local = self.number("training.local_batch_size")?.unwrap_or(8);
-        let whole = self
-            .signed("training.global_batch_size")?
-            .and_then(|batch| u64::try_from(batch).ok())
-            .filter(|&batch| batch > 0);
+        let whole = self.open("training.global_batch_size")?;
         let global_batch = whole.or_else(|| dp.and_then(|dp| dp.checked_mul(local)));
         let (precision, stack) = (self.precision(form)?, self.stack(form)?);
         let optimizer = self.optimizer()?;
@@ -189,6 +204,14 @@ impl<'a> Reader<'a> {
         whole.map(Some).ok_or_else(|| format!("{key} is {value}: it takes a whole number").into())
     }
 
+    /// A whole number; none where torchtitan is to find it itself, by -1.
+    fn open(&mut self, key: &str) -> Result<Option<u64>, FlagError> {
+        match self.signed(key)? {
+            None | Some(-1) => Ok(None),
+            Some(_) => self.number(key),
+        }
+    }
+
     fn number(&mut self, key: &str) -> Result<Option<u64>, FlagError> {
         let Some(value) = self.signed(key)? else { return Ok(None) };
         let number = u64::try_from(value).ok().filter(|&value| value > 0);
@@ -215,13 +238,13 @@ impl<'a> Reader<'a> {
         let (tp, pp) = (self.degree("tensor_parallel_degree")?, self.degree("pipeline_parallel_degree")?);
         let (cp, ep) = (self.degree("context_parallel_degree")?, self.degree("expert_parallel_degree")?);
         let replicas = self.degree("data_parallel_replicate_degree")?;
-        let stated = self.signed("parallelism.data_parallel_shard_degree")?.unwrap_or(-1);
+        let stated = self.open("parallelism.data_parallel_shard_degree")?;
         let others = [tp, pp, cp, replicas]
             .iter()
             .try_fold(1u64, |all, degree| all.checked_mul(*degree))
             .ok_or("the degrees are too large")?;
-        let shards = match (u64::try_from(stated), gpus) {
-            (Ok(shards), _) if shards > 0 => Some(shards),
+        let shards = match (stated, gpus) {
+            (Some(shards), _) => Some(shards),
             (_, Some(gpus)) if gpus.is_multiple_of(others) => Some(gpus / others),
             (_, Some(gpus)) => {
                 return Err(format!("{gpus} devices are no multiple of the other degrees, {others}").into());
@@ -470,11 +493,14 @@ impl<'a> Reader<'a> {
         for field in ["training.disable_cuda_graphs", "training.mixed_precision_reduce"] {
             self.value(field)?;
         }
-        let compiles = [self.flag("compile.enable")?, self.flag("training.compile")?].contains(&Some(true));
+        let is_enabled = [self.flag("compile.enable")?, self.flag("training.compile")?].contains(&Some(true));
+        let parts = self.value("compile.components")?.and_then(Value::as_array);
+        let compiles = is_enabled && parts.is_none_or(|parts| parts.iter().any(|part| part == "model"));
         Ok(match (compiles, form) {
             (true, Form::Python(_)) => "fsdp-compile-2026",
             (true, Form::Toml) => "fsdp-compile-2025",
-            (false, _) => "fsdp-eager",
+            (false, Form::Python(_)) => "fsdp-eager-2026",
+            (false, Form::Toml) => "fsdp-eager",
         })
     }
 

@@ -4,6 +4,7 @@ use compiler::compile::open;
 use compiler::error::Error;
 use compiler::model_source::ModelSource;
 use compiler::parallel;
+use cost::Graphs;
 use estimator::{EstimateReport, EstimateRequest, Estimator};
 use exports::{Export, Instead, Job, Launch, Size, Target, TorchOrder, stages};
 use ir::dim_role::DimRole;
@@ -20,6 +21,10 @@ use view::report::{ScheduleReport, ScheduleRequest, report_telling};
 /// The model, the cluster or the stack is not there any more.
 pub fn export(estimator: &Estimator, report: &EstimateReport, target: Target, launch: Launch) -> Result<Export, Error> {
     let mut job = Job { launch, ..job(estimator, report)? };
+    if job.traits.launch.graphs == Graphs::Dense && job.experts == 0 {
+        let size = size(estimator, report, &Instead::Traits("launch.graphs=none".into()));
+        job.launches = size.map_or(0.0, |size| size.seconds / report.predicted.step_time_s);
+    }
     if target == Target::TorchPipelining {
         job.order = Some(order(estimator, report)?);
     }
@@ -136,9 +141,10 @@ pub fn job(estimator: &Estimator, report: &EstimateReport) -> Result<Job, Error>
         )?,
         documents: !inputs.lengths.is_empty(),
         stack: inputs.stack.clone(),
-        traits: stack.traits.clone(),
+        traits: stack.traits_without(estimator::refused(&parallel, &stack)),
         capability: cluster.device.capability,
         launch: Launch::default(),
+        launches: 0.0,
         predicted: format!(
             "predicted: {} a step, {:.1} of {:.1} GiB on the peak-memory device",
             support::units::time(report.predicted.step_time_s),

@@ -1,7 +1,7 @@
 """Drawn cases: requests of `plan`, and pinned configurations of `estimate`."""
 
 STACKS = {"megatron": ["megatron-core-2025", "megatron-core-2026", "megatron-core-2025-alltoall", "megatron-core-2025-drop"],
-          "torchtitan": ["fsdp-compile-2026", "fsdp-compile", "fsdp-eager"], "nanotron": ["nanotron-2024"], "deepspeed": ["deepspeed-2021"], "maxtext": ["jax-2024"]}
+          "torchtitan": ["fsdp-compile-2026", "fsdp-compile", "fsdp-eager-2026"], "nanotron": ["nanotron-0.4"], "deepspeed": ["deepspeed-2021"], "maxtext": ["jax-2024"]}
 SCHEDULES = {"megatron": ["1f1b", "interleaved-1f1b"], "torchtitan": ["gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "interleaved-zb", "zb-v", "dualpipe-v"],
              "nanotron": ["1f1b", "gpipe"], "deepspeed": ["1f1b"], "maxtext": ["gpipe", "looped-bfs"]}
 # Models with the devices that hold them.
@@ -22,11 +22,16 @@ RECOMPUTE = ["none", "none", "full", "full:2", "selective:core_attn", "selective
              "selective:mla_up_proj", "selective:shared_experts+moe_act"]
 
 
+def lengths(engine, model):
+    """Lengths that an engine's own model takes: torchtitan's DeepSeek has 16,384 positions."""
+    return [length for length in LENGTHS if engine != "torchtitan" or not model.startswith("deepseek") or int(length) <= 16384]
+
+
 def job(engine, rng):
     """The words of a job, without its configuration."""
     model, least = rng.choice(MODELS)
     gpus = rng.choice([gpus for gpus in GPUS if least <= gpus <= 16 * least])
-    words = [model, "--cluster", rng.choice(CLUSTERS), "--stack", rng.choice(STACKS[engine]), "--gpus", str(gpus), "--seq", rng.choice(LENGTHS)]
+    words = [model, "--cluster", rng.choice(CLUSTERS), "--stack", rng.choice(STACKS[engine]), "--gpus", str(gpus), "--seq", rng.choice(lengths(engine, model))]
     words += ["--global-batch", rng.choice(BATCHES), "--precision", rng.choice(PRECISIONS if engine == "megatron" else PRECISIONS_OF_MAXTEXT if engine == "maxtext" else ["bf16", "bf16", "f32"])]
     if engine != "megatron":
         return words, gpus
@@ -73,11 +78,12 @@ def cases(engine, rng):
     while True:
         words, gpus = job(engine, rng)
         launch = rng.choice(LAUNCHES)
-        # The nanotron of PyPI has no key for recomputation.
-        without = ["--pin", "recompute=none"] if engine == "nanotron" else []
-        # MaxText keeps first layers without experts out of its pipelines.
-        without += ["--pin", "pp=1"] if engine == "maxtext" and words[0] in ("deepseek-v2", "deepseek-v3", "glm-4.5-air") else []
         if rng.random() < 0.25:
-            yield {"command": "plan", "words": [*words, *without], "gpus": gpus, "launch": launch}
+            yield {"command": "plan", "words": words, "gpus": gpus, "launch": launch}
         else:
             yield {"command": "estimate", "words": [*words, "--parallel", keys(engine, rng, gpus)], "gpus": gpus, "launch": launch}
+
+
+def requests(engine, rng):
+    """Requests of `plan` without end."""
+    return (case for case in cases(engine, rng) if case["command"] == "plan")

@@ -110,7 +110,12 @@ impl Explorer<'_> {
 
     /// ZeRO stage that most runs with these degrees use on the stack.
     pub(super) fn usual_zero(&self, parallel: &ParallelConfig) -> u8 {
-        search::usual_zero(&self.evaluator.stack().supports, parallel)
+        search::usual_zero(self.supports(), parallel)
+    }
+
+    /// Options that the stack supports.
+    pub(super) fn supports(&self) -> &Supports {
+        &self.evaluator.stack().supports
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::explore::Explorer;
 use crate::search::keys::row;
-use cost::Cluster;
+use crate::search::usual_zero;
+use cost::{Cluster, Supports};
 use estimator::EstimateReport;
 use ir::config_key::ConfigKey;
 use ir::options::{ParallelConfig, Recompute};
@@ -80,9 +81,9 @@ impl Complexity {
     }
 }
 
-/// Pins that may make a configuration simpler, in the order of [`Complexity`].
-fn simpler(parallel: &ParallelConfig, usual_zero: u8) -> Vec<String> {
-    let mut pins = Vec::new();
+/// Pins that may make a configuration simpler on a stack, in the order of [`Complexity`].
+fn simpler(parallel: &ParallelConfig, supports: &Supports) -> Vec<String> {
+    let (mut pins, usual_zero) = (Vec::new(), usual_zero(supports, parallel));
     for (key, degree) in [("ep", parallel.ep), ("cp", parallel.cp), ("pp", parallel.pp), ("tp", parallel.tp)] {
         pins.extend((degree > 1).then(|| format!("{key}=1")));
     }
@@ -92,7 +93,7 @@ fn simpler(parallel: &ParallelConfig, usual_zero: u8) -> Vec<String> {
     if shards_experts_apart(parallel) {
         pins.push(if parallel.tp > 1 { format!("etp=1|{}", parallel.tp) } else { "etp=1".to_string() });
     }
-    if parallel.recompute != Recompute::None {
+    if parallel.recompute != Recompute::None && supports.policies.is_none() {
         pins.push("recompute=none".to_string());
     }
     let chunks = parallel.vp.unwrap_or(1);
@@ -147,7 +148,7 @@ pub(crate) fn simplest(
     };
     let mut plan = nominal.clone();
     loop {
-        let found = each(&simpler(&plan.parallel, usual_zero), |pins| search(pins, Some(&plan.parallel)));
+        let found = each(&simpler(&plan.parallel, explorer.supports()), |pins| search(pins, Some(&plan.parallel)));
         let less = each(&unset(&plan.parallel), |parallel| explorer.predict(parallel));
         let known = less.into_iter().flatten().chain(others.iter().cloned());
         let close = known.filter(|other| {

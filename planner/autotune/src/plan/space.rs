@@ -111,7 +111,11 @@ fn hides(stack: &Stack) -> Hides {
         Overlap::Never if stack.supports.tp_overlap == Some(true) => Overlap::IfAsked,
         by_default => by_default,
     };
-    Hides { tp, dp: Overlap::of(stack.hides(Hidden::Dp)) }
+    let dp = match Overlap::of(stack.hides(Hidden::Dp)) {
+        Overlap::ByDefault if stack.supports.dp_overlap_off == Some(false) => Overlap::Always,
+        by_default => by_default,
+    };
+    Hides { tp, dp }
 }
 
 /// Orders by pipeline ranks and micro-batches.

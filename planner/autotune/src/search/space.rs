@@ -79,6 +79,8 @@ pub enum Overlap {
     IfAsked,
     /// The stack overlaps it unless a configuration forbids it.
     ByDefault,
+    /// The stack overlaps it in all configurations.
+    Always,
 }
 
 impl Overlap {

@@ -80,7 +80,8 @@ pub(super) fn waits(
     // A ring sends blocks while attention computes with the blocks before them (Liu et al. 2023, section 3).
     let behind_attention = site.overlap() * ring.min(attention);
     let gathered = if site.hides(Hidden::Cp) { site.overlap() * waits.cp.min(attention) } else { 0.0 };
-    let exchanged = if site.hides(Hidden::Ep) { site.overlap() * waits.ep.min(gemm + attention) } else { 0.0 };
+    let hides_exchanges = site.hides(Hidden::Ep) && !site.options.refused.exchanges;
+    let exchanged = if hides_exchanges { site.overlap() * waits.ep.min(gemm + attention) } else { 0.0 };
     waits.cp += ring - behind_attention - gathered;
     waits.ep -= exchanged;
     waits.behind_attention += behind_attention + gathered;

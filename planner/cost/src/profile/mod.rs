@@ -175,7 +175,7 @@ pub fn profile(model: &Model, block: &Block, options: &BlockOptions, platform: &
     let recomputed = keep.recomputed(&site);
     let mut recomputed_cost = cost_of(&site, SectionKind::F, &recomputed);
     let calls = modules::parts(&site, &options.recompute) * platform.stack.traits.launch.checkpoint;
-    recomputed_cost.host += calls * platform.launch(site.has_experts);
+    recomputed_cost.host += calls * site.launch();
     let (summed, transient, for_w) = (summed(&site), keep.transient(&site), saved_for_w(&site, &keep));
     let flops = flops(&site, &site.stmts(SectionKind::F));
     let recomputed_flops = self::flops(&site, &recomputed);

@@ -62,5 +62,5 @@ pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) ->
     let traits = &site.platform.stack.traits;
     let scaling = if site.platform.recipe.blocks { BLOCK_SCALING } else { traits.experts.scaling_calls };
     let calls = kernels * traits.launch.dispatches + products.of_experts(scaling);
-    Cost { device, host: calls * site.platform.launch(site.has_experts), peers: waits.peers }
+    Cost { device, host: calls * site.launch(), peers: waits.peers }
 }

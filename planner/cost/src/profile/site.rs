@@ -123,6 +123,14 @@ impl<'a> Site<'a> {
         self.platform.stack.hides(kind)
     }
 
+    /// CPU seconds of a kernel's launch.
+    pub(super) fn launch(&self) -> f64 {
+        match self.options.refused.graphs {
+            true => self.platform.single_launch(),
+            false => self.platform.launch(self.has_experts),
+        }
+    }
+
     /// Returns whether a group of ops is one kernel.
     pub(super) fn fuses(&self, group: FusedKernel) -> bool {
         self.platform.stack.fuses(group)

@@ -94,6 +94,12 @@ fn contradictions(file: &FileKeys) -> Result<(), FlagError> {
             return Err(format!("{key} begins at 1").into());
         }
     }
+    // Where MaxText is to find them itself, they are -1.
+    for key in ["num_layers_per_pipeline_stage", "num_pipeline_microbatches", "num_pipeline_repeats"] {
+        if let Some(number) = file.whole(key)?.filter(|&number| number < 1 && number != -1) {
+            return Err(format!("{key} is {number}: it begins at 1, and -1 leaves it to MaxText").into());
+        }
+    }
     // First layers without experts are in no stage.
     let dense = file.size("first_num_dense_layers").unwrap_or(0);
     let layers = file.size("base_num_decoder_layers").map(|layers| layers.saturating_sub(dense));
@@ -161,6 +167,15 @@ fn unread(file: &FileKeys, mesh: &Mesh) -> Vec<String> {
     warnings
 }
 
+/// True if the model has experts.
+fn has_experts(file: &FileKeys) -> bool {
+    let named = model_name(file).and_then(|name| presets::preset(&name));
+    file.size("num_experts").is_some_and(|experts| experts > 1)
+        || named.is_some_and(|name| {
+            ir::models::presets().any(|preset| preset.name == name && preset.config.experts().is_some())
+        })
+}
+
 /// Degrees of the axes over all nodes.
 struct Mesh {
     data: u64,
@@ -203,6 +218,9 @@ impl Mesh {
         keys.put("sp", self.tensor_sequence > 1);
         if self.expert > 1 {
             keys.put("ep", self.expert);
+        }
+        // Experts are cut as all else is.
+        if self.expert > 1 || tp > 1 && has_experts(file) {
             keys.put("etp", tp);
         }
         if self.context > 1 {

@@ -43,13 +43,12 @@ impl JobFlags {
             );
         }
         if job.experts > 0 && job.parallel.ep > 1 && job.hides(Hidden::Ep) && !assumptions::overlaps_experts(job) {
-            let why = "the prediction hides the exchanges of experts, which Megatron-LM does with vp above 1 under pp, \
-                       without full recomputation, without that of moe";
+            let why = "the prediction hides the exchanges of experts, which Megatron-LM does in 16 bits, \
+                       with one layer at most that predicts a further token";
             notes.does(Instead::Traits(job.hides_all_but(Hidden::Ep)), "ep", job.parallel.ep, why);
         }
-        if assumptions::replays(job) && assumptions::graphs(job).is_none() {
-            let why = "the prediction replays CUDA graphs, which Megatron-LM refuses with layers or experts that are recomputed whole, \
-                       with offload, and under Megatron-FSDP with hidden exchanges";
+        if assumptions::needs_graphs(job) && !assumptions::takes_graphs(job) {
+            let why = "the prediction replays CUDA graphs, which Megatron-LM refuses with layers that are recomputed whole or offloaded";
             notes.does(Instead::Traits("launch.graphs=none".into()), "stack", &job.stack, why);
         }
         if job.parallel.tp > 1 && !job.parallel.sp && job.parallel.tp_overlap == Some(true) {

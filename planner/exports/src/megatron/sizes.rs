@@ -254,6 +254,12 @@ fn first_dense(pattern: &str) -> Option<u64> {
         return Some(0);
     }
     let text: String = pattern.chars().filter(|character| !matches!(character, '(' | ')' | ' ' | '\'')).collect();
+    if let Some(list) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).filter(|list| list.contains(','))
+    {
+        let layers: Vec<&str> = list.split(',').collect();
+        let dense = layers.iter().take_while(|layer| **layer == "0").count();
+        return layers[dense..].iter().all(|layer| *layer == "1").then_some(dense as u64);
+    }
     let (dense, others) = text.split_once('+')?;
     let count = dense.strip_prefix("[0]")?;
     let count = if count.is_empty() { Some(1) } else { count.strip_prefix('*')?.parse().ok() };

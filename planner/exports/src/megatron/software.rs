@@ -123,7 +123,10 @@ impl Reader<'_> {
         let replayed = StackExpression::of(stack).preset().map_or(Graphs::None, |stack| stack.traits.launch.graphs);
         match (replayed, graphs) {
             (Graphs::All, None) => format!("{stack}+launch.graphs=none"),
-            (Graphs::None | Graphs::Dense, Some(kind)) => {
+            // Those that do not replay experts.
+            (Graphs::None | Graphs::Dense, Some(kind))
+                if replayed == Graphs::None || self.flags.contains_key("num-experts") =>
+            {
                 self.warnings.push(format!(
                     "not modelled: --cuda-graph-impl {kind} touches launches: replayed kernels need none"
                 ));

@@ -40,6 +40,9 @@ const RECIPES: [(&str, &str); 4] = [
     ("mxfp8", "mxfp8"),
 ];
 
+/// Flags whose value is a list of Python in one word: one item for each layer, or the two sides of a window.
+const LISTS: [&str; 3] = ["moe-layer-freq", "window-attn-skip-freq", "window-size"];
+
 /// Classes of models that are not GPTs, by a part of their name.
 const OTHER_MODELS: [&str; 4] = ["Hybrid", "Mamba", "T5", "Mimo"];
 
@@ -77,7 +80,7 @@ pub fn read(text: &str, gpus: Option<u64>) -> Result<Present, FlagError> {
 
 /// True if a field is read, and its flag takes one value.
 fn is_single(field: &str) -> bool {
-    flag_of(field).is_some_and(|flag| ASKED.contains(flag) && MEGATRON.takes_one(flag))
+    flag_of(field).is_some_and(|flag| ASKED.contains(flag) && MEGATRON.takes_one(flag) && !LISTS.contains(&flag))
 }
 
 /// Checks that a field that is read as one value is one.
@@ -176,6 +179,10 @@ fn same_name(field: &str, fields: &Fields, flags: &mut Flags) -> Result<(), Flag
     let (Some(flag), Some(value)) = (flag_of(field), fields.text(field)) else { return Ok(()) };
     let is_default = MEGATRON_BRIDGE.is_default(field, Some(value));
     if value == NOTHING || is_default && !ASKED.contains(flag) || flags.contains_key(flag) {
+        return Ok(());
+    }
+    if fields.is_list(field) && LISTS.contains(&flag) {
+        flags.insert(flag.to_string(), vec![format!("[{}]", value.replace(' ', ","))]);
         return Ok(());
     }
     if MEGATRON.takes_values(flag) {

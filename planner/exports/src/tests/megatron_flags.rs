@@ -101,17 +101,38 @@ fn graphs_are_written_and_read() {
     assert_eq!(stack(&written.text).as_deref(), Some("megatron-core-2026"));
     let without = written.text.replace("    --cuda-graph-impl transformer_engine\n", "");
     assert_eq!(stack(&without).as_deref(), Some("megatron-core-2026+launch.graphs=none"));
-    replayed.parallel.recompute = "full".parse().unwrap();
+    replayed.traits.launch.graphs = Graphs::None;
+    assert!(!exported(&replayed, Target::Megatron).text.contains("--cuda-graph"));
+}
+
+/// Graphs of layers without experts are written where launches would take a noticeable share of the step.
+#[test]
+fn graphs_of_small_models_are_written() {
+    let mut small = job(|parallel| (parallel.dp, parallel.zero) = (8, 1));
+    assert!(!exported(&small, Target::Megatron).text.contains("--cuda-graph"));
+    small.launches = 0.05;
+    let written = exported(&small, Target::Megatron);
+    assert!(written.text.contains("--cuda-graph-modules attn mlp\n") && written.notes.is_empty(), "{}", written.text);
+    assert_eq!(megatron::read(&written.text, None).unwrap().warnings, [""; 0]);
+    small.parallel.recompute = "full".parse().unwrap();
+    let written = exported(&small, Target::Megatron);
+    assert!(!written.text.contains("--cuda-graph") && written.notes[0].key == "stack", "{}", written.text);
+}
+
+/// Exchanges that Megatron-LM does not hide are noted, with what they cost.
+#[test]
+fn exchanges_that_are_not_hidden_have_a_size() {
+    let mut job = job(|parallel| (parallel.dp, parallel.ep, parallel.zero) = (8, 8, 1));
+    (job.experts, job.precision) = (8, "f32".into());
+    job.traits = Stack::find("megatron-core-2026").unwrap().traits;
     let size = Size { seconds: 0.5, bytes: 0.0 };
-    let refused = export(&replayed, Target::Megatron, &|instead| {
-        assert_eq!(instead, &Instead::Traits("launch.graphs=none".into()));
+    let written = export(&job, Target::Megatron, &|instead| {
+        assert_eq!(instead, &Instead::Traits("hides=tp|dp|cp|p2p|update".into()));
         Some(size)
     });
-    assert!(
-        !refused.text.contains("--cuda-graph") && refused.text.contains("(+500 ms a step, +0.0 GiB)"),
-        "{}",
-        refused.text
-    );
+    assert!(!written.text.contains("--overlap-moe") && written.text.contains("(+500 ms a step, +0.0 GiB)"));
+    job.precision = "bf16".into();
+    assert!(exported(&job, Target::Megatron).text.contains("--overlap-moe-expert-parallel-comm\n"));
 }
 
 #[test]

@@ -6,12 +6,13 @@ mod maxtext_keys;
 mod megatron_flags;
 mod nanotron;
 mod recipes;
+mod spoiled;
 mod torchtitan;
 
 use super::flag_table::{DEEPSPEED, FlagTable, MAXTEXT, MEGATRON, NANOTRON, TORCHTITAN, TORCHTITAN_TOML};
 use super::torchtitan_file::Form;
 use super::*;
-use cost::{Recipe, Stack};
+use cost::{Graphs, Recipe, Stack};
 use ir::options::ParallelConfig;
 
 /// The export of a job whose notes have no sizes.
@@ -46,6 +47,7 @@ fn job(change: impl FnOnce(&mut ParallelConfig)) -> Job {
         stack: "megatron-core-2025".into(),
         capability: Some(9),
         launch: Launch::default(),
+        launches: 0.0,
         predicted: "1.60 s a step".into(),
         order: None,
         parallel,

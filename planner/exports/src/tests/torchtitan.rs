@@ -17,6 +17,13 @@ fn files_of_torchtitan_are_read_back() {
     );
     assert_eq!((read.seq, read.global_batch, read.precision.as_str()), (Some(8192), Some(128), "bf16"));
     assert_eq!(read.warnings, [""; 0]);
+    // Some entries of registries compile the loss alone: layers then run one by one.
+    let all = "config.compile.components = [\"model\", \"loss\"]\n";
+    assert!(written.text.contains(all) && written.text.contains("--compile.components model loss"), "{}", written.text);
+    let unnamed = written.text.replace("STACK =", "NAME =");
+    let stack = |text: &str| torchtitan_file::read(text, Form::Python(None), None).unwrap().stack.unwrap();
+    assert_eq!(stack(&unnamed), "fsdp-compile-2026");
+    assert_eq!(stack(&unnamed.replace(all, "config.compile.components = [\"loss\"]\n")), "fsdp-eager-2026");
 }
 
 const REGISTRY: &str = r#"
@@ -47,7 +54,7 @@ fn functions_of_a_registry_build_on_each_other() {
     let read = |name, gpus| torchtitan_file::read(REGISTRY, Form::Python(name), gpus);
     let base = read(Some("base"), Some(32)).unwrap();
     assert_eq!(base.parallel, "dp=8,tp=4,pp=1,cp=1,ep=1,zero=3,sp=true,mbs=2,recompute=full");
-    assert_eq!((base.seq, base.global_batch, base.stack.as_deref()), (Some(4096), Some(16), Some("fsdp-eager")));
+    assert_eq!((base.seq, base.global_batch, base.stack.as_deref()), (Some(4096), Some(16), Some("fsdp-eager-2026")));
     let large = read(Some("large"), None).unwrap();
     assert_eq!(large.parallel, "tp=4,pp=2,cp=1,ep=1,zero=3,gather=step,sp=true,mbs=1,schedule=zb-v");
     assert_eq!(large.global_batch, Some(64));
