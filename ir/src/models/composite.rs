@@ -6,7 +6,7 @@ use super::keys::Done;
 use serde_json::{Map, Value};
 
 /// The key of the text model.
-const TEXT: &str = "text_config";
+pub(super) const TEXT: &str = "text_config";
 
 /// The key that both parts may have. The classes write their own default where a file says nothing, so that they may differ.
 const TIED: &str = "tie_word_embeddings";

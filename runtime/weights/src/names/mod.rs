@@ -6,7 +6,7 @@ use crate::description::Description;
 use crate::layout::Source;
 use form::Layer;
 use ir::graph::{Param, is_record};
-use ir::models::{Batch, ConfigError, ENCODER_LAYERS, HubTensor, TensorSource, Weights, When};
+use ir::models::{Batch, ConfigError, ENCODER_ARRAYS, HubTensor, TensorSource, Weights, When};
 use ir::types::DType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -174,7 +174,7 @@ impl Names {
         for call in &model.calls {
             let Some(repeat) = &call.repeat else { continue };
             // Layers of an encoder have numbers of their own.
-            if call.params[0].name == ENCODER_LAYERS {
+            if is_of_encoder(&call.params[0].name) {
                 continue;
             }
             for at in repeat.range.clone() {
@@ -200,7 +200,7 @@ impl Names {
                 let scope = Scope { weights: &family.weights, params, layer, layers, is_interleaved, turned, present };
                 let name = param.instance_name(instance);
                 let source = match encoder {
-                    Some((encoder, _)) if param.name == ENCODER_LAYERS => {
+                    Some((encoder, _)) if is_of_encoder(&param.name) => {
                         Scope { weights: &encoder.weights, layer: Some(instance), ..scope }.source(member(param))
                     }
                     Some((encoder, _)) => scope
@@ -223,6 +223,11 @@ impl Names {
         let conventions = Conventions::of(description);
         Ok(Names { sources, constants, family: Some(conventions) })
     }
+}
+
+/// True for an array of an encoder's parameters.
+fn is_of_encoder(array: &str) -> bool {
+    ENCODER_ARRAYS.contains(&array)
 }
 
 /// The module of a tensor: its name without the last part.
