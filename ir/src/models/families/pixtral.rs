@@ -114,7 +114,7 @@ fn read(EncoderFields { own, whole, .. }: &EncoderFields) -> Result<Vision, Conf
         layers: own.layers("num_hidden_layers")?,
         heads,
         stem: Stem::Norm,
-        theta: theta(own)?,
+        theta: patch_theta(own)?,
         frequencies: Frequencies::ByParity,
         norm: Norm::Rms,
         norm_eps: 1e-5,
@@ -144,8 +144,8 @@ fn last_layer_of_all_rows(whole: &Fields) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The base of the frequencies, at the top or in the object of rotary positions.
-fn theta(own: &Fields) -> Result<f64, ConfigError> {
+/// The base of the frequencies of rows and columns, at the top or in the object of rotary positions.
+pub(super) fn patch_theta(own: &Fields) -> Result<f64, ConfigError> {
     let Some(rope) = own.object("rope_parameters")? else { return own.get("rope_theta") };
     match rope.get("rope_theta") {
         None => own.get("rope_theta"),

@@ -52,6 +52,8 @@ type ModelSizes<'a> = BTreeMap<&'a str, Vec<u64>>;
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     weights: &'a Weights,
+    /// Rows of a layer that count before those of the weights.
+    first: &'static [HubTensor],
     /// The parameters of the layer, or those outside of layers.
     params: &'a ModelSizes<'a>,
     /// The number of the layer among all layers.
@@ -96,7 +98,8 @@ impl Scope<'_> {
             None => (self.weights.outer, [].as_slice()),
             Some(_) => ([].as_slice(), self.weights.inner),
         };
-        outer.iter().chain(inner.iter().copied().flatten())
+        let first = if self.layer.is_some() { self.first } else { &[] };
+        outer.iter().chain(first).chain(inner.iter().copied().flatten())
     }
 
     fn holds(&self, when: When) -> bool {
@@ -197,11 +200,13 @@ impl Names {
                 let layer = layer.or_else(|| further.map(|_| description.layers() + instance));
                 let params = &arrays[array(param)];
                 let layers = description.layers();
-                let scope = Scope { weights: &family.weights, params, layer, layers, is_interleaved, turned, present };
+                let (weights, first) = (&family.weights, description.inner);
+                let scope = Scope { weights, first, params, layer, layers, is_interleaved, turned, present };
                 let name = param.instance_name(instance);
                 let source = match encoder {
                     Some((encoder, _)) if is_of_encoder(&param.name) => {
-                        Scope { weights: &encoder.weights, layer: Some(instance), ..scope }.source(member(param))
+                        let layer = Some(instance);
+                        Scope { weights: &encoder.weights, first: &[], layer, ..scope }.source(member(param))
                     }
                     Some((encoder, _)) => scope
                         .source(member(param))

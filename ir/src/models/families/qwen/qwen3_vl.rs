@@ -1,6 +1,7 @@
 //! The encoder of Qwen3-VL: patches of images of any size, whose inner layers give rows to the first layers of the text model.
 
 use super::prelude::*;
+use super::super::pixtral::patch_theta;
 use crate::models::vision::{Encoder, EncoderFields, Frequencies, Projector, Square, Stem, Vision, Whole};
 use serde_json::Value;
 
@@ -86,6 +87,7 @@ const KEYS: &[Key] = &[
     Key::read(&["num_position_embeddings"], "2304", "positions of the learned table, a square number"),
     Key::read(&["deepstack_visual_indexes"], "[8, 16, 24]", "the layers that give rows to layers of the text model"),
     Key::read(&["hidden_act"], "\"gelu_pytorch_tanh\"", ACTIVATION),
+    Key::read(&["rope_theta"], "10000.0", THETA),
     Key::read(&["rope_parameters"], "null", "rotary positions of rows and columns: `rope_theta`"),
 ];
 
@@ -97,9 +99,6 @@ const WHOLE: &[Key] = &[
         "of the text, or of its preparation",
     ),
 ];
-
-/// Base of the frequencies of rows and columns, where a file states none: `default_theta` of `transformers`.
-const THETA_OF_PATCHES: f64 = 10_000.0;
 
 /// Pairs of a head of the text model that turn by time, rows and columns, where a file states none.
 const SECTIONS: [u64; 3] = [24, 20, 20];
@@ -129,7 +128,7 @@ fn read(EncoderFields { own, whole, text }: &EncoderFields) -> Result<Vision, Co
         layers: own.layers("depth")?,
         heads: own.get("num_heads")?,
         stem: Stem::Positions { side },
-        theta: theta(own)?,
+        theta: patch_theta(own)?,
         frequencies: Frequencies::Alike,
         norm: Norm::Layer,
         norm_eps: 1e-6,
@@ -143,14 +142,6 @@ fn read(EncoderFields { own, whole, text }: &EncoderFields) -> Result<Vision, Co
         deep: own.get("deepstack_visual_indexes")?,
         sections: Some(sections(text)?),
         token: whole.get("image_token_id")?,
-    })
-}
-
-/// The base of the frequencies of rows and columns.
-fn theta(own: &Fields) -> Result<f64, ConfigError> {
-    let theta = own.object("rope_parameters")?.and_then(|rope| rope.get("rope_theta"));
-    theta.map_or(Ok(THETA_OF_PATCHES), |theta| {
-        theta.as_f64().ok_or_else(|| invalid("rope_theta", format!("{theta} is no number")))
     })
 }
 
