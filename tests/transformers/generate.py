@@ -47,7 +47,7 @@ def compare(binary, folder, name):
     hub, out, text = (os.path.join(folder, f"{name}{end}") for end in ("", "-out", ".txt"))
     model.save_pretrained(hub)
     with open(text, "w") as file:
-        file.write("a state of a text " * 200)
+        file.write("a state of a text " * 4000)
     run(binary, "train", hub, "--data", text, "--init-from", hub, "--out", out, "--seq", str(SEQ), "--global-batch", "1", "--steps", "1",
         "--save-every", "1", "--lr", "0", "--optimizer", "sgd", "--momentum", "0", "--weight-decay", "0", "--warmup", "0",
         "--final-eval-batches", "1", "--precision", "f32")

@@ -218,13 +218,14 @@ impl Feed {
 
 /// True if an op draws numbers by the places of tokens, treats the first ones first, or carries a state from one to the next.
 fn depends_on_order(model: &Model) -> bool {
-    let stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
-    stmts.into_iter().any(|stmt| match &stmt.op {
-        Op::Kernel(KernelOp::Attention(op)) => op.0.dropout.is_some(),
-        Op::Kernel(KernelOp::Dropout(_) | KernelOp::Jitter(_) | KernelOp::Dispatch(_)) => true,
-        Op::Kernel(op) => op.def().extras().in_blocks.is_some(),
-        _ => false,
-    })
+    let mut stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
+    let carries_state = model.carrying().next().is_some();
+    carries_state
+        || stmts.any(|stmt| match &stmt.op {
+            Op::Kernel(KernelOp::Attention(op)) => op.0.dropout.is_some(),
+            Op::Kernel(KernelOp::Dropout(_) | KernelOp::Jitter(_) | KernelOp::Dispatch(_)) => true,
+            _ => false,
+        })
 }
 
 fn not_text(why: String) -> Error {
