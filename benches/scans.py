@@ -1,7 +1,7 @@
 """Scans and short convolutions beside PyTorch's reference functions of the same layers, in transformers: eager, and under torch.compile.
 
-Both sides take turns on the same cores, each with two threads, and have the same sizes: those of `kernels/benches/scan.rs`. A round has a forward
-and a backward; the least time of all rounds counts.
+Both sides take turns on the same cores, each with two threads, and have the same sizes: those of `kernels/benches/scan.rs`. A round has a
+forward and a backward; the least time of all rounds counts.
 
     python3 benches/scans.py --turns 3
 """
@@ -41,8 +41,12 @@ def betas(*sizes):
 def delta():
     q, k = (normal(1, TOKENS, 8, 128, factor=128**-0.5) for _ in range(2))
     v, g, beta = normal(1, TOKENS, 16, 128), decays(1, TOKENS, 16), betas(1, TOKENS, 16)
-    # The class repeats queries and keys for the heads of their values.
-    return lambda q, k, v, g, beta: torch_chunk_gated_delta_rule(q.repeat_interleave(2, 2), k.repeat_interleave(2, 2), v, g, beta)[0], (q, k, v, g, beta)
+    return repeated_delta, (q, k, v, g, beta)
+
+
+def repeated_delta(q, k, v, g, beta):
+    """The class repeats queries and keys for the heads of their values."""
+    return torch_chunk_gated_delta_rule(q.repeat_interleave(2, 2), k.repeat_interleave(2, 2), v, g, beta)[0]
 
 
 def delta_by_key():
@@ -126,7 +130,8 @@ def main():
             for side, function in sides.items():
                 best[side] = least(best[side], seconds(function, operands, slope))
         (forward, both), (_, eager), (theirs, their_both) = best["own"], best["eager"], best["compiled"]
-        print(f"| {name} | {forward:.4f} s | {both:.4f} s | {eager:.4f} s | {theirs:.4f} s | {their_both:.4f} s | {theirs / forward:.2f}, {their_both / both:.2f} |", flush=True)
+        times = " | ".join(f"{time:.4f} s" for time in (forward, both, eager, theirs, their_both))
+        print(f"| {name} | {times} | {theirs / forward:.2f}, {their_both / both:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -90,8 +90,7 @@ fn measure(name: &str, scan: &Scan) {
         [&q, &key, &v, &decay, &further].map(|x| vec![0.0; x.len()]);
     let by = Slopes { out: &dout, end: &[] };
     let backward = fastest(|| {
-        let gradients =
-            Gradients { q: &mut dq, k: &mut dk, v: &mut dv, decay: &mut ddecay, further: &mut dfurther };
+        let gradients = Gradients { q: &mut dq, k: &mut dk, v: &mut dv, decay: &mut ddecay, further: &mut dfurther };
         scan.backward(black_box(&x), &by, gradients, THREADS, &mut scratch);
     });
     print(name, forward, backward);

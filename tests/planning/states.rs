@@ -88,7 +88,8 @@ fn arenas_are_predicted() {
 #[test]
 fn an_estimate_and_a_simulated_program_agree() {
     for (name, model) in KINDS {
-        for (parallel, devices) in [("dp=1,mbs=1", 1), ("tp=2,sp=true,mbs=1", 2), ("cp=2,mbs=1", 2), ("pp=2,mbs=1", 2)] {
+        for (parallel, devices) in [("dp=1,mbs=1", 1), ("tp=2,sp=true,mbs=1", 2), ("cp=2,mbs=1", 2), ("pp=2,mbs=1", 2)]
+        {
             let order = CompileRequest {
                 parallel: parallel.into(),
                 seq: 512,

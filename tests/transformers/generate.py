@@ -1,7 +1,7 @@
 """Compares the tokens that `generate` adds with those of transformers on PyTorch, for layers that carry a state and for convolutions.
 
-A model of the real class gets random weights and is saved; `meshwright train` takes a step of size zero from them, and `generate` continues a
-text past the length of a sequence. PyTorch chooses each token by a whole forward of the last tokens, without a cache.
+A model of the real class gets random weights and is saved; `meshwright train` takes a step of size zero from them, and `generate`
+continues a text past the length of a sequence. PyTorch chooses each token by a whole forward of the last tokens, without a cache.
 
     python3 tests/transformers/generate.py --binary target/debug/meshwright
 """

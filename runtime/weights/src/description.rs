@@ -1,7 +1,8 @@
 //! The `config.json` of a folder: what it says of the model, and the rest of its keys.
 
 use ir::models::{
-    ConfigError, Encoder, Family, HubTensor, ModelConfig, PATCHES, Pairs, Whole, encoder_of, family_of, read_config, text_part,
+    ConfigError, Encoder, Family, HubTensor, ModelConfig, PATCHES, Pairs, Whole, encoder_of, family_of, read_config,
+    text_part,
 };
 use serde_json::{Map, Value};
 

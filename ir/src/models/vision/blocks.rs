@@ -41,8 +41,7 @@ pub(in crate::models) fn build(vision: &Vision, norm_eps: f64, draft: &mut Draft
 
 /// The block that makes the stream of patches, and its call.
 fn patches(vision: &Vision, draft: &mut Draft, pixels: Type) -> Result<(), DraftError> {
-    let mut weights =
-        vec![Weight::normal("patch_proj", &format!("{} he", vision.pixel_dims()), vision.deviation)];
+    let mut weights = vec![Weight::normal("patch_proj", &format!("{} he", vision.pixel_dims()), vision.deviation)];
     let mut args = vec![(PATCH[0], ArgKind::Input, pixels)];
     match vision.stem {
         Stem::Norm => weights.push(Weight::constant("patch_norm", "he", 1.0)),

@@ -1,8 +1,8 @@
 //! Rows of inner layers of an encoder, which the first layers of the text model add to their results (Meng et al. 2024, DeepStack).
 
+use super::Vision;
 use super::blocks::ROWS;
 use super::project::{self, Source};
-use super::Vision;
 use crate::graph::{ArgKind, ResultKind};
 use crate::ids::BlockId;
 use crate::models::draft::{Draft, DraftError};

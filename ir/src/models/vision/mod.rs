@@ -30,8 +30,8 @@ const LAYERS: &str = "vision";
 /// The arrays of the encoder's parameters: those of its layers, and those of the projectors of inner layers.
 pub const ENCODER_ARRAYS: [&str; 2] = [LAYERS, deep::ARRAY];
 
-/// An encoder of images (Dosovitskiy et al. 2021), whose patches turn by their row and column (Agrawal et al. 2024, Pixtral 12B, section 2.2;
-/// Bai et al. 2025, Qwen2.5-VL, section 2.1).
+/// An encoder of images (Dosovitskiy et al. 2021), whose patches turn by their row and column (Agrawal et al. 2024, Pixtral 12B, section
+/// 2.2; Wang et al. 2024, Qwen2-VL, section 2.1).
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Vision {
     /// Patches of the images of a sequence.

@@ -130,8 +130,14 @@ fn rows_of_inner_layers_go_behind_the_first_layers_of_the_text() {
         model.calls.iter().map(|call| (&*model.blocks[call.block].name, call.instances())).collect();
     let vision = [("patches", 1), ("vision", 9), ("deep", 1), ("vision", 8), ("deep", 1), ("vision", 8), ("deep", 1)];
     let text = [("layer", 1), ("stack", 1)];
-    let whole =
-        [&vision[..], &[("vision", 2), ("project", 1), ("embed", 1)], &text, &text, &text, &[("layer", 33), ("head", 1)]];
+    let whole = [
+        &vision[..],
+        &[("vision", 2), ("project", 1), ("embed", 1)],
+        &text,
+        &text,
+        &text,
+        &[("layer", 33), ("head", 1)],
+    ];
     assert_eq!(blocks, whole.concat());
     assert_eq!(ignored, Vec::<String>::new());
 }

@@ -79,7 +79,9 @@ impl ReadPixels {
             let own = &self.numbers[begin..begin + length];
             begin += length;
             match self.form {
-                PixelForm::Images { height, width, .. } => (Pixels::Padded { pixels: own, size: [height, width] }, size),
+                PixelForm::Images { height, width, .. } => {
+                    (Pixels::Padded { pixels: own, size: [height, width] }, size)
+                }
                 PixelForm::Patches { .. } => (Pixels::Patches(own), size),
             }
         })

@@ -31,12 +31,7 @@ fn vision() -> Vision {
         norm: Norm::Rms,
         norm_eps: 1e-5,
         deviation: 0.02,
-        projector: Projector {
-            merge: Some(2),
-            square: Square::Matrix,
-            activation: Activation::GeluErf,
-            bias: false,
-        },
+        projector: Projector { merge: Some(2), square: Square::Matrix, activation: Activation::GeluErf, bias: false },
         deep: Vec::new(),
         sections: None,
         token: 9,

@@ -48,6 +48,9 @@ impl Conventions {
 /// The sizes of parameters, by their names.
 type ModelSizes<'a> = BTreeMap<&'a str, Vec<u64>>;
 
+/// True for the name of a tensor, if there is one of these sizes; of any, if no sizes are given.
+pub type Present<'a> = &'a dyn Fn(&str, &[u64]) -> bool;
+
 /// Facts that the name of a parameter depends on.
 #[derive(Clone, Copy)]
 struct Scope<'a> {
@@ -64,8 +67,8 @@ struct Scope<'a> {
     is_interleaved: bool,
     /// The first elements of a head, of which these pairs are; none: all.
     turned: Option<u64>,
-    /// The tensors of the files; none has any where names are chosen freely.
-    present: &'a dyn Fn(&str) -> bool,
+    /// Which tensors the files have, of any sizes or of these; none has any where names are chosen freely.
+    present: Present<'a>,
 }
 
 /// The number of a layer in a name.
@@ -74,7 +77,7 @@ const LAYER: &str = "{layer}";
 impl Scope<'_> {
     /// The place of a parameter in files; `None` if the family has no such parameter.
     fn source(&self, param: &str) -> Option<Source> {
-        let row = self.rows().find(|row| row.params.contains(&param) && self.holds(row.when))?;
+        let row = self.rows().find(|row| row.params.contains(&param) && self.holds(row))?;
         let at = row.params.iter().position(|name| *name == param)?;
         let sizes: Vec<&[u64]> = row.params.iter().map(|name| self.sizes(name)).collect::<Option<_>>()?;
         let is_split = row.name.contains("{}");
@@ -102,11 +105,16 @@ impl Scope<'_> {
         outer.iter().chain(first).chain(inner.iter().copied().flatten())
     }
 
-    fn holds(&self, when: When) -> bool {
-        match when {
+    fn holds(&self, row: &HubTensor) -> bool {
+        match row.when {
             When::Always => true,
-            When::File(tensor) => (self.present)(&self.at(tensor)),
+            When::File(tensor) => (self.present)(&self.at(tensor), &[]),
             When::Param(name) => self.sizes(name).is_some(),
+            When::Sizes => {
+                let sizes: Option<Vec<&[u64]>> = row.params.iter().map(|name| self.sizes(name)).collect();
+                let name = self.at(row.name);
+                sizes.is_some_and(|sizes| (self.present)(&name, &form::piece(row, name.clone(), &sizes, 0, None).shape))
+            }
         }
     }
 
@@ -170,7 +178,7 @@ impl Names {
     ///
     /// # Panics
     /// If the model has a parameter that no family has.
-    pub fn of(description: &Description, seq: u64, present: &dyn Fn(&str) -> bool) -> Result<Names, ConfigError> {
+    pub fn of(description: &Description, seq: u64, present: Present<'_>) -> Result<Names, ConfigError> {
         let Description { family, config, encoder, .. } = description;
         let model = config.build(&Batch { batch: 1, seq, dtype: DType::F32 })?;
         let mut layers: BTreeMap<(&str, u32), u32> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! The encoder of Qwen3-VL: patches of images of any size, whose inner layers give rows to the first layers of the text model.
 
-use super::prelude::*;
 use super::super::pixtral::patch_theta;
+use super::prelude::*;
 use crate::models::vision::{Encoder, EncoderFields, Frequencies, Projector, Square, Stem, Vision, Whole};
 use serde_json::Value;
 
