@@ -1,6 +1,6 @@
 """Scans and short convolutions beside PyTorch's reference functions of the same layers, in transformers: eager, and under torch.compile.
 
-Both sides take turns on the same cores, each with two threads, and have the same sizes: those of `kernels/benches/scan.rs`. A round has a
+Both sides take turns on the same cores, with as many threads, and have the same sizes: those of `kernels/benches/scan.rs`. A round has a
 forward and a backward; the least time of all rounds counts.
 
     python3 benches/scans.py --turns 3
@@ -22,7 +22,7 @@ from transformers.models.mamba.modeling_mamba import mamba_selective_scan
 from transformers.models.mamba2.modeling_mamba2 import mamba2_chunk_scan
 from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
-TOKENS, THREADS, ROUNDS = 1024, 2, 5
+TOKENS, ROUNDS = 1024, 5
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -92,8 +92,8 @@ def seconds(function, operands, slope):
     return forward, both
 
 
-def own(binary, name):
-    printed = subprocess.run([binary, name], check=True, capture_output=True, text=True).stdout
+def own(binary, name, threads):
+    printed = subprocess.run([binary, name, str(threads)], check=True, capture_output=True, text=True).stdout
     forward, backward = map(float, re.search(r"forward (\S+) backward (\S+)", printed).groups())
     return forward, forward + backward
 
@@ -112,9 +112,10 @@ def least(old, new):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--turns", type=int, default=3)
+    arguments.add_argument("--threads", type=int, default=2)
     arguments.add_argument("--only", choices=CASES)
     arguments = arguments.parse_args()
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     binary = built()
     print("| scan | Meshwright, forward | and backward | eager | compiled, forward | and backward | compiled / Meshwright |")
@@ -126,7 +127,7 @@ def main():
         best = {side: (float("inf"),) * 2 for side in ["own", *sides]}
         seconds(sides["compiled"], operands, slope)
         for _ in range(arguments.turns):
-            best["own"] = least(best["own"], own(binary, name))
+            best["own"] = least(best["own"], own(binary, name, arguments.threads))
             for side, function in sides.items():
                 best[side] = least(best[side], seconds(function, operands, slope))
         (forward, both), (_, eager), (theirs, their_both) = best["own"], best["eager"], best["compiled"]

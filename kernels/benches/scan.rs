@@ -1,5 +1,5 @@
-//! Scans and convolutions of published layers on two threads: seconds of the fastest of some rounds, forward and backward. An argument
-//! chooses the cases whose names contain it. `benches/scans.py` runs this beside PyTorch.
+//! Scans and convolutions of published layers: seconds of the fastest of some rounds, forward and backward. The arguments are the name of a
+//! case, or `all`, and the number of threads, else one. `benches/scans.py` runs this beside PyTorch.
 
 use meshwright_kernels::cpu::Par;
 use meshwright_kernels::cpu::dropout::normal;
@@ -9,7 +9,6 @@ use std::hint::black_box;
 use std::time::Instant;
 
 const ROUNDS: usize = 7;
-const THREADS: Par = Par(2);
 
 /// Tokens of a sequence.
 const TOKENS: usize = 1024;
@@ -41,12 +40,14 @@ const PLAIN: Scan = Scan {
 
 fn main() {
     // cargo passes `--bench`.
-    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    for (name, scan) in SCANS.into_iter().filter(|(name, _)| wanted.is_empty() || *name == wanted) {
-        measure(name, &scan);
+    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
+    let wanted = arguments.next().unwrap_or_else(|| "all".to_string());
+    let par = Par(arguments.next().and_then(|threads| threads.parse().ok()).unwrap_or(1));
+    for (name, scan) in SCANS.into_iter().filter(|(name, _)| wanted == "all" || *name == wanted) {
+        measure(name, &scan, par);
     }
-    if wanted.is_empty() || wanted == "conv" {
-        measure_conv();
+    if wanted == "all" || wanted == "conv" {
+        measure_conv(par);
     }
 }
 
@@ -68,7 +69,7 @@ fn print(name: &str, forward: f64, backward: f64) {
     println!("{name:16} forward {forward:.5} backward {backward:.5}");
 }
 
-fn measure(name: &str, scan: &Scan) {
+fn measure(name: &str, scan: &Scan, par: Par) {
     let Scan { s, g, r, k, c, .. } = *scan;
     let (keys, heads) = (s * g * k, s * g * r);
     let width = if scan.by_key { k } else { 1 };
@@ -85,28 +86,28 @@ fn measure(name: &str, scan: &Scan) {
     let pos: Vec<i32> = (0..s as i32).collect();
     let x = Inputs { q: &q, k: &key, v: &v, decay: &decay, further: &further, pos: &pos, start: &[] };
     let (mut out, mut scratch) = (vec![0.0; v.len()], vec![]);
-    let forward = fastest(|| scan.forward(black_box(&x), &mut out, THREADS, &mut scratch));
+    let forward = fastest(|| scan.forward(black_box(&x), &mut out, par, &mut scratch));
     let [mut dq, mut dk, mut dv, mut ddecay, mut dfurther] =
         [&q, &key, &v, &decay, &further].map(|x| vec![0.0; x.len()]);
     let by = Slopes { out: &dout, end: &[] };
     let backward = fastest(|| {
         let gradients = Gradients { q: &mut dq, k: &mut dk, v: &mut dv, decay: &mut ddecay, further: &mut dfurther };
-        scan.backward(black_box(&x), &by, gradients, THREADS, &mut scratch);
+        scan.backward(black_box(&x), &by, gradients, par, &mut scratch);
     });
     print(name, forward, backward);
 }
 
 /// The convolution of queries, keys and values in half of Qwen3-Next's heads.
-fn measure_conv() {
+fn measure_conv(par: Par) {
     let conv = Conv { s: TOKENS, channels: 4096, taps: 4 };
     let (x, dy, w) = (normals(TOKENS * 4096, 1.0), normals(TOKENS * 4096, 1.0), normals(4096 * 4, 0.5));
     let pos: Vec<i32> = (0..TOKENS as i32).collect();
     let rows = Sequences { x: &x, start: &[], pos: &pos };
     let (mut out, mut dw, mut scratch) = (vec![0.0; x.len()], vec![0.0; w.len()], vec![]);
-    let forward = fastest(|| conv.forward(black_box(&rows), &w, &mut out, THREADS, &mut scratch));
+    let forward = fastest(|| conv.forward(black_box(&rows), &w, &mut out, par, &mut scratch));
     let backward = fastest(|| {
-        conv.by_x(&Slopes { out: &dy, end: &[] }, &w, &pos, &mut out, THREADS, &mut scratch);
-        conv.by_w(black_box(&rows), &dy, &mut dw, THREADS);
+        conv.by_x(&Slopes { out: &dy, end: &[] }, &w, &pos, &mut out, par, &mut scratch);
+        conv.by_w(black_box(&rows), &dy, &mut dw, par);
     });
     print("conv", forward, backward);
 }

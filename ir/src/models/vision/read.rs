@@ -106,8 +106,8 @@ fn known(
     let [stated, whole] =
         [own, file].map(|part| part.get("model_type").and_then(Value::as_str).unwrap_or_default().to_string());
     // Older files of some models name the whole in both places.
-    let is_stated = |encoder: &Encoder| encoder.model_type == stated || stated == whole;
-    let found = wholes().find(|known| known.1.model_type == whole && is_stated(known.0));
+    let found = wholes()
+        .find(|known| known.1.model_type == whole && (known.0.model_type == stated || stated == known.1.model_type));
     found.ok_or_else(|| {
         let known: Vec<String> =
             self::wholes().map(|known| format!("`{}` in `{}`", known.0.model_type, known.1.model_type)).collect();

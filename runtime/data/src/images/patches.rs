@@ -74,8 +74,8 @@ impl ImageBatch {
     }
 
     /// Adds the numbers of the patch of a row and a column, of pixels that are padded to a size.
-    fn cut_out(&mut self, vision: &Vision, pixels: &[f32], [height, width]: [usize; 2], [row, column]: [usize; 2]) {
-        let side = vision.side as usize;
+    fn cut_out(&mut self, vision: &Vision, pixels: &[f32], size: [usize; 2], patch: [usize; 2]) {
+        let (side, [height, width], [row, column]) = (vision.side as usize, size, patch);
         for channel in 0..vision.channels as usize {
             for y in row * side..(row + 1) * side {
                 let begin = (channel * height + y) * width + column * side;

@@ -101,7 +101,7 @@ pub(super) fn sizes_of(
     vision: &Vision,
 ) -> Result<Vec<[usize; 2]>, ExampleFault> {
     match form {
-        PixelForm::Images { images, height, width, .. } => sizes_of_images(stated, images, [height, width]),
+        PixelForm::Images { images, height, width, .. } => sizes_of_images(stated, images, height, width),
         PixelForm::Patches { patches, .. } => {
             sizes_of_patches(&grid.ok_or(ExampleFault::Missing("image_grid_thw"))?, patches, vision)
         }
@@ -111,7 +111,8 @@ pub(super) fn sizes_of(
 fn sizes_of_images(
     stated: Option<Vec<i32>>,
     images: usize,
-    [height, width]: [usize; 2],
+    height: usize,
+    width: usize,
 ) -> Result<Vec<[usize; 2]>, ExampleFault> {
     let Some(stated) = stated.filter(|_| images > 0) else { return Ok(vec![[height, width]; images]) };
     let sizes: Vec<[usize; 2]> = stated.chunks_exact(2).map(|size| [size[0], size[1]].map(unsigned)).collect();

@@ -7,24 +7,33 @@ pub(super) struct Placed {
     pub(super) shares: [f32; 4],
 }
 
-/// The position of the patch of a row and a column, in an image of so many rows and columns. The image spans the whole table of
-/// `side` positions a side, corner to corner: bilinear, as `get_vision_interpolation_indices_and_weights` of `transformers` computes it.
+/// The position of the patch of a row and a column, in an image of these rows and columns. The image spans the whole table of `side`
+/// positions a side, corner to corner: bilinear, as `get_vision_interpolation_indices_and_weights` of `transformers` computes it.
 pub(super) fn place(patch: [usize; 2], sides: [usize; 2], side: usize) -> Placed {
     let [rows, columns] = [0, 1].map(|axis| along(patch[axis], sides[axis], side));
-    let both = |at: usize| (rows[at / 2], columns[at % 2]);
-    Placed {
-        taps: [0, 1, 2, 3].map(|at| (both(at).0.0 * side + both(at).1.0) as i32),
-        shares: [0, 1, 2, 3].map(|at| both(at).0.1 * both(at).1.1),
+    let mut placed = Placed { taps: [0; 4], shares: [0.0; 4] };
+    for (at, (tap, share)) in placed.taps.iter_mut().zip(&mut placed.shares).enumerate() {
+        let (row, column) = (rows[at / 2], columns[at % 2]);
+        *tap = (row.at * side + column.at) as i32;
+        *share = row.share * column.share;
     }
+    placed
 }
 
-/// The two neighbours of a place on one side, each with its share.
-fn along(at: usize, length: usize, side: usize) -> [(usize, f32); 2] {
+/// A place on one side of the table, with its share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Tap {
+    at: usize,
+    share: f32,
+}
+
+/// The two neighbours of a place on one side.
+fn along(at: usize, length: usize, side: usize) -> [Tap; 2] {
     let last = side - 1;
     let source = at as f32 * last as f32 / (length - 1).max(1) as f32;
     let before = (source.floor() as usize).min(last);
     let share = source - before as f32;
-    [(before, 1.0 - share), ((before + 1).min(last), share)]
+    [Tap { at: before, share: 1.0 - share }, Tap { at: (before + 1).min(last), share }]
 }
 
 #[cfg(test)]
@@ -33,11 +42,12 @@ mod tests {
 
     #[test]
     fn images_span_the_table_from_corner_to_corner() {
-        // Five places over three positions: each second one lies between two.
-        assert_eq!(along(0, 5, 3), [(0, 1.0), (1, 0.0)]);
-        assert_eq!(along(1, 5, 3), [(0, 0.5), (1, 0.5)]);
-        assert_eq!(along(4, 5, 3), [(2, 1.0), (2, 0.0)]);
-        assert_eq!(along(0, 1, 3), [(0, 1.0), (1, 0.0)]);
+        let taps = |taps: [(usize, f32); 2]| taps.map(|(at, share)| Tap { at, share });
+        // Five places over three positions: each second one is between two.
+        assert_eq!(along(0, 5, 3), taps([(0, 1.0), (1, 0.0)]));
+        assert_eq!(along(1, 5, 3), taps([(0, 0.5), (1, 0.5)]));
+        assert_eq!(along(4, 5, 3), taps([(2, 1.0), (2, 0.0)]));
+        assert_eq!(along(0, 1, 3), taps([(0, 1.0), (1, 0.0)]));
         let placed = place([1, 3], [5, 5], 3);
         assert_eq!(placed, Placed { taps: [1, 2, 4, 5], shares: [0.25; 4] });
     }

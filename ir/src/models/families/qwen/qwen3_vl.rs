@@ -82,7 +82,7 @@ const KEYS: &[Key] = &[
     Key::read(&["in_channels"], "3", "numbers of a pixel"),
     Key::read(&["patch_size"], "16", "pixels of a side of a patch"),
     Key::read(&["spatial_merge_size"], "2", "patches of a side of the square that becomes one row"),
-    Key::read(&["temporal_patch_size"], "2", "frames of a patch; an image stands in each"),
+    Key::read(&["temporal_patch_size"], "2", "frames of a patch; an image is in each one"),
     Key::read(&["out_hidden_size"], "3584", "the size of a row, which must be that of the text model"),
     Key::read(&["num_position_embeddings"], "2304", "positions of the learned table, a square number"),
     Key::read(&["deepstack_visual_indexes"], "[8, 16, 24]", "the layers that give rows to layers of the text model"),
