@@ -76,12 +76,16 @@ fn of_arena(model: &str, parallel: &str) -> f64 {
 
 #[test]
 fn arenas_are_predicted() {
+    let mut far = Vec::new();
     for (name, model) in KINDS {
         for parallel in ["dp=8,zero=1", "dp=4,tp=2,sp=true,zero=3", "dp=4,cp=2,zero=1", "dp=4,pp=2,schedule=zb-h1"] {
             let ratio = of_arena(model, parallel);
-            assert!((ratio - 1.0).abs() <= 0.03, "{name} {parallel}: predicted {ratio:.4} of the arena");
+            if (ratio - 1.0).abs() > 0.03 {
+                far.push(format!("{name} {parallel}: predicted {ratio:.4} of the arena"));
+            }
         }
     }
+    assert!(far.is_empty(), "{}", far.join("\n"));
 }
 
 /// A compiled program on clocks, and the estimate of its stack, which hides no communication.
@@ -101,9 +105,12 @@ fn an_estimate_and_a_simulated_program_agree() {
             let estimate = meshwright::estimate(model).on("cpu", devices).stack("meshwright-threads").precision("f32");
             let seconds = estimate.batch(4, 512).parallel(parallel).run().unwrap().predicted.step_time_s;
             let ratio = step.program_s / seconds;
-            assert!((0.92..1.01).contains(&ratio), "{name}, {parallel}: {} and {seconds}", step.program_s);
+            if !(0.92..1.01).contains(&ratio) {
+                far.push(format!("{name}, {parallel}: {} and {seconds}", step.program_s));
+            }
         }
     }
+    assert!(far.is_empty(), "{}", far.join("\n"));
 }
 
 /// FLOPs of a token beside its products: three times those of the scans by the field's count, 7 or 8 for each element of a state, those of

@@ -167,7 +167,7 @@ fn every_layout_has_the_losses_of_one_device() {
     has_the_losses_of_one_device(Reader::Pixtral, &layouts);
 }
 
-/// Where stages part the encoder from the first layers of the text model, the rows of inner layers travel between them.
+/// Rows of inner layers travel between stages that part the encoder from the first layers of the text model.
 #[test]
 fn rows_of_inner_layers_reach_the_text_on_every_layout() {
     let layouts = [
