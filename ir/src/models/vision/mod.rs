@@ -56,11 +56,11 @@ pub struct Vision {
     pub layers: u32,
     /// Heads, each with its own keys and values.
     pub heads: u64,
-    /// What meets the numbers of a patch in front of the layers.
+    /// The block in front of the layers.
     pub stem: Stem,
     /// Base of the frequencies by which rows and columns turn.
     pub theta: f64,
-    /// Which frequencies both have.
+    /// The frequencies that both have.
     pub frequencies: Frequencies,
     /// The norms of layers.
     pub norm: Norm,
@@ -79,7 +79,7 @@ pub struct Vision {
     pub token: u64,
 }
 
-/// What meets the numbers of a patch in front of the layers.
+/// The block that makes the stream of the numbers of patches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum Stem {
     /// A matrix, and a root-mean-square norm (Pixtral).
@@ -96,7 +96,7 @@ pub enum Stem {
 pub struct Projector {
     /// Patches of a side of the square that becomes a row; none: each patch is a row.
     pub merge: Option<u64>,
-    /// What makes one operand of a square.
+    /// The way from a square to one operand.
     pub square: Square,
     /// The function `f`.
     pub activation: Activation,
@@ -104,7 +104,7 @@ pub struct Projector {
     pub bias: bool,
 }
 
-/// What makes one operand of the patches of a square.
+/// The way from the patches of a square to one operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum Square {
     /// A norm, with what the text model's norms add, and a matrix (Mistral Small 3.1).

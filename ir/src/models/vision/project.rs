@@ -4,7 +4,7 @@ use super::{Square, Vision};
 use crate::models::draft::{Body, DraftError, Linear, Weight};
 use crate::ops::{Einsum, Reshape, RmsNorm};
 
-/// What a projector reads.
+/// The layer that a projector reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
     /// The last layer.

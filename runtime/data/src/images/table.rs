@@ -2,16 +2,16 @@
 
 /// The position of a patch: rows of the table, each with its share.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Placed {
+pub(super) struct TablePlace {
     pub(super) taps: [i32; 4],
     pub(super) shares: [f32; 4],
 }
 
 /// The position of the patch of a row and a column, in an image of these rows and columns. The image spans the whole table of `side`
 /// positions a side, corner to corner: bilinear, as `get_vision_interpolation_indices_and_weights` of `transformers` computes it.
-pub(super) fn place(patch: [usize; 2], sides: [usize; 2], side: usize) -> Placed {
+pub(super) fn place(patch: [usize; 2], sides: [usize; 2], side: usize) -> TablePlace {
     let [rows, columns] = [0, 1].map(|axis| along(patch[axis], sides[axis], side));
-    let mut placed = Placed { taps: [0; 4], shares: [0.0; 4] };
+    let mut placed = TablePlace { taps: [0; 4], shares: [0.0; 4] };
     for (at, (tap, share)) in placed.taps.iter_mut().zip(&mut placed.shares).enumerate() {
         let (row, column) = (rows[at / 2], columns[at % 2]);
         *tap = (row.at * side + column.at) as i32;
@@ -49,6 +49,6 @@ mod tests {
         assert_eq!(along(4, 5, 3), taps([(2, 1.0), (2, 0.0)]));
         assert_eq!(along(0, 1, 3), taps([(0, 1.0), (1, 0.0)]));
         let placed = place([1, 3], [5, 5], 3);
-        assert_eq!(placed, Placed { taps: [1, 2, 4, 5], shares: [0.25; 4] });
+        assert_eq!(placed, TablePlace { taps: [1, 2, 4, 5], shares: [0.25; 4] });
     }
 }

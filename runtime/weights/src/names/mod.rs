@@ -67,7 +67,7 @@ struct Scope<'a> {
     is_interleaved: bool,
     /// The first elements of a head, of which these pairs are; none: all.
     turned: Option<u64>,
-    /// Which tensors the files have, of any sizes or of these; none has any where names are chosen freely.
+    /// The tensors that the files have, of any sizes or of these; none has any where names are chosen freely.
     present: Present<'a>,
 }
 

@@ -46,7 +46,8 @@ const KEYS: &[Key] = &[
 
 /// Defaults of the text model of Qwen3-VL with experts.
 const VL: &str = r#"{"intermediate_size": 5632, "num_attention_heads": 16, "num_key_value_heads": 16, "num_experts": 60,
-    "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "max_position_embeddings": 128000, "rope_theta": 5e5}"#;
+    "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "norm_topk_prob": true, "max_position_embeddings": 128000,
+    "rope_theta": 5e5}"#;
 
 /// Experts in files of Qwen3-VL: the matrices of all in one tensor. Those of the hub have inputs in rows, those that the class writes outputs.
 const VL_EXPERTS: &[HubTensor] = &[
