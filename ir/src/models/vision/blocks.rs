@@ -1,7 +1,7 @@
 //! The blocks of an encoder: `patches` makes rows of pixels the stream, `vision` is a layer, and `project` gives the rows of tokens.
 
 use super::deep::{ARRAY, projectors, rows_of};
-use super::project::{self, Source};
+use super::project::{self, ReadLayer};
 use super::turns::turns;
 use super::{LAYERS, Stem, Vision};
 use crate::graph::{ArgKind, ResultKind};
@@ -188,11 +188,11 @@ fn consecutive(draft: &mut Draft, layer: BlockId, range: Range<u32>, x: &str, y:
 
 /// The block that gives the rows of tokens, and its call.
 fn project(vision: &Vision, norm_eps: f64, draft: &mut Draft, last: &str) -> Result<(), DraftError> {
-    let weights = project::weights(vision, Source::Last);
+    let weights = project::weights(vision, ReadLayer::Last);
     draft.declare(&weights);
     let args = [("x", ArgKind::Value, draft.ty("b ps he"))];
     let block = draft.block("project", &args, &weights, &[ResultKind::Value], |b| {
-        let rows = project::build(vision, Source::Last, norm_eps, b)?;
+        let rows = project::build(vision, ReadLayer::Last, norm_eps, b)?;
         Ok(vec![b.value(rows)?])
     })?;
     let params: Vec<&str> = weights.iter().map(|weight| &*weight.name).collect();

@@ -2,7 +2,7 @@
 
 use super::Vision;
 use super::blocks::ROWS;
-use super::project::{self, Source};
+use super::project::{self, ReadLayer};
 use crate::graph::{ArgKind, ResultKind};
 use crate::ids::BlockId;
 use crate::models::draft::{Draft, DraftError};
@@ -16,11 +16,11 @@ pub(super) fn projectors(vision: &Vision, norm_eps: f64, draft: &mut Draft) -> R
     if vision.deep.is_empty() {
         return Ok(None);
     }
-    let weights = project::weights(vision, Source::Inner);
+    let weights = project::weights(vision, ReadLayer::Inner);
     draft.declare_array(ARRAY, vision.deep.len() as u32, &weights);
     let args = [("x", ArgKind::Value, draft.ty("b ps he"))];
     let block = draft.block(ARRAY, &args, &weights, &[ResultKind::Value], |b| {
-        let rows = project::build(vision, Source::Inner, norm_eps, b)?;
+        let rows = project::build(vision, ReadLayer::Inner, norm_eps, b)?;
         Ok(vec![b.value(rows)?])
     })?;
     Ok(Some(block))

@@ -6,7 +6,7 @@ use crate::ops::{Einsum, Reshape, RmsNorm};
 
 /// The layer that a projector reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Source {
+pub(super) enum ReadLayer {
     /// The last layer.
     Last,
     /// An inner one. A norm of its joined squares is behind the join, not in front of it.
@@ -14,22 +14,22 @@ pub(super) enum Source {
 }
 
 /// The parameters.
-pub(super) fn weights(vision: &Vision, source: Source) -> Vec<Weight> {
+pub(super) fn weights(vision: &Vision, layer: ReadLayer) -> Vec<Weight> {
     let (deviation, merged) = (vision.deviation, vision.merged());
     let square = vision.square().to_string();
     let mut weights = Vec::new();
     let mut from = "he".to_string();
-    match (vision.projector.merge, vision.projector.square, source) {
+    match (vision.projector.merge, vision.projector.square, layer) {
         (None, ..) => {}
         (Some(_), Square::Matrix, _) => {
             weights.push(Weight::constant("merge_norm", "he", 1.0));
             weights.push(Weight::normal("merge", &format!("he {merged} he"), deviation));
         }
-        (Some(_), Square::Joined, Source::Last) => {
+        (Some(_), Square::Joined, ReadLayer::Last) => {
             weights.extend(vision.norm.weights("merge_norm", "he"));
             from = format!("{merged} he");
         }
-        (Some(_), Square::Joined, Source::Inner) => {
+        (Some(_), Square::Joined, ReadLayer::Inner) => {
             weights.extend(vision.norm.weights("merge_norm", &square));
             from = square;
         }
@@ -45,11 +45,11 @@ pub(super) fn weights(vision: &Vision, source: Source) -> Vec<Weight> {
 /// The rows of `x`, by their name; `norm_eps` is that of the text model.
 pub(super) fn build(
     vision: &Vision,
-    source: Source,
+    layer: ReadLayer,
     norm_eps: f64,
     b: &mut Body<'_>,
 ) -> Result<&'static str, DraftError> {
-    let (first, from) = operand(vision, source, norm_eps, b)?;
+    let (first, from) = operand(vision, layer, norm_eps, b)?;
     product(vision, b, Product { number: 1, x: first, from, to: "f" })?;
     vision.projector.activation.build(b, "active", "y1", "b i fp")?;
     product(vision, b, Product { number: 2, x: "active", from: "f", to: "h" })?;
@@ -59,12 +59,12 @@ pub(super) fn build(
 /// The name of the operand of the first product, and the labels of its dims behind those of rows.
 fn operand(
     vision: &Vision,
-    source: Source,
+    layer: ReadLayer,
     norm_eps: f64,
     b: &mut Body<'_>,
 ) -> Result<(&'static str, &'static str), DraftError> {
     let squares = Reshape { dims: b.dims(&format!("b i {} he", vision.merged())) };
-    match (vision.projector.merge, vision.projector.square, source) {
+    match (vision.projector.merge, vision.projector.square, layer) {
         (None, ..) => Ok(("x", "c")),
         (Some(_), Square::Matrix, _) => {
             b.op(&["n", "n_rstd"], RmsNorm { eps: norm_eps }, &["x", "merge_norm"])?;
@@ -72,12 +72,12 @@ fn operand(
             b.op(&["merged"], Einsum::new("b i k c, c k u -> b i u")?, &["squares", "merge"])?;
             Ok(("merged", "c"))
         }
-        (Some(_), Square::Joined, Source::Last) => {
+        (Some(_), Square::Joined, ReadLayer::Last) => {
             vision.norm.build(vision.norm_eps, b, "he", "n", "x", "merge_norm")?;
             b.op(&["squares"], squares, &["n"])?;
             Ok(("squares", "k c"))
         }
-        (Some(_), Square::Joined, Source::Inner) => {
+        (Some(_), Square::Joined, ReadLayer::Inner) => {
             let square = vision.square().to_string();
             b.op(&["squares"], squares, &["x"])?;
             b.op(&["joined"], Reshape { dims: b.dims(&format!("b i {square}")) }, &["squares"])?;
