@@ -323,6 +323,47 @@ fn experts_that_weigh_inside_keep_no_results() {
     }
 }
 
+/// The operands of two products of each expert are quantised in a forward, and as many in a backward: by fourteen calls each where
+/// scales are of whole tensors, by two where they are of blocks.
+#[test]
+fn each_expert_has_calls_of_its_own_where_scales_are_of_tensors() {
+    let config = &preset("mixtral-8x7b").expect("a preset").config;
+    for (ep, experts) in [(1, 8.0), (4, 2.0)] {
+        let parallel = ParallelConfig { dp: ep, ep, ..ParallelConfig::default() };
+        let model = planned(config.build(&Batch { batch: ep, ..BATCH }).expect("a model"), &parallel);
+        let stack = found("megatron-core-2025");
+        let launches = |blocks: bool| {
+            let eight = Recipe { name: "fp8".to_string(), products: Format::F8, blocks, ..bf16() };
+            in_format(&model, "layer", &parallel, &stack, &eight).launches()
+        };
+        let more = 2.0 * experts * 12.0 * stack.fitted.launch_us.value * 1e-6;
+        let (tensors, blocks) = (launches(false), launches(true));
+        close(tensors.forward - blocks.forward, more, 1e-6);
+        close(tensors.backward - blocks.backward, more, 1e-6);
+    }
+}
+
+/// A stack with one kernel for a clamped gate saves its two inputs and the product. Apart, three of the steps between them are saved
+/// too.
+#[test]
+fn a_clamped_gate_saves_its_inputs_alone_where_it_is_one_kernel() {
+    let config = &preset("gpt-oss-20b").expect("a preset").config;
+    let parallel = ParallelConfig::default();
+    let model = planned(config.build(&BATCH).expect("a model"), &parallel);
+    let with = |is_one: bool| {
+        let mut stack = found("automodel-2026");
+        if !is_one {
+            let others = stack.traits.kernels.fused.iter().filter(|kernel| *kernel != FusedKernel::ClampedSwiglu);
+            stack.traits.kernels.fused = others.collect();
+        }
+        of_block(&model, "layer", &parallel, &stack)
+    };
+    let (one, apart) = (with(true), with(false));
+    let element = 2048.0 * 4.0 * 2880.0 * 2.0;
+    close(apart.saved - one.saved, 3.0 * element, 1e-6);
+    assert!(one.f.memory_bound < apart.f.memory_bound && one.i.memory_bound < apart.i.memory_bound);
+}
+
 /// If sequences are sharded and routed in equal numbers of parts, ranks exchange their own tokens: an expert's work and a layer's
 /// exchanges are those of ranks with whole sequences, shared out; no rank gathers what all route.
 #[test]

@@ -4,7 +4,7 @@
 use cost::Stack;
 use meshwright::accuracy::{
     ChanceRange, FewFit, Run, Scored, Summary, by_source, by_stack, fit_few, memory_by_source, memory_by_stack,
-    memory_chances, rank_sets, read, residual, score, stated, total,
+    memory_chances, rank_sets, read, regimes, regimes_stated, residual, score, stated, total,
 };
 use meshwright::autotune::explain::TIE;
 use meshwright::compiler::parallel::parse_any;
@@ -168,6 +168,19 @@ fn stacks_state_their_errors() {
         } else {
             assert_eq!(found, wanted, "{name}: `BLESS=1 cargo test --test planning accuracy` writes it");
         }
+    }
+}
+
+/// The factors on intervals of regimes are those of this version; `BLESS=1` writes them.
+#[test]
+fn regimes_state_their_factors() {
+    let path = format!("{}/planner/cost/src/regimes.toml", env!("CARGO_MANIFEST_DIR"));
+    let wanted = regimes_stated(&regimes(&SCORED)).unwrap();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, wanted).unwrap();
+    } else {
+        let found = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(found, wanted, "`BLESS=1 cargo test --test planning accuracy` writes it");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Prediction errors on runs that a fit has not seen.
 
 use super::fit::refit;
+use super::kinds::by_kind;
 use super::runs::Run;
 use super::score::{Scored, score};
 use super::summary::{Summary, by_stack, memory_by_stack, summary};
@@ -16,6 +17,8 @@ pub struct Fold {
     pub summary: Summary,
     /// The same by stack.
     pub stacks: Vec<Summary>,
+    /// The same by kind of job.
+    pub kinds: Vec<Summary>,
     /// Errors in memory by stack, where runs state memory.
     pub memory: Vec<Summary>,
 }
@@ -44,6 +47,7 @@ pub fn folds(estimator: &Estimator, stacks: &[Stack], runs: &[Run]) -> Vec<Fold>
         name,
         summary: summary(name, &scored.iter().collect::<Vec<_>>()),
         stacks: by_stack(&scored),
+        kinds: by_kind(&scored),
         memory: memory_by_stack(&scored),
     };
     vec![fold("by model", models), fold("more than 8 devices", devices), fold("by source", sources)]

@@ -369,16 +369,21 @@ fn config(shape: &Value, name: &str, seq: u64, dropout: f64) -> Option<Value> {
         config["hidden_act"] = json!("relu2");
     }
     if let Some(experts) = whole("experts") {
-        config.as_object_mut()?.extend(with_experts(shape, experts)?);
+        config.as_object_mut()?.extend(with_experts(shape, name, experts)?);
     }
     Some(config)
 }
 
 /// Adds the keys of an MoE model to the configuration.
-fn with_experts(shape: &Value, experts: u64) -> Option<Map<String, Value>> {
+fn with_experts(shape: &Value, name: &str, experts: u64) -> Option<Map<String, Value>> {
     let whole = |key: &str| shape.get(key).and_then(Value::as_u64);
     let (topk, ffn) = (whole("topk")?, whole("moe_ffn").or(whole("ffn"))?);
+    // Windows, sinks, biases and bounded gates follow from the family.
+    let is_gpt_oss = name.to_lowercase().starts_with("gpt") && name.to_lowercase().contains("oss");
     let more = match shape.get("mla").filter(|mla| mla.is_object()) {
+        _ if is_gpt_oss => {
+            json!({"model_type": "gpt_oss", "num_local_experts": experts, "num_experts_per_tok": topk})
+        }
         Some(mla) => {
             let shared = whole("shared_expert_ffn").unwrap_or(0) / ffn;
             // Layers that predict further tokens are left out: predictions with them are slower than all that is published.

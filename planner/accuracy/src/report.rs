@@ -2,6 +2,7 @@
 
 use super::chances::{ChanceRange, memory_chances};
 use super::folds::Fold;
+use super::kinds::by_kind;
 use super::ranks::{RankSet, RankTotal, rank_sets, total};
 use super::score::Scored;
 use super::summary::{Summary, by_source, by_stack, memory_by_source, memory_by_stack, summary};
@@ -17,6 +18,8 @@ pub fn document(scored: &[Scored<'_>], folds: &[Fold], stacks: &[Stack]) -> Stri
     rows.push(total_of_all);
     text += "## Step time by source\n\n";
     text += &table("source", &rows, true);
+    text += KINDS;
+    text += &by_kinds(&by_kind(scored), folds);
     text += "\n## Memory by source\n\nRuns whose source states memory: compared on the rank, and in the kind of figure, that it states.\n\n";
     text += &table("source", &memory_by_source(scored), true);
     text += &chances(&memory_chances(scored));
@@ -44,6 +47,14 @@ const HEAD: &str = "\
 
 Predictions of `meshwright estimate` against published runs. An error is |predicted / measured - 1|. `bias` is the median of
 predicted / measured. `inside` is the share of measurements within the predicted interval, from the 10th to the 90th percentile.
+
+";
+
+const KINDS: &str = "
+## Step time by kind of job
+
+Median errors over all stacks, and shares within the intervals: of the runs that stacks are fitted to, and of runs left out as below. The
+intervals of requests that were not measured have the factors of `planner/cost/src/regimes.toml`.
 
 ";
 
@@ -119,6 +130,26 @@ fn table(head: &str, rows: &[Summary], with_interval: bool) -> String {
         text += &if with_interval { format!(" {} |\n", percent(*inside)) } else { "\n".into() };
     }
     text
+}
+
+/// Table of the medians and of the shares within the intervals by kind: of the fitted runs, and of each kind of runs left out.
+fn by_kinds(fitted: &[Summary], folds: &[Fold]) -> String {
+    let names: String = folds.iter().map(|fold| format!(" {} | inside |", fold.name)).collect();
+    let mut text =
+        format!("| kind | runs | fitted | inside |{names}\n|---|---|---|---|{}\n", "---|---|".repeat(folds.len()));
+    for (at, kind) in fitted.iter().enumerate() {
+        let others: String = folds.iter().map(|fold| median_and_share(&fold.kinds[at])).collect();
+        let _ = writeln!(text, "| {} | {} |{}{others}", kind.name, kind.rows, median_and_share(kind));
+    }
+    text
+}
+
+/// Two cells of a table: the median error, and the share within the intervals.
+fn median_and_share(Summary { rows, median, inside, .. }: &Summary) -> String {
+    match rows {
+        0 => " - | - |".to_string(),
+        _ => format!(" {} | {} |", percent(*median), percent(*inside)),
+    }
 }
 
 /// Table of predicted chances of memory, and of the shares of runs.

@@ -32,6 +32,34 @@ pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
     if rest == 0.0 { at(below) } else { at(below) * (1.0 - rest) + at(below + 1.0) * rest }
 }
 
+/// Values with weights.
+pub(super) struct Weighted {
+    /// Values, ascending, with the weights up to and with each.
+    sums: Vec<(f64, f64)>,
+}
+
+impl Weighted {
+    /// Values, each with its weight.
+    pub(super) fn of(values: impl Iterator<Item = (f64, f64)>) -> Weighted {
+        let mut sums: Vec<(f64, f64)> = values.collect();
+        sums.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut sum = 0.0;
+        for (_, weight) in &mut sums {
+            sum += *weight;
+            *weight = sum;
+        }
+        Weighted { sums }
+    }
+
+    /// The least value with at least a share of the weights up to it; 0 of no values.
+    pub(super) fn quantile(&self, share: f64) -> f64 {
+        let all = self.sums.last().map_or(0.0, |(_, sum)| *sum);
+        // Weights of one publisher sum up to 1 but for rounding.
+        let at = self.sums.partition_point(|(_, sum)| *sum < share * all * (1.0 - 1e-12));
+        self.sums.get(at).map_or(0.0, |(value, _)| *value)
+    }
+}
+
 /// Summarises the errors in step time of a group.
 pub fn summary(name: &str, scored: &[&Scored<'_>]) -> Summary {
     let ratios: Vec<f64> = scored.iter().filter_map(|row| row.ratio()).collect();
@@ -112,5 +140,13 @@ mod tests {
         let values = [4.0, 1.0, 3.0, 2.0];
         assert_eq!([0.0, 0.5, 1.0].map(|share| quantile(&values, share)), [1.0, 2.5, 4.0]);
         assert_eq!(quantile(&[], 0.5), 0.0);
+    }
+
+    #[test]
+    fn weights_move_quantiles() {
+        let values = || [(3.0, 1.0), (1.0, 0.25), (2.0, 0.75)].into_iter();
+        let of = |share| Weighted::of(values()).quantile(share);
+        assert_eq!([0.1, 0.125, 0.2, 0.5, 0.6, 1.0].map(of), [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
+        assert_eq!(Weighted::of(std::iter::empty()).quantile(0.5), 0.0);
     }
 }

@@ -52,6 +52,7 @@ mod preset_error;
 mod presets;
 mod profile;
 mod quantities;
+mod regime;
 mod residual;
 mod routing;
 mod rules;
@@ -86,6 +87,7 @@ pub use profile::{
     ExecutedFlops, Frontier, Kind, Profile, Reach, RecomputeChoice, Recomputed, Seconds, frontier, profile, recomputed,
 };
 pub use quantities::{Elements, Interval, Passes, RecomputeCost, SplitByExperts};
+pub use regime::{LayerKind, Regime, RegimeFactors, Regimes};
 pub use residual::{Errors, Job, Measured, MemoryBudget, Residual};
 pub use routing::Routing;
 pub use rules::{Rule, RuleName, RuleNumbers};

@@ -2,6 +2,7 @@
 
 use crate::chance::Percentiles;
 use crate::quantities::Interval;
+use crate::regime::{Regime, Regimes};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::array;
@@ -51,6 +52,8 @@ pub struct Job {
     pub kinds: [String; Job::KINDS.len()],
     /// Sizes in the order of [`Job::SIZES`].
     pub sizes: [f64; Job::SIZES.len()],
+    /// Kind of the job over all stacks.
+    pub regime: Regime,
 }
 
 impl Job {
@@ -106,8 +109,17 @@ impl Residual {
         Residual { time: Errors { runs: ENDS, low, high, ..Errors::default() }, ..Residual::default() }
     }
 
-    /// 10 % and 90 % quantile of the logarithm of measured over predicted step time, for a request.
+    /// 10 % and 90 % quantile of the logarithm of measured over predicted step time, for a request. What was not measured itself has the
+    /// factors of its regime.
     pub fn time_interval(&self, job: &Job) -> Interval {
+        let Interval { low, high } = self.own_time_interval(job);
+        let nearest = self.nearest(job);
+        let factors = Regimes::own().factors(job.regime).map(|factor| 1.0 + (factor - 1.0) * nearest);
+        Interval { low: low * factors.low, high: high * factors.high }
+    }
+
+    /// The interval of a request by the errors of the stack alone, without the factors of its regime.
+    pub fn own_time_interval(&self, job: &Job) -> Interval {
         self.time.interval(TIME, Distance { outside: self.distance(job), nearest: self.nearest(job) })
     }
 
@@ -238,6 +250,7 @@ mod tests {
         Job {
             kinds: [device, "bf16", "dense"].map(String::from),
             sizes: [parameters, 64.0, 4096.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+            regime: Regime::default(),
         }
     }
 
@@ -254,10 +267,10 @@ mod tests {
 
     #[test]
     fn an_interval_widens_with_few_runs_to_that_of_none() {
-        let [few, more, many] = [2, 100, 100_000].map(|runs| fitted(runs).time_interval(&job(2e9, "A")).width());
+        let [few, more, many] = [2, 100, 100_000].map(|runs| fitted(runs).own_time_interval(&job(2e9, "A")).width());
         assert!((many - 0.1 * UNSEEN).abs() < 1e-4);
         assert!(few > 1.4 * more);
-        assert_eq!(Residual::default().time_interval(&job(2e9, "A")), TIME.ends);
+        assert_eq!(Residual::default().own_time_interval(&job(2e9, "A")), TIME.ends);
         assert_eq!(fitted(9).memory_errors(&job(2e9, "A")).interval(), MEMORY.ends);
     }
 
@@ -267,7 +280,7 @@ mod tests {
         let distances = [1e9, 8e9, 16e9, 0.25e9].map(|parameters| residual.distance(&job(parameters, "A")));
         assert_eq!(distances, [0.0, 0.0, 1.0, 2.0]);
         assert_eq!(residual.distance(&job(8e9, "B")), KIND);
-        let widths = [8e9, 16e9, 512e9].map(|parameters| residual.time_interval(&job(parameters, "A")).width());
+        let widths = [8e9, 16e9, 512e9].map(|parameters| residual.own_time_interval(&job(parameters, "A")).width());
         assert!(widths[0] < widths[1] && widths[1] < widths[2], "{widths:?}");
     }
 
@@ -275,7 +288,7 @@ mod tests {
     fn half_width(sources: u32, parameters: f64) -> f64 {
         let time = Errors { sources, ..fitted(100_000).time };
         let residual = Residual { time, ..fitted(100_000) };
-        residual.time_interval(&job(parameters, "A")).width() / 2.0
+        residual.own_time_interval(&job(parameters, "A")).width() / 2.0
     }
 
     /// A request that was measured has the errors of the runs. From half a doubling away to a whole one it widens to that of another
@@ -326,7 +339,7 @@ mod tests {
     fn a_file_may_state_the_ends_alone() {
         let text = "name = \"mine\"\nabout = \"ours\"\nfrom = \"nemo\"\nresidual = ";
         let stack = Stack::parse(&format!("{text}[-0.3, 0.4]\n")).unwrap();
-        let Interval { low, high } = stack.residual.time_interval(&job(2e9, "A"));
+        let Interval { low, high } = stack.residual.own_time_interval(&job(2e9, "A"));
         // The ends count as those of two runs, next to the prior.
         let half =
             |own: f64, end: f64| ((2.0 * (UNSEEN * own).powi(2) + TIME.runs * end * end) / (2.0 + TIME.runs)).sqrt();

@@ -24,14 +24,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use support::query::Memo;
 use view::report::ScheduleRequest;
 
+/// Requests whose costs are retained. A plan needs two: its own, and the one without its stack's limits.
+const RETAINED: usize = 2;
+
 /// Predicts steps. Requests share common results: use one estimator for many requests, and share it among threads.
 #[derive(Default)]
 pub struct Estimator {
     plans: Arc<Plans>,
     /// Costs in which each configuration is planned by itself.
     databases: Arc<Memo<CostContext, CostDatabase>>,
-    /// Costs of the last request evaluated for many configurations.
-    evaluated: Mutex<Option<(CostContext, Arc<CostDatabase>)>>,
+    /// Costs of the last requests evaluated for many configurations, the last one first.
+    evaluated: Mutex<Vec<(CostContext, Arc<CostDatabase>)>>,
     clusters: Memo<String, Cluster>,
     stacks: Arc<Memo<String, Stack>>,
 }
@@ -191,15 +194,17 @@ impl Estimator {
         then(Prediction { request, database, candidate })
     }
 
-    /// Costs of a request whose configurations share plans; all results if the last request had the same costs.
+    /// Costs of a request whose configurations share plans; all results if one of the last requests had the same costs.
     pub(super) fn evaluated(&self, request: &EstimateRequest) -> Result<Arc<CostDatabase>, Error> {
         let context = CostContext::of(request);
         let mut last = self.evaluated.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, database)) = last.as_ref().filter(|(of, _)| *of == context) {
-            return Ok(Arc::clone(database));
+        if let Some(at) = last.iter().position(|(of, _)| *of == context) {
+            last[..=at].rotate_right(1);
+            return Ok(Arc::clone(&last[0].1));
         }
         let database = Arc::new(self.open(&context, Planning::ByShape)?);
-        *last = Some((context, Arc::clone(&database)));
+        last.insert(0, (context, Arc::clone(&database)));
+        last.truncate(RETAINED);
         Ok(database)
     }
 

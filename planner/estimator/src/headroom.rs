@@ -2,7 +2,7 @@
 
 use super::model_plans::ModelTraits;
 use super::request::EstimateRequest;
-use cost::{Job, MemoryBudget, Stack};
+use cost::{Job, MemoryBudget, Regime, Stack};
 use ir::options::ParallelConfig;
 
 /// Sizes of configurations that their memory budget depends on; `None` if open.
@@ -79,10 +79,11 @@ pub(super) fn job(
     device: &str,
     parameters: u64,
     has_experts: bool,
+    regime: Regime,
 ) -> Job {
     let ParallelConfig { mbs, tp, pp, cp, ep, .. } = *parallel;
     let sizes = [parameters, parallel.devices(), request.seq, mbs, tp, pp, cp, ep];
-    Job { kinds: kinds(request, device, has_experts), sizes: sizes.map(|size| size as f64) }
+    Job { kinds: kinds(request, device, has_experts), sizes: sizes.map(|size| size as f64), regime }
 }
 
 fn kinds(request: &EstimateRequest, device: &str, has_experts: bool) -> [String; 3] {

@@ -8,7 +8,7 @@ use super::projection::PlanKey;
 use super::shape_class::ShapeClass;
 use compiler::model_source::ModelSource;
 use compiler::plan_blocks::plan_blocks;
-use cost::{Routing, RuleName, RuleNumbers};
+use cost::{LayerKind, Routing, RuleName, RuleNumbers};
 use ir::dim_role::DimRole;
 use ir::graph::Model;
 use ir::heads::Heads;
@@ -26,6 +26,8 @@ pub(super) struct ModelTraits {
     pub(super) trained: f64,
     /// `true` if some layer has experts.
     pub(super) has_experts: bool,
+    /// Layers by which errors of predictions differ.
+    pub(super) layers: LayerKind,
     /// The longest sequence that it was trained on, in tokens; `None` if that is unknown.
     pub(super) context: Option<u64>,
     /// Numbers of the model that rules name.
@@ -49,9 +51,14 @@ impl ModelTraits {
             RuleName::ExpertBias => Some(u64::from(has_expert_bias(model))),
             _ => None,
         });
+        let layers = match size(DimRole::KvLatent) {
+            Some(_) => LayerKind::Latent,
+            None if has_experts => LayerKind::Experts,
+            None => LayerKind::Dense,
+        };
         let parameters = model.parameter_count();
         let trained = model.trained_count() as f64 / parameters.max(1) as f64;
-        ModelTraits { parameters, trained, has_experts, context, numbers }
+        ModelTraits { parameters, trained, has_experts, layers, context, numbers }
     }
 }
 

@@ -16,7 +16,7 @@ use super::report::{
 use super::request::EstimateRequest;
 use super::stages::StageCost;
 use crate::stack_support::{Beyond, beyond};
-use cost::{Format, Recipe, recomputed};
+use cost::{Format, Recipe, Regime, recomputed};
 use ir::graph::Block;
 use ir::options::{Offload, ParallelConfig, Recompute};
 use scheduler::predict::pipeline_of;
@@ -90,7 +90,9 @@ impl Prediction<'_> {
         let rate = |flops: f64| flops * batches / (step.seconds * parallel.devices() as f64 * peak);
         let tokens = request.global_batch as f64 * request.seq as f64;
         let dropped = planned.dropped(platform.stack);
-        let job = job(request, parallel, &device.name, blocks.outline.parameters, dropped.is_some());
+        let narrow = matches!(products, Format::F8 | Format::F4);
+        let regime = Regime { layers: self.database.traits.layers, narrow };
+        let job = job(request, parallel, &device.name, blocks.outline.parameters, dropped.is_some(), regime);
         let residual = &platform.stack.residual;
         let interval_s = residual.time_interval(&job).map(|log| step.seconds * log.exp());
         let (held, errors) = (fullest_device(&per_stage), residual.memory_errors(&job));
@@ -128,6 +130,7 @@ impl Prediction<'_> {
                 peak_flops: peak,
                 bytes_per_parameter: parameter + self.database.traits.trained * (gradient + master + states),
                 parameters: blocks.outline.parameters,
+                regime,
                 microbatches: self.candidate.microbatches,
                 dropped,
                 bubble: staged.flow.bubble,

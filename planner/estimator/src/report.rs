@@ -3,7 +3,7 @@
 use super::headroom::job;
 use super::request::EstimateRequest;
 use super::stack_support::Beyond;
-use cost::{Interval, Job};
+use cost::{Interval, Job, Regime};
 use serde::{Deserialize, Serialize};
 
 /// Version of the report's schema.
@@ -133,6 +133,9 @@ pub struct Predicted {
     pub bytes_per_parameter: f64,
     /// Number of parameters of the model.
     pub parameters: u64,
+    /// Kind of the job, by which its interval is wider or not.
+    #[serde(default)]
+    pub regime: Regime,
     /// Number of micro-batches of a step.
     pub microbatches: u32,
     /// Expected fraction of dropped tokens under uniform routing; 0 if the stack gives experts no capacity, `None` without
@@ -279,8 +282,8 @@ pub struct StageMemory {
 impl EstimateReport {
     /// Properties of the request that errors depend on, with the name of its device.
     pub fn job(&self, device: &str) -> Job {
-        let Predicted { parameters, dropped, .. } = self.predicted;
-        job(&self.inputs, &self.parallel, device, parameters, dropped.is_some())
+        let Predicted { parameters, dropped, regime, .. } = self.predicted;
+        job(&self.inputs, &self.parallel, device, parameters, dropped.is_some(), regime)
     }
 }
 

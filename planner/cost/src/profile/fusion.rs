@@ -29,8 +29,9 @@ pub(super) enum Role {
 /// Returns whether neighbours with these roles share a kernel.
 pub(super) fn share_kernel(fused: EnumSet<FusedKernel>, a: Role, b: Role) -> bool {
     use Role::{Activation, Bias, Dropout, Gate, Norm, Sum};
-    let groups: [(FusedKernel, &[Role]); 4] = [
+    let groups: [(FusedKernel, &[Role]); 5] = [
         (FusedKernel::Swiglu, &[Activation, Gate]),
+        (FusedKernel::ClampedSwiglu, &[Bias, Activation, Gate]),
         (FusedKernel::BiasGelu, &[Bias, Activation]),
         (FusedKernel::DropoutAdd, &[Bias, Dropout, Sum]),
         (FusedKernel::AddNorm, &[Norm, Sum]),

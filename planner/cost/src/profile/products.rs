@@ -156,17 +156,21 @@ impl Products {
         a.role.is_some() && a.role == b.role && one == other
     }
 
-    /// Number of kernels per expert: one call for all experts of a rank launches a product for each, and the quantisation of its
-    /// operand (Transformer Engine's `GroupedLinear`).
-    pub(super) fn of_experts(&self) -> f64 {
-        let experts = self.list.iter().filter(|product| product.is_grouped);
-        experts.map(|product| product.shape.batch * (1.0 + product.quantises())).sum()
+    /// Launches per expert: one call for all experts of a rank launches a product for each, and the quantisation of its operand
+    /// (Transformer Engine's `GroupedLinear`), which takes `scaling` of them.
+    pub(super) fn of_experts(&self, scaling: f64) -> f64 {
+        let experts = self.joined().filter(|product| product.is_grouped);
+        experts.map(|product| product.shape.batch * (1.0 + scaling * product.quantises())).sum()
     }
 
     /// Number of kernels.
     pub(super) fn kernels(&self) -> f64 {
-        let products = self.list.iter().filter(|product| product.shape.k > 0.0);
-        products.map(|product| 1.0 + product.quantises()).sum()
+        self.joined().map(|product| 1.0 + product.quantises()).sum()
+    }
+
+    /// Products without those that others have taken in.
+    fn joined(&self) -> impl Iterator<Item = &Product> {
+        self.list.iter().filter(|product| product.shape.k > 0.0)
     }
 }
 

@@ -18,6 +18,9 @@ pub(super) struct Cost {
     pub(super) peers: f64,
 }
 
+/// Launches that quantise an operand of an expert whose scales are of blocks: of the operand and of its transposed copy.
+const BLOCK_SCALING: f64 = 2.0;
+
 /// Device seconds minus CPU seconds of costs that follow each other.
 pub(super) fn spare(costs: &[Cost]) -> f64 {
     costs.iter().map(|cost| cost.device.total() - cost.host).sum()
@@ -56,6 +59,8 @@ pub(super) fn cost_of(site: &Site<'_>, section: SectionKind, stmts: &[&Stmt]) ->
         host: 0.0,
     };
     let kernels = products.kernels() + moves.kernels + core.kernels + waits.kernels;
-    let calls = kernels * site.platform.stack.traits.launch.dispatches + products.of_experts();
+    let traits = &site.platform.stack.traits;
+    let scaling = if site.platform.recipe.blocks { BLOCK_SCALING } else { traits.experts.scaling_calls };
+    let calls = kernels * traits.launch.dispatches + products.of_experts(scaling);
     Cost { device, host: calls * site.platform.launch(site.has_experts), peers: waits.peers }
 }

@@ -161,7 +161,8 @@ fn activation(block: &Block, value: Value) -> Option<&Stmt> {
 }
 
 /// Activations that a fused kernel of the backward recomputes, so that they are not saved, with the saved values that it reads for
-/// each. A stack that neither groups statements nor runs blocks as they stand has only kernels of one function of a saved value.
+/// each. A stack that neither groups statements nor runs blocks as they stand has only kernels of functions of one saved value: of one
+/// statement, or of the several of a clamped gate.
 fn remade(block: &Block, saved: &[Value], traits: &StackTraits) -> FxHashMap<Value, Vec<Value>> {
     let mut sources: FxHashMap<Value, Vec<Value>> = FxHashMap::default();
     let fused = traits.kernels.fused;
@@ -170,16 +171,16 @@ fn remade(block: &Block, saved: &[Value], traits: &StackTraits) -> FxHashMap<Val
         return sources;
     }
     let all = has_groups || traits.saved.block_by_block;
+    let chains = fused.contains(FusedKernel::ClampedSwiglu);
     for stmt in transforms::recompute::remade(block).into_iter().map(|at| &block[SectionKind::F].stmts[at]) {
         let mut read: Vec<Value> = Vec::new();
         for operand in &stmt.operands {
             read.extend(sources.get(operand).map_or(std::slice::from_ref(operand), Vec::as_slice));
         }
-        let is_function =
-            stmt.op.facts().class == OpClass::Activation && read == stmt.operands && saved.contains(&read[0]);
-        if all || read.len() == 1 && is_function {
-            read.sort_unstable();
-            read.dedup();
+        let is_one = stmt.op.facts().class == OpClass::Activation && read == stmt.operands;
+        read.sort_unstable();
+        read.dedup();
+        if all || read.len() == 1 && (is_one || chains) && saved.contains(&read[0]) {
             sources.insert(stmt.results[0], read);
         }
     }

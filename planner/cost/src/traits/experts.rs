@@ -1,9 +1,10 @@
 //! Routing and products of experts.
 
+use super::figure::{Figure, Range};
 use serde::{Deserialize, Serialize};
 
 /// Routing and products of experts.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Experts {
     /// Exchange by which tokens reach their experts, and results come back.
@@ -16,6 +17,22 @@ pub struct Experts {
     /// True if routing weights are applied between an expert's products, so that the backward reads none of the
     /// experts' results.
     pub weighs_inside: bool,
+    /// Calls of the CPU by which an expert's operand is quantised where scales are of whole tensors, in launches.
+    pub scaling_calls: f64,
+}
+
+impl Default for Experts {
+    fn default() -> Experts {
+        let (dispatch, capacity) = Default::default();
+        Experts { dispatch, adjacent: false, capacity, weighs_inside: false, scaling_calls: 1.0 }
+    }
+}
+
+impl Experts {
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let Experts { dispatch: _, adjacent: _, capacity: _, weighs_inside: _, scaling_calls } = *self;
+        vec![Range::new(0.0, 1e4, "calls of the library").of("experts.scaling_calls", scaling_calls)]
+    }
 }
 
 /// Exchange by which tokens reach their experts, and results come back.

@@ -34,6 +34,8 @@ named_enum! {
         Norm = "norm",
         /// SwiGLU, or another gate with its product.
         Swiglu = "swiglu",
+        /// Biases and a gate whose operands are bounded, as those of gpt-oss, with its product.
+        ClampedSwiglu = "clamped_swiglu",
         /// Bias and GeLU.
         BiasGelu = "bias_gelu",
         /// Bias, dropout and residual sum.

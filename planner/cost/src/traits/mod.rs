@@ -55,13 +55,13 @@ impl StackTraits {
     /// All figures, with their ranges. Groups are taken apart field by field, so that a new figure needs a range.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let StackTraits { hides: _, cut: _, launch, kernels, saved, formats, zero, experts, network, memory } = self;
-        let Experts { dispatch: _, adjacent: _, capacity: _, weighs_inside: _ } = experts;
         let groups = [
             launch.figures(),
             kernels.figures(),
             saved.figures(),
             formats.figures(),
             zero.figures(),
+            experts.figures(),
             network.figures(),
             memory.figures(),
         ];

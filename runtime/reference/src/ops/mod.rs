@@ -89,7 +89,7 @@ impl<'a, R: Real> Operands<'a, R> {
         self.0.iter().map(|array| array.real()).collect()
     }
 
-    fn ints(self) -> Result<Vec<&'a Tensor<i32>>, String> {
+    fn ints(self) -> OpResult<Vec<&'a Tensor<i32>>> {
         self.0.iter().map(|array| array.int()).collect()
     }
 
