@@ -74,7 +74,7 @@ pub fn placements(report: &EstimateReport) -> Result<Placements, Error> {
     let inputs = &report.inputs;
     let raw = config_keys(&inputs.model)?;
     let description = Description::read(&Value::Object(raw).to_string())?;
-    let names = Names::of(&description, inputs.seq, &|_| false)?;
+    let names = Names::of(&description, inputs.seq, &|_, _| false)?;
     let model = sharded(report)?;
     let mut tensors: BTreeMap<String, Placement> = BTreeMap::new();
     for param in model.params.values() {

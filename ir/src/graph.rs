@@ -279,6 +279,13 @@ impl Model {
         call.params.iter().flat_map(|reference| self.resolve(reference, call, instance)).collect()
     }
 
+    /// The statements of forwards that carry a state along the sequence, with their blocks.
+    pub fn carrying(&self) -> impl Iterator<Item = (&Block, &Stmt)> {
+        let forwards = self.blocks.values().map(|block| (block, &block[SectionKind::F].stmts));
+        let stmts = forwards.flat_map(|(block, stmts)| stmts.iter().map(move |stmt| (block, stmt)));
+        stmts.filter(|(_, stmt)| stmt.op.extras().in_blocks.is_some())
+    }
+
     /// The first dim of a role.
     pub fn dim_of(&self, role: DimRole) -> Option<&DimName> {
         self.dims.values().find(|dim| dim.role == Some(role))

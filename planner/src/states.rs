@@ -91,6 +91,5 @@ impl Carrying {
 }
 
 fn carrying(model: &Model) -> impl Iterator<Item = Carrying> {
-    let forwards = model.blocks.values().map(|block| (block, &block[SectionKind::F].stmts));
-    forwards.flat_map(|(block, stmts)| stmts.iter().filter_map(move |stmt| Carrying::of(block, stmt)))
+    model.carrying().filter_map(|(block, stmt)| Carrying::of(block, stmt))
 }

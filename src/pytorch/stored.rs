@@ -55,7 +55,7 @@ impl Stored {
         seq: u64,
         is_shifted: bool,
     ) -> Result<Tensors, ir::models::ConfigError> {
-        let names = Names::of(description, seq, &|name| self.floats.contains_key(&format!("{kind}/{name}")))?;
+        let names = Names::of(description, seq, &|name, _| self.floats.contains_key(&format!("{kind}/{name}")))?;
         let found = names.sources.iter().filter_map(|(name, source)| {
             let mut numbers = self.collected(kind, source)?;
             if is_shifted {

@@ -16,3 +16,4 @@ mod plan_files;
 mod predict;
 #[path = "../support/sample.rs"]
 mod sample;
+mod states;

@@ -1,9 +1,8 @@
 //! Grouped queries on more ranks than there are key heads: the numbers of one device, and each rank computes only the key heads of its
 //! queries.
 
-use crate::meshes::compare::differences;
 use crate::meshes::record::{Record, sgd};
-use crate::meshes::trained::{alone, trained_on};
+use crate::meshes::trained::{alone, trains_as_alone};
 use crate::meshes::training::{Recipe, compiled, models};
 use cost::local_type;
 use ir::dim_role::DimRole;
@@ -38,12 +37,7 @@ fn recipes() -> Vec<Recipe> {
 static ALONE: LazyLock<Vec<(Recipe, Record)>> = LazyLock::new(|| alone(recipes(), SEQUENCES));
 
 fn trains_as_on_one_device(meshes: &[&str]) {
-    for mesh in meshes {
-        for (which, (recipe, alone)) in ALONE.iter().enumerate() {
-            let found = differences(&trained_on(recipe, mesh, SEQUENCES), alone, &recipe.optimizer);
-            assert!(found.is_empty(), "recipe {which} on {mesh}: {found:#?}");
-        }
-    }
+    trains_as_alone(&ALONE, meshes, SEQUENCES);
 }
 
 #[test]

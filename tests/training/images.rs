@@ -29,41 +29,80 @@ impl Progress for Figures {
     }
 }
 
-/// The configuration: Mistral Small 3.1 in small, whose rows are squares of 2 x 2 patches.
-fn model() -> Value {
-    json!({"model_type": "mistral3", "image_token_index": IMAGE, "tie_word_embeddings": false,
-        "vision_config": {"model_type": "pixtral", "hidden_size": 32, "intermediate_size": 24, "num_hidden_layers": 2,
-            "num_attention_heads": 4, "patch_size": 2, "hidden_act": "silu", "initializer_range": 0.2},
-        "text_config": {"model_type": "mistral", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 64, "sliding_window": null,
-            "initializer_range": 0.2}})
+/// Models whose rows are squares of 2 x 2 patches.
+#[derive(Clone, Copy, PartialEq)]
+enum Reader {
+    /// Mistral Small 3.1 in small.
+    Pixtral,
+    /// Qwen3-VL in small, with experts: its text model adds rows of two inner layers.
+    Qwen,
 }
 
-/// Writes an example of images with these numbers of rows, which stand behind its first token.
-fn write(folder: &Path, number: usize, images: &[[usize; 2]], shade: f32) {
-    let rows: usize = images.iter().map(|[height, width]| height * width).sum();
-    let ids: Vec<i64> = (0..SEQ as i64)
-        .map(|at| if (1..=rows as i64).contains(&at) { IMAGE } else { 8 + (at * 5 + number as i64 * 3) % 50 })
-        .collect();
-    let sizes: Vec<i64> = images.iter().flatten().map(|rows| *rows as i64 * 4).collect();
-    let [height, width] = [0, 1].map(|side| images.iter().map(|image| image[side] * 4).max().unwrap_or(0));
-    let pixels = (0..images.len() * 3 * height * width).map(|at| ((at * 7 + number * 11) % 23) as f32 / 12.0 - shade);
+impl Reader {
+    fn model(self) -> Value {
+        match self {
+            Reader::Pixtral => {
+                json!({"model_type": "mistral3", "image_token_index": IMAGE, "tie_word_embeddings": false,
+                "vision_config": {"model_type": "pixtral", "hidden_size": 32, "intermediate_size": 24, "num_hidden_layers": 2,
+                    "num_attention_heads": 4, "patch_size": 2, "hidden_act": "silu", "initializer_range": 0.2},
+                "text_config": {"model_type": "mistral", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3,
+                    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 64, "sliding_window": null,
+                    "initializer_range": 0.2}})
+            }
+            Reader::Qwen => json!({"model_type": "qwen3_vl_moe", "image_token_id": IMAGE, "tie_word_embeddings": false,
+                "vision_config": {"model_type": "qwen3_vl_moe", "depth": 3, "hidden_size": 32, "intermediate_size": 24,
+                    "num_heads": 4, "patch_size": 2, "out_hidden_size": 16, "num_position_embeddings": 9,
+                    "deepstack_visual_indexes": [0, 1], "initializer_range": 0.2},
+                "text_config": {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4,
+                    "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 64, "num_experts": 4, "num_experts_per_tok": 2,
+                    "moe_intermediate_size": 16, "rope_scaling": {"rope_type": "default", "mrope_section": [2, 1, 1]},
+                    "initializer_range": 0.2}}),
+        }
+    }
+
+    /// The sizes of pixels, and the tensor of the sizes of images, of images with these numbers of rows.
+    fn sizes(self, images: &[[usize; 2]]) -> (Vec<usize>, &'static str, Vec<i64>) {
+        match self {
+            Reader::Pixtral => {
+                let [height, width] = [0, 1].map(|side| images.iter().map(|image| image[side] * 4).max().unwrap_or(0));
+                let sizes = images.iter().flatten().map(|rows| *rows as i64 * 4);
+                (vec![images.len(), 3, height, width], "image_sizes", sizes.collect())
+            }
+            Reader::Qwen => {
+                let patches = images.iter().map(|[rows, columns]| rows * columns * 4).sum();
+                let grid = images.iter().flat_map(|[rows, columns]| [1, *rows as i64 * 2, *columns as i64 * 2]);
+                (vec![patches, 3 * 2 * 2 * 2], "image_grid_thw", grid.collect())
+            }
+        }
+    }
+}
+
+/// Writes an example of images with these numbers of rows, which stand behind its first token, with a token between them.
+fn write(folder: &Path, number: usize, reader: Reader, images: &[[usize; 2]], shade: f32) {
+    let mut ids: Vec<i64> = (0..SEQ as i64).map(|at| 8 + (at * 5 + number as i64 * 3) % 50).collect();
+    let mut at = 1;
+    for [rows, columns] in images {
+        ids[at..at + rows * columns].fill(IMAGE);
+        at += rows * columns + 1;
+    }
+    let (shape, name, sizes) = reader.sizes(images);
+    let pixels = (0..shape.iter().product()).map(|at: usize| ((at * 7 + number * 11) % 23) as f32 / 12.0 - shade);
     let bytes = |numbers: &[i64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
-    let (ids, sizes) = (bytes(&ids), bytes(&sizes));
+    let (ids, size_bytes) = (bytes(&ids), bytes(&sizes));
     let pixels: Vec<u8> = pixels.flat_map(f32::to_le_bytes).collect();
     let mut tensors = vec![("input_ids", TensorView::new(Dtype::I64, vec![1, SEQ as usize], &ids).unwrap())];
     if !images.is_empty() {
-        tensors.push(("image_sizes", TensorView::new(Dtype::I64, vec![images.len(), 2], &sizes).unwrap()));
-        let shape = vec![images.len(), 3, height, width];
+        let sides = sizes.len() / images.len();
+        tensors.push((name, TensorView::new(Dtype::I64, vec![images.len(), sides], &size_bytes).unwrap()));
         tensors.push(("pixel_values", TensorView::new(Dtype::F32, shape, &pixels).unwrap()));
     }
     fs::write(folder.join(format!("{number:03}.safetensors")), serialize(tensors, None).unwrap()).unwrap();
 }
 
 /// A folder with a model, and examples of two images, of one and of none.
-fn folder(shade: f32) -> TempDir {
+fn folder(reader: Reader, shade: f32) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("config.json"), model().to_string()).unwrap();
+    fs::write(folder.path().join("config.json"), reader.model().to_string()).unwrap();
     fs::create_dir(folder.path().join("data")).unwrap();
     for number in 0..20 {
         let images: &[[usize; 2]] = match number % 3 {
@@ -71,7 +110,7 @@ fn folder(shade: f32) -> TempDir {
             1 => &[[2, 1]],
             _ => &[],
         };
-        write(&folder.path().join("data"), number, images, shade);
+        write(&folder.path().join("data"), number, reader, images, shade);
     }
     folder
 }
@@ -105,10 +144,17 @@ fn assert_near(own: &[f64], theirs: &[f64], what: &str) {
     assert!(are_near, "{what}: {own:?}, {theirs:?}");
 }
 
+fn has_the_losses_of_one_device(reader: Reader, layouts: &[&str]) {
+    let folder = folder(reader, 0.0);
+    let alone = trained(&request(folder.path(), "mbs=4", "alone"));
+    for (number, layout) in layouts.iter().enumerate() {
+        let figures = trained(&request(folder.path(), layout, &format!("out{number}")));
+        assert_near(&figures, &alone, layout);
+    }
+}
+
 #[test]
 fn every_layout_has_the_losses_of_one_device() {
-    let folder = folder(0.0);
-    let alone = trained(&request(folder.path(), "mbs=4", "alone"));
     let layouts = [
         "dp=4,mbs=2",
         "tp=2,sp=true",
@@ -118,24 +164,37 @@ fn every_layout_has_the_losses_of_one_device() {
         "dp=2,tp=2,zero=3",
         "dp=2,pp=3,zero=1",
     ];
-    for (number, layout) in layouts.into_iter().enumerate() {
-        let figures = trained(&request(folder.path(), layout, &format!("out{number}")));
-        assert_near(&figures, &alone, layout);
-    }
+    has_the_losses_of_one_device(Reader::Pixtral, &layouts);
+}
+
+/// Rows of inner layers travel between stages that part the encoder from the first layers of the text model.
+#[test]
+fn rows_of_inner_layers_reach_the_text_on_every_layout() {
+    let layouts = [
+        "dp=2,ep=2,zero=1",
+        "tp=2,sp=true,ep=2",
+        "pp=4,schedule=zb-h1",
+        "pp=2,schedule=interleaved-1f1b,vp=2",
+        "cp=2,cp_kind=ring",
+        "dp=2,tp=2,zero=3,recompute=full",
+    ];
+    has_the_losses_of_one_device(Reader::Qwen, &layouts);
 }
 
 #[test]
 fn pixels_reach_the_loss() {
-    let [plain, shaded] = [0.0, 0.5].map(|shade| {
-        let folder = folder(shade);
-        trained(&request(folder.path(), "mbs=4", "out"))
-    });
-    assert!((plain[0] - shaded[0]).abs() > 1e-4, "{plain:?} {shaded:?}");
+    for reader in [Reader::Pixtral, Reader::Qwen] {
+        let [plain, shaded] = [0.0, 0.5].map(|shade| {
+            let folder = folder(reader, shade);
+            trained(&request(folder.path(), "mbs=4", "out"))
+        });
+        assert!((plain[0] - shaded[0]).abs() > 1e-4, "{plain:?} {shaded:?}");
+    }
 }
 
 #[test]
 fn a_run_goes_on_after_a_stop() {
-    let folder = folder(0.0);
+    let folder = folder(Reader::Pixtral, 0.0);
     let whole = trained(&request(folder.path(), "dp=2", "whole"));
     let first = TrainRequest { steps: 2, save_every: 2, ..request(folder.path(), "dp=2", "parts") };
     let mut parts = trained(&first)[..4].to_vec();
@@ -146,7 +205,7 @@ fn a_run_goes_on_after_a_stop() {
 
 #[test]
 fn data_that_does_not_fit_is_refused() {
-    let folder = folder(0.0);
+    let folder = folder(Reader::Pixtral, 0.0);
     let refused = |request: &TrainRequest| train(request, &mut Figures::default()).unwrap_err().to_string();
     let small = TrainRequest {
         model: request(folder.path(), "", "").model.replace("=24", "=20"),

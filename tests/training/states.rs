@@ -1,8 +1,7 @@
 //! States that layers carry along a sequence, on ranks that share it: the numbers of one device, with several documents in a sequence.
 
-use crate::meshes::compare::differences;
 use crate::meshes::record::{Record, sgd};
-use crate::meshes::trained::{alone, trained_on};
+use crate::meshes::trained::{alone, trains_as_alone};
 use crate::meshes::training::Recipe;
 use ir::models::from_config;
 use ir::optimizer::Optimizer;
@@ -53,12 +52,7 @@ fn recipes() -> Vec<Recipe> {
 static ALONE: LazyLock<Vec<(Recipe, Record)>> = LazyLock::new(|| alone(recipes(), SEQUENCES));
 
 fn trains_as_on_one_device(meshes: &[&str]) {
-    for mesh in meshes {
-        for (which, (recipe, alone)) in ALONE.iter().enumerate() {
-            let found = differences(&trained_on(recipe, mesh, SEQUENCES), alone, &recipe.optimizer);
-            assert!(found.is_empty(), "recipe {which} on {mesh}: {found:#?}");
-        }
-    }
+    trains_as_alone(&ALONE, meshes, SEQUENCES);
 }
 
 #[test]

@@ -100,8 +100,12 @@ def write(binary, folder, seed, family, options, documents, layouts=1):
     return "compared"
 
 
+# Keys of the number of taps of convolutions.
+TAPS = ("linear_conv_kernel_dim", "mamba_d_conv", "conv_kernel", "conv_L_cache", "conv1d_width")
+
+
 def fits(layout, options):
-    """True if heads, experts and layers can be split as a layout asks for."""
+    """True if heads, experts, layers and sequences can be split as a layout asks for."""
     keys = dict(key.split("=") for key in layout.split(",") if key)
     degree = {key: int(keys.get(key, 1)) for key in ("tp", "cp", "ep", "pp")}
     # Models of states alone have no heads of attention; their cases have two groups.
@@ -110,7 +114,10 @@ def fits(layout, options):
     layers = number(options, *vary.LAYERS) or 0
     stages = degree["pp"] * (2 if keys.get("schedule") == "zb-v" else 1)
     shares = degree["tp"] * (degree["cp"] if keys.get("cp_kind") == "ulysses" else 1)
-    return heads % shares == 0 and experts % degree["ep"] == 0 and layers + 2 >= stages
+    # A rank reads no further back than into the tokens of the rank before it.
+    taps = number(options, *TAPS) or 1
+    has_taps = taps - 1 <= train.SEQ // degree["cp"]
+    return heads % shares == 0 and experts % degree["ep"] == 0 and layers + 2 >= stages and has_taps
 
 
 def number(options, *names):

@@ -2,11 +2,11 @@
 
 use super::error::{ConfigError, invalid};
 use super::families::{Composite, FAMILIES, Family, Tied};
-use super::keys::Done;
+use super::keys::{Done, Key};
 use serde_json::{Map, Value};
 
 /// The key of the text model.
-const TEXT: &str = "text_config";
+pub(super) const TEXT: &str = "text_config";
 
 /// The key that both parts may have. The classes write their own default where a file says nothing, so that they may differ.
 const TIED: &str = "tie_word_embeddings";
@@ -34,7 +34,11 @@ pub fn text_part(file: &Map<String, Value>) -> Result<Option<TextPart>, ConfigEr
     text.insert("model_type".to_string(), family.model_type.into());
     let defaults: Map<String, Value> = serde_json::from_str(whole.defaults).unwrap_or_default();
     for (key, value) in defaults {
-        text.entry(key).or_insert(value);
+        // A value under another name counts, too.
+        let has_alias = text.keys().any(|name| family.keys.row(name).is_some_and(|row| is_alias(row, &key)));
+        if !has_alias {
+            text.entry(key).or_insert(value);
+        }
     }
     if let Some(tied) = whole.tied.part(file.get(TIED), text.get(TIED)).cloned() {
         text.insert(TIED.to_string(), tied);
@@ -46,6 +50,11 @@ pub fn text_part(file: &Map<String, Value>) -> Result<Option<TextPart>, ConfigEr
     }
     left_out.iter_mut().for_each(|name| name.push_str(" (not of the text model)"));
     Ok(Some((text, left_out)))
+}
+
+/// True for the row of another name of a key.
+fn is_alias(row: &Key, key: &str) -> bool {
+    matches!(row.done, Done::Alias(of) if of == key)
 }
 
 /// The keys of the text model. The first files of some have them next to those of the whole.

@@ -65,7 +65,10 @@ impl ModelConfig {
     /// Its sizes do not go together, or models of this kind read no images.
     pub fn with_images(mut self, vision: Vision) -> Result<ModelConfig, ConfigError> {
         match &mut self {
-            ModelConfig::Llama(config) => config.vision = Some(vision),
+            ModelConfig::Llama(config) => {
+                config.rotation.sections = vision.sections;
+                config.vision = Some(vision);
+            }
             ModelConfig::Gpt2(_) => return Err(ConfigError::NoEncoder),
         }
         self.checked()

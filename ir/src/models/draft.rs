@@ -407,12 +407,20 @@ impl Body<'_> {
     /// # Errors
     /// There is no such operand.
     pub fn linear(&mut self, map: &Linear<'_>) -> Result<(), DraftError> {
+        self.linear_of("b s", map)
+    }
+
+    /// The same of rows with other dims than `b s`.
+    ///
+    /// # Errors
+    /// There is no such operand.
+    pub fn linear_of(&mut self, rows: &str, map: &Linear<'_>) -> Result<(), DraftError> {
         let Linear { y, x, w, bias, from, to } = *map;
-        let product = Einsum::new(&format!("b s {from}, {from} {to} -> b s {to}"))?;
+        let product = Einsum::new(&format!("{rows} {from}, {from} {to} -> {rows} {to}"))?;
         let Some(bias) = bias else { return self.op(&[y], product, &[x, w]) };
         let unbiased = format!("{y}w");
         self.op(&[&unbiased], product, &[x, w])?;
-        let add = Binary::spread(BinaryKind::Add, &format!("b s {to}, {to} -> b s {to}"))?;
+        let add = Binary::spread(BinaryKind::Add, &format!("{rows} {to}, {to} -> {rows} {to}"))?;
         self.op(&[y], add, &[&unbiased, bias])
     }
 

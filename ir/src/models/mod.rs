@@ -6,7 +6,7 @@
 //! `embed`, `layer` and `head`. Where layers are of several kinds, each kind is a block (`dense` without experts, `local` with a
 //! window), and the calls of the blocks go through the layers in order. All have the inputs
 //! `%tok`, `%lab` (labels, negative: ignored), `%pos` (position in its document) and `%seg` (document), each i32[b, s]. Under LongRoPE
-//! they have `%len` too, one more than the largest position of the token's sequence.
+//! they have `%len` too, one more than the largest position of the token's sequence, and with images the inputs of `vision`.
 
 mod balance;
 mod composite;
@@ -56,5 +56,8 @@ pub use mixers::{
 };
 pub use rotation::Rotation;
 pub use small::small;
-pub use vision::{ENCODER_LAYERS, Encoder, PATCHES, Projector, ReadEncoder, Vision, Whole, encoder_of, read_encoder};
+pub use vision::{
+    ENCODER_ARRAYS, Encoder, Frequencies, PATCHES, Projector, ReadEncoder, Square, Stem, Vision, Whole, encoder_of,
+    read_encoder,
+};
 pub use weights::{FileShape, HubTensor, Join, MatrixOrder, Pairs, Weights, When};

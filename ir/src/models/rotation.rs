@@ -9,6 +9,12 @@ use serde::Serialize;
 /// rotations depend on it.
 pub(super) const LENGTHS: &str = "len";
 
+/// The inputs of the time, the row and the column of each token, of models that turn by them: those of text are one number, its position.
+pub(super) const GRID: [&str; 3] = ["at_time", "at_row", "at_col"];
+
+/// The divisor of a frequency by which nothing turns: of no place that an integer counts the angle is more than a rounding error.
+pub(super) const STILL: f64 = 1e30;
+
 /// The rotation of the queries and keys of a layer. Layers without positions have none.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Rotation {
@@ -22,24 +28,53 @@ pub struct Rotation {
     pub turned: Option<u64>,
     /// They turn the other way (nanochat).
     pub backwards: bool,
+    /// How many pairs turn by the time, the row and the column of a token, in turn while there are any; none: all by its position.
+    pub sections: Option<[u64; 3]>,
 }
 
 impl Rotation {
     /// One of whole heads, by unscaled frequencies.
     pub const fn of(theta: f64) -> Rotation {
-        Rotation { theta, scaling: None, gain: 1.0, turned: None, backwards: false }
+        Rotation { theta, scaling: None, gain: 1.0, turned: None, backwards: false, sections: None }
     }
 
     /// The op.
     fn op(&self) -> Rope {
-        let Rotation { theta, scaling, gain, turned, backwards } = self.clone();
+        let Rotation { theta, scaling, gain, turned, backwards, .. } = self.clone();
         Rope { theta, scaling, turned, gain, inverse: backwards }
     }
 
     /// `y` is `x`, turned by its positions.
     pub(super) fn turn(&self, b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
+        if let Some(sections) = self.sections {
+            return self.turn_by_grid(sections, b, y, x);
+        }
         let by_length = self.scaling.as_ref().is_some_and(Scaling::reads_lengths);
         b.op(&[y], self.op(), &[x, "pos", LENGTHS][..2 + usize::from(by_length)])
+    }
+
+    /// The same by times, rows and columns, one after the other: each leaves the pairs of the others as they are.
+    fn turn_by_grid(&self, sections: [u64; 3], b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
+        let mut last = x.to_string();
+        for (at, input) in GRID.into_iter().enumerate() {
+            let next = if at + 1 == GRID.len() { y.to_string() } else { format!("{y}_{input}") };
+            b.op(&[&next], self.op_of_section(sections, at), &[&last, input])?;
+            last = next;
+        }
+        Ok(())
+    }
+
+    /// The op that turns the pairs of a section alone, by the frequencies that they have.
+    fn op_of_section(&self, sections: [u64; 3], at: usize) -> Rope {
+        let (op, pairs) = (self.op(), sections.iter().sum::<u64>());
+        let own = op.frequencies(2 * pairs as usize);
+        let divisors = own.iter().zip(0..).map(|(frequency, pair)| {
+            let plain = self.theta.powf(-(pair as f64) / pairs as f64);
+            if section_of(sections, pair) == at { plain / frequency } else { STILL }
+        });
+        // The gain is of all pairs, and counts once.
+        let gain = if at == 0 { op.gain } else { 1.0 };
+        Rope { scaling: Some(Scaling::Pairs { divisors: divisors.collect() }), gain, ..op }
     }
 
     /// Checks it for heads of `head` elements; `base` is the key of its base.
@@ -56,6 +91,17 @@ impl Rotation {
             let why = format!("{turned} of {head} elements of a head cannot turn in pairs");
             return Err(invalid("partial_rotary_factor", why));
         }
+        if let Some(sections) = self.sections {
+            let sum = sections.iter().fold(0, |sum: u64, section| sum.saturating_add(*section));
+            if sum != turned / 2 {
+                let why = format!("{sections:?} are {sum} pairs, but {} of a head turn", turned / 2);
+                return Err(invalid("mrope_section", why));
+            }
+            if self.scaling.as_ref().is_some_and(Scaling::reads_lengths) {
+                let why = "longrope is not supported where the rows and columns of images turn".to_string();
+                return Err(invalid("rope_scaling", why));
+            }
+        }
         match &self.scaling {
             Some(Scaling::Lengths { short, long, context }) => {
                 positive("original_max_position_embeddings", *context)?;
@@ -67,6 +113,13 @@ impl Rotation {
             None => Ok(()),
         }
     }
+}
+
+/// The section of a pair: rows and columns take turns with time, as long as they have pairs (Qwen3-VL, `recomposition_frequencies` of
+/// `transformers`).
+fn section_of(sections: [u64; 3], pair: u64) -> usize {
+    let turn = (pair % 3) as usize;
+    if pair < 3 * sections[turn] { turn } else { 0 }
 }
 
 /// Checks the divisors of `pairs` pairs.

@@ -112,6 +112,8 @@ pub enum When {
     File(&'static str),
     /// The layer has this parameter.
     Param(&'static str),
+    /// They have the tensor in the sizes of the row: its matrices have either order.
+    Sizes,
 }
 
 impl HubTensor {

@@ -1,7 +1,8 @@
 //! The `config.json` of a folder: what it says of the model, and the rest of its keys.
 
 use ir::models::{
-    ConfigError, Encoder, Family, ModelConfig, PATCHES, Pairs, Whole, encoder_of, family_of, read_config, text_part,
+    ConfigError, Encoder, Family, HubTensor, ModelConfig, PATCHES, Pairs, Whole, encoder_of, family_of, read_config,
+    text_part,
 };
 use serde_json::{Map, Value};
 
@@ -34,6 +35,8 @@ pub struct Description {
     pub unknown: Vec<String>,
     /// The model reads images, too: its text model has a prefix in the names of tensors, and the others are left out.
     pub is_composite: bool,
+    /// The tensors of a layer of the text model that such files have in another form than those of the family.
+    pub inner: &'static [HubTensor],
     /// The model that they describe.
     pub config: ModelConfig,
 }
@@ -49,9 +52,12 @@ impl Description {
         let part = text_part(&raw)?.map(|(part, _)| part);
         let family = family_of(part.as_ref().unwrap_or(&raw))?;
         let (is_composite, encoder) = (part.is_some(), encoder_of(&raw)?);
+        let named = raw.get("model_type").and_then(Value::as_str);
+        let whole = family.wholes.iter().find(|whole| Some(whole.model_type) == named);
+        let inner = whole.map_or(&[][..], |whole| whole.inner);
         let raw = if encoder.is_some() { raw } else { part.unwrap_or(raw) };
         let encoder = encoder.map(|read| (read.encoder, read.whole));
-        Ok(Description { family, encoder, raw, unknown, is_composite, config })
+        Ok(Description { family, encoder, raw, unknown, is_composite, inner, config })
     }
 
     /// The same of keys that have been parsed.

@@ -183,7 +183,7 @@ fn named(
     } else {
         let seq = manifest.fixed.get("seq").and_then(Value::as_u64).unwrap_or(1);
         let description = describe(checkpoint, given, seq)?;
-        let names = Names::of(&description, seq, &|_| false).map_err(|why| refused(checkpoint, &why))?;
+        let names = Names::of(&description, seq, &|_, _| false).map_err(|why| refused(checkpoint, &why))?;
         let names = names.of_whole(&description);
         (Some(description), names)
     };

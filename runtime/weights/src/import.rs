@@ -52,7 +52,9 @@ impl Weights {
         }
         let folder = Folder::open(&path)?;
         let family = Conventions::of(&description);
-        let names = Names::of(&description, seq, &|name| find(&folder, Some(&family), name).is_some());
+        let names = Names::of(&description, seq, &|name, sizes| {
+            find(&folder, Some(&family), name).is_some_and(|tensor| sizes.is_empty() || tensor.shape == sizes)
+        });
         let names = names.map_err(|source| Error::BadConfig { file: path.join("config.json"), source })?;
         let weights = Weights::checked(folder, names, description.unknown)?;
         match description.raw.get("quantization_config").filter(|stated| !stated.is_null()) {

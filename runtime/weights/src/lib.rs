@@ -12,7 +12,7 @@
 //!
 //! let text = r#"{"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 16, "vocab_size": 32}"#;
 //! let description = Description::read(text)?;
-//! let names = Names::of(&description, 16, &|_| false)?;
+//! let names = Names::of(&description, 16, &|_, _| false)?;
 //! let piece = &names.sources["layer.0.wk"].pieces[0];
 //! assert_eq!((piece.tensor.as_str(), &piece.shape[..]), ("transformer.h.0.attn.c_attn.weight", &[8, 24][..]));
 //! # Ok::<(), ir::models::ConfigError>(())
@@ -41,4 +41,4 @@ pub use export::{Export, Exported, MOST_SHARDS, OutFormat, export};
 pub use folder::snapshot;
 pub use import::{Weights, lacks_further};
 pub use layout::{Piece, Source, Stride};
-pub use names::Names;
+pub use names::{Names, Present};

@@ -40,7 +40,7 @@ fn every_family_has_a_small_configuration() {
 #[test]
 fn every_element_of_a_family_has_one_place() {
     for config in families::all() {
-        let names = Names::of(&Description::read(&config).unwrap(), 8, &|_| false).unwrap();
+        let names = Names::of(&Description::read(&config).unwrap(), 8, &|_, _| false).unwrap();
         let mut hits: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for source in names.sources.values() {
             // Each element of a tensor says how often it has been read.
@@ -72,7 +72,7 @@ fn boxes_of_every_family_and_format_are_read() {
         let folder = folder(config, &all, 1 + at % 4);
         let weights = open(folder.path(), config).unwrap();
         assert_eq!(weights.counts(), (all.len(), 1 + at % 4));
-        let names = Names::of(&Description::read(config).unwrap(), 8, &|_| false).unwrap();
+        let names = Names::of(&Description::read(config).unwrap(), 8, &|_, _| false).unwrap();
         let wide = tensors(config, Dtype::F32);
         let wide: BTreeMap<&str, Vec<f32>> = wide
             .iter()

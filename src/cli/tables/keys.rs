@@ -2,7 +2,7 @@
 
 use crate::cli::TableFormat;
 use crate::error::Error;
-use ir::models::{Done, FAMILIES, Key, Keys, ROPE};
+use ir::models::{Done, ENCODERS, FAMILIES, Key, Keys, ROPE};
 use serde_json::{Map, Value, json};
 use support::table::table;
 
@@ -24,9 +24,12 @@ pub(in crate::cli) fn print(format: TableFormat) -> Result<String, Error> {
     }
 }
 
-/// The families and their keys, then those of rotary positions.
+/// The families and their keys, then those of rotary positions, and those of encoders and of the models that have them.
 fn tables() -> impl Iterator<Item = (&'static str, Keys)> {
-    FAMILIES.iter().map(|family| (family.model_type, family.keys)).chain([("rope", ROPE)])
+    let families = FAMILIES.iter().map(|family| (family.model_type, family.keys));
+    let encoders = ENCODERS.iter().map(|encoder| (encoder.model_type, encoder.keys));
+    let wholes = ENCODERS.iter().flat_map(|encoder| encoder.wholes).map(|whole| (whole.model_type, whole.keys));
+    families.chain([("rope", ROPE)]).chain(encoders).chain(wholes)
 }
 
 /// All names of keys, those that all families have behind the others.

@@ -86,6 +86,7 @@ const OSS_20B: LlamaConfig = LlamaConfig {
         gain: 1.346_573_590_279_972_7,
         turned: None,
         backwards: false,
+        sections: None,
     },
     window: Some(Window { full: LayerSet::Every(2), ..Window::of_all(128) }),
     pad: Some(199_999),

@@ -43,7 +43,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
 
 /// Whole heads turn, by unscaled frequencies of the base of Su et al. 2021, section 3.3.
 pub(super) const PLAIN: Rotation =
-    Rotation { theta: 10_000.0, scaling: None, gain: 1.0, turned: None, backwards: false };
+    Rotation { theta: 10_000.0, scaling: None, gain: 1.0, turned: None, backwards: false, sections: None };
 
 /// The common fields of the Llama 3 models: `config.json` of meta-llama/Meta-Llama-3-8B.
 pub(super) const LLAMA3_8B: LlamaConfig = LlamaConfig {

@@ -286,7 +286,7 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 /// All encoders of images that are read.
-pub const ENCODERS: &[Encoder] = &[pixtral::ENCODER];
+pub const ENCODERS: &[Encoder] = &[pixtral::ENCODER, qwen::qwen3_vl::ENCODER, qwen::qwen3_vl::ENCODER_OF_EXPERTS];
 
 /// The family of a `model_type`.
 ///

@@ -132,6 +132,7 @@ const PHI4_MINI: LlamaConfig = LlamaConfig {
         gain: 1.190_238_071_423_808_3,
         turned: Some(96),
         backwards: false,
+        sections: None,
     },
     window: Some(Window::of_all(262_144)),
     pad: Some(199_999),

@@ -1,7 +1,7 @@
 //! Pixtral: an encoder of images of any size, within Mistral Small 3.1 and within Pixtral 12B, whose class is LLaVA's.
 
 use super::prelude::*;
-use crate::models::vision::{Encoder, EncoderFields, Projector, Vision, Whole};
+use crate::models::vision::{Encoder, EncoderFields, Frequencies, Projector, Square, Stem, Vision, Whole};
 
 pub(super) const ENCODER: Encoder = Encoder {
     model_type: "pixtral",
@@ -90,7 +90,7 @@ const IMAGE_TOKEN: &str = "the token that stands for a row of an image";
 const PROJECTOR_BIAS: &str = "the products behind the encoder have biases";
 const LAST_LAYER: &str = "-1: the last layer gives the rows of images";
 
-fn read(EncoderFields { own, whole }: &EncoderFields) -> Result<Vision, ConfigError> {
+fn read(EncoderFields { own, whole, .. }: &EncoderFields) -> Result<Vision, ConfigError> {
     let (hidden, heads): (u64, u64) = (own.get("hidden_size")?, own.get("num_attention_heads")?);
     if let Some(head) = own.optional::<u64>("head_dim")?.filter(|head| head.saturating_mul(heads) != hidden) {
         let why = format!("{head} times {heads} heads is not `hidden_size` {hidden}");
@@ -105,19 +105,28 @@ fn read(EncoderFields { own, whole }: &EncoderFields) -> Result<Vision, ConfigEr
         patches: 0,
         side: own.get("patch_size")?,
         channels: own.get("num_channels")?,
+        frames: None,
         hidden,
         feed_forward: own.get("intermediate_size")?,
         activation: activation(own, "hidden_act")?,
+        gated: true,
+        biased: false,
         layers: own.layers("num_hidden_layers")?,
         heads,
-        theta: theta(own)?,
+        stem: Stem::Norm,
+        theta: patch_theta(own)?,
+        frequencies: Frequencies::ByParity,
+        norm: Norm::Rms,
         norm_eps: 1e-5,
         deviation: own.get("initializer_range")?,
         projector: Projector {
             merge,
+            square: Square::Matrix,
             activation: activation(whole, "projector_hidden_act")?,
             bias: whole.get("multimodal_projector_bias")?,
         },
+        deep: Vec::new(),
+        sections: None,
         token: whole.get("image_token_index")?,
     })
 }
@@ -135,8 +144,8 @@ fn last_layer_of_all_rows(whole: &Fields) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The base of the frequencies, at the top or in the object of rotary positions.
-fn theta(own: &Fields) -> Result<f64, ConfigError> {
+/// The base of the frequencies of rows and columns, at the top or in the object of rotary positions.
+pub(super) fn patch_theta(own: &Fields) -> Result<f64, ConfigError> {
     let Some(rope) = own.object("rope_parameters")? else { return own.get("rope_theta") };
     match rope.get("rope_theta") {
         None => own.get("rope_theta"),

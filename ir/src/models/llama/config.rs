@@ -513,7 +513,7 @@ impl LlamaConfig {
         if self.differential && !self.kv_heads.is_multiple_of(2) {
             return Err(invalid("num_key_value_heads", format!("{} is odd; heads come in pairs", self.kv_heads)));
         }
-        self.vision.as_ref().map_or(Ok(()), Vision::check)?;
+        self.vision.as_ref().map_or(Ok(()), |vision| vision.check(self.layers))?;
         self.mtp.as_ref().map_or(Ok(()), Mtp::check)
     }
 

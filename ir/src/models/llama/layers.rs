@@ -5,7 +5,7 @@ use crate::ids::BlockId;
 use crate::models::experts::Experts;
 use crate::models::layer_set::Window;
 use crate::models::mixers::Scanned;
-use crate::models::rotation::{LENGTHS, Rotation};
+use crate::models::rotation::{GRID, LENGTHS, Rotation};
 use crate::ops::Scaling;
 use std::ops::Range;
 
@@ -107,6 +107,9 @@ impl LayerKind<'_> {
             (true, false) => return &["pos"],
             (true, true) => {}
         }
+        if self.rotation.is_some_and(|rotation| rotation.sections.is_some()) {
+            return &["pos", "seg", GRID[0], GRID[1], GRID[2]];
+        }
         let scaling = self.rotation.and_then(|rotation| rotation.scaling.as_ref());
         if scaling.is_some_and(Scaling::reads_lengths) { &["pos", "seg", LENGTHS] } else { &["pos", "seg"] }
     }
@@ -203,6 +206,23 @@ pub(super) fn runs(config: &LlamaConfig) -> Vec<(LayerKind<'_>, Range<u32>)> {
         }
     }
     runs
+}
+
+/// The same cut behind each of the first `count` layers.
+pub(super) fn cut_behind_first(runs: Vec<(LayerKind<'_>, Range<u32>)>, count: u32) -> Vec<(LayerKind<'_>, Range<u32>)> {
+    let (mut cut, mut done) = (Vec::new(), 0);
+    for (kind, range) in runs {
+        let mut start = range.start;
+        while start < range.end && done < count {
+            cut.push((kind.clone(), start..start + 1));
+            (start, done) = (start + 1, done + 1);
+        }
+        if start < range.end {
+            done += range.end - start;
+            cut.push((kind, start..range.end));
+        }
+    }
+    cut
 }
 
 /// The layers of a model under construction.

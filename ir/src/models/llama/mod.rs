@@ -39,13 +39,13 @@ pub(super) use qk_norm::{AllHeads, flat_norm};
 
 use self::carried::Carried;
 use self::indexer::INDEX_LOSS;
-use self::layers::{KeyChoice, LayerKind, Layers, kinds, runs};
+use self::layers::{KeyChoice, LayerKind, Layers, cut_behind_first, kinds, runs};
 use super::balance::{self, ADDED, PASSED};
 use super::draft::{Batch, Body, Draft, DraftError, Weight};
 use super::error::{ConfigError, unsupported};
 use super::mixers::WithAttention;
 use super::rotation::LENGTHS;
-use super::vision;
+use super::vision::{self, Added};
 use crate::dim_role::DimRole;
 use crate::graph::{ArgKind, Model, ResultKind};
 use crate::ids::BlockId;
@@ -157,8 +157,10 @@ fn blocks(config: &LlamaConfig, mut draft: Draft) -> Result<Model, DraftError> {
 
 /// The blocks of all layers, and their calls in order.
 fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError> {
-    let runs = runs(config);
+    let added = Added::of(config.vision.as_ref(), draft)?;
+    let runs = cut_behind_first(runs(config), added.layers);
     let mut blocks: Vec<(String, BlockId)> = Vec::new();
+    let mut done = 0;
     let mut last = "x".to_string();
     let passed = if config.balance_over_layers().is_some() { &PASSED[..] } else { &[] };
     let mut passed: Vec<String> = passed.iter().map(|name| name.to_string()).collect();
@@ -190,7 +192,8 @@ fn layers(config: &LlamaConfig, draft: &mut Draft) -> Result<Layers, DraftError>
         let operands = [&[&*last], &*taken, &before, constants, kind.inputs(), tokens(config)].concat();
         let results = [std::slice::from_ref(&result), &given, &next].concat().join(" ");
         draft.call(&results, block, Some(range.clone()), &operands, &[&kind.name]);
-        last = result;
+        done += range.len() as u32;
+        last = added.call(draft, result, done);
         passed = if given.is_empty() { passed } else { given };
         carried = next;
     }

@@ -26,14 +26,14 @@ impl Norm {
     }
 
     /// The parameters of a norm of this name, over a dim.
-    pub(super) fn weights(self, gain: &str, dim: &str) -> Vec<Weight> {
+    pub(in crate::models) fn weights(self, gain: &str, dim: &str) -> Vec<Weight> {
         let gains = self.has_gain().then(|| Weight::constant(gain.to_string(), dim, 1.0));
         let biases = (self == Norm::Layer).then(|| Weight::constant(format!("{gain}_bias"), dim, 0.0));
         gains.into_iter().chain(biases).collect()
     }
 
     /// `y = norm(x)` over a dim, with the parameters of the norm of the name `gain`.
-    pub(super) fn build(
+    pub(in crate::models) fn build(
         self,
         eps: f64,
         b: &mut Body<'_>,

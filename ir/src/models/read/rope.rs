@@ -160,7 +160,7 @@ impl Stated<'_> {
             Some(Scaling::Lengths { context, .. }) => self.lengths_gain(*context)?,
             _ => 1.0,
         };
-        Ok(Rotation { theta, scaling, gain, turned, backwards: false })
+        Ok(Rotation { scaling, gain, turned, ..Rotation::of(theta) })
     }
 
     fn kind(&self) -> Result<String, ConfigError> {

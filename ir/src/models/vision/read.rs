@@ -1,6 +1,7 @@
 //! The encoder of a file of a model that reads images, too.
 
 use super::Vision;
+use crate::models::composite::TEXT;
 use crate::models::error::{ConfigError, invalid};
 use crate::models::families::{self, ENCODERS};
 use crate::models::fields::Fields;
@@ -46,6 +47,8 @@ pub(in crate::models) struct EncoderFields {
     pub(in crate::models) own: Fields,
     /// Those of the whole file.
     pub(in crate::models) whole: Fields,
+    /// The keys of the text model, of which an encoder may read some.
+    pub(in crate::models) text: Map<String, Value>,
 }
 
 /// An encoder of a file.
@@ -69,7 +72,6 @@ pub fn encoder_of(file: &Map<String, Value>) -> Result<Option<ReadEncoder>, Conf
     let patches = patches.as_u64().ok_or_else(|| invalid(PATCHES, format!("{patches} is no number of patches")))?;
     let mut read = read_encoder(file)?;
     read.vision.patches = patches;
-    read.vision.check()?;
     Ok(Some(read))
 }
 
@@ -83,14 +85,15 @@ pub fn read_encoder(file: &Map<String, Value>) -> Result<ReadEncoder, ConfigErro
         Some(own) => own.as_object().ok_or_else(|| invalid(ENCODER, "must be an object".to_string()))?,
     };
     let (encoder, whole) = known(own, file)?;
-    let rest = file.iter().filter(|(name, _)| !matches!(name.as_str(), ENCODER | PATCHES | "text_config"));
+    let rest = file.iter().filter(|(name, _)| !matches!(name.as_str(), ENCODER | PATCHES | TEXT));
     let all = families::all_keys();
     let fields = EncoderFields {
         own: Fields::new(encoder.keys, &all, own)?,
         whole: Fields::new(whole.keys, &all, &rest.map(|(name, value)| (name.clone(), value.clone())).collect())?,
+        text: file.get(TEXT).and_then(Value::as_object).cloned().unwrap_or_default(),
     };
     let vision = (encoder.read)(&fields)?;
-    let EncoderFields { own, whole: of_whole } = fields;
+    let EncoderFields { own, whole: of_whole, .. } = fields;
     let own = own.into_unknown().into_iter().map(|name| format!("{ENCODER}.{name}"));
     Ok(ReadEncoder { vision, encoder, whole, unknown: own.chain(of_whole.into_unknown()).collect() })
 }
@@ -102,8 +105,9 @@ fn known(
 ) -> Result<(&'static Encoder, &'static Whole), ConfigError> {
     let [stated, whole] =
         [own, file].map(|part| part.get("model_type").and_then(Value::as_str).unwrap_or_default().to_string());
-    let mut wholes = wholes();
-    let found = wholes.find(|known| known.0.model_type == stated && known.1.model_type == whole);
+    // Older files of some models name the whole in both places.
+    let found = wholes()
+        .find(|known| known.1.model_type == whole && (known.0.model_type == stated || stated == known.1.model_type));
     found.ok_or_else(|| {
         let known: Vec<String> =
             self::wholes().map(|known| format!("`{}` in `{}`", known.0.model_type, known.1.model_type)).collect();

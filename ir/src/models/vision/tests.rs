@@ -41,6 +41,51 @@ fn ministral() -> Value {
     file
 }
 
+/// `config.json` of Qwen/Qwen3-VL-8B-Instruct, as far as it is read, for sequences of 64 patches.
+fn qwen3_vl() -> Value {
+    json!({
+        "model_type": "qwen3_vl", "tie_word_embeddings": false, "patches_per_sequence": 64,
+        "vision_config": {
+            "model_type": "qwen3_vl", "depth": 27, "hidden_size": 1152, "hidden_act": "gelu_pytorch_tanh",
+            "intermediate_size": 4304, "num_heads": 16, "in_channels": 3, "patch_size": 16, "spatial_merge_size": 2,
+            "temporal_patch_size": 2, "out_hidden_size": 4096, "num_position_embeddings": 2304,
+            "deepstack_visual_indexes": [8, 16, 24]
+        },
+        "text_config": {
+            "model_type": "qwen3_vl_text", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
+            "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151_936, "rope_theta": 5e6,
+            "rope_scaling": {"rope_type": "default", "mrope_section": [24, 20, 20], "mrope_interleaved": true}
+        }
+    })
+}
+
+/// The same of Qwen/Qwen3-VL-4B-Instruct.
+fn small_qwen3_vl() -> Value {
+    let mut file = qwen3_vl();
+    file["tie_word_embeddings"] = true.into();
+    let (vision, text) = (
+        json!({"depth": 24, "hidden_size": 1024, "intermediate_size": 4096, "out_hidden_size": 2560,
+            "deepstack_visual_indexes": [5, 11, 17]}),
+        json!({"hidden_size": 2560, "intermediate_size": 9728}),
+    );
+    for (part, changes) in [("vision_config", vision), ("text_config", text)] {
+        let changes = changes.as_object().unwrap().clone();
+        file[part].as_object_mut().unwrap().extend(changes);
+    }
+    file
+}
+
+/// The same of Qwen/Qwen3-VL-235B-A22B-Instruct.
+fn qwen3_vl_of_experts() -> Value {
+    let mut file = qwen3_vl();
+    file["model_type"] = "qwen3_vl_moe".into();
+    file["vision_config"]["model_type"] = "qwen3_vl_moe".into();
+    let experts = json!({"model_type": "qwen3_vl_moe_text", "num_hidden_layers": 94, "num_attention_heads": 64,
+        "num_key_value_heads": 4, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 1536});
+    file["text_config"].as_object_mut().unwrap().extend(experts.as_object().unwrap().clone());
+    file
+}
+
 /// The parameters of a file's model on a sequence of 32 tokens.
 fn parameters(file: &Value) -> Result<u64, ConfigError> {
     let batch = Batch { batch: 2, seq: 32, dtype: DType::BF16 };
@@ -53,6 +98,9 @@ fn published_models_have_the_parameters_of_their_classes() {
     assert_eq!(parameters(&mistral_small()), Ok(24_011_361_280));
     assert_eq!(parameters(&pixtral()), Ok(12_682_739_712));
     assert_eq!(parameters(&ministral()), Ok(8_918_026_240));
+    assert_eq!(parameters(&qwen3_vl()), Ok(8_767_123_696));
+    assert_eq!(parameters(&small_qwen3_vl()), Ok(4_437_815_808));
+    assert_eq!(parameters(&qwen3_vl_of_experts()), Ok(235_670_022_896));
 }
 
 #[test]
@@ -72,6 +120,47 @@ fn the_encoder_comes_before_the_embedding() {
         model.calls.iter().map(|call| (&*model.blocks[call.block].name, call.instances())).collect();
     assert_eq!(blocks, [("patches", 1), ("vision", 24), ("project", 1), ("embed", 1), ("layer", 40), ("head", 1)]);
     assert_eq!(ignored, Vec::<String>::new());
+}
+
+#[test]
+fn rows_of_inner_layers_go_behind_the_first_layers_of_the_text() {
+    let (config, ignored) = read_config(&qwen3_vl().to_string()).unwrap();
+    let model = config.build(&Batch { batch: 2, seq: 32, dtype: DType::BF16 }).unwrap();
+    let blocks: Vec<(&str, u32)> =
+        model.calls.iter().map(|call| (&*model.blocks[call.block].name, call.instances())).collect();
+    let vision = [("patches", 1), ("vision", 9), ("deep", 1), ("vision", 8), ("deep", 1), ("vision", 8), ("deep", 1)];
+    let text = [("layer", 1), ("stack", 1)];
+    let whole = [
+        &vision[..],
+        &[("vision", 2), ("project", 1), ("embed", 1)],
+        &text,
+        &text,
+        &text,
+        &[("layer", 33), ("head", 1)],
+    ];
+    assert_eq!(blocks, whole.concat());
+    assert_eq!(ignored, Vec::<String>::new());
+}
+
+#[test]
+fn an_encoder_that_does_not_suit_its_text_is_refused() {
+    let why = |change: &dyn Fn(&mut Value)| {
+        let mut file = qwen3_vl();
+        change(&mut file);
+        parameters(&file).unwrap_err().to_string()
+    };
+    let refused = why(&|file| file["vision_config"]["out_hidden_size"] = 3584.into());
+    assert!(refused.contains("3584 is not the `hidden_size` 4096 of the text model"), "{refused}");
+    let refused = why(&|file| file["vision_config"]["num_position_embeddings"] = 2300.into());
+    assert!(refused.contains("2300 is no square number"), "{refused}");
+    let refused = why(&|file| file["vision_config"]["deepstack_visual_indexes"] = json!([8, 27]));
+    assert!(refused.contains("27 is no layer of 27"), "{refused}");
+    let refused = why(&|file| file["vision_config"]["deepstack_visual_indexes"] = json!([8, 8]));
+    assert!(refused.contains("must ascend"), "{refused}");
+    let refused = why(&|file| file["text_config"]["num_hidden_layers"] = 2.into());
+    assert!(refused.contains("3 layers give rows to a text model of 2 layers"), "{refused}");
+    let refused = why(&|file| file["text_config"]["rope_scaling"]["mrope_section"] = json!([24, 20, 19]));
+    assert!(refused.contains("63 pairs, but 64 of a head turn"), "{refused}");
 }
 
 #[test]

@@ -81,8 +81,7 @@ impl<'a> Site<'a> {
 
     /// Returns whether ranks that share a sequence have parts of it in the order of the text, since the model carries states along it.
     pub(super) fn keeps_order(&self) -> bool {
-        let mut stmts = self.local.model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
-        stmts.any(|stmt| stmt.op.extras().in_blocks.is_some())
+        self.local.model.carrying().next().is_some()
     }
 
     pub(super) fn is_head(&self) -> bool {

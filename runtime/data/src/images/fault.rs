@@ -13,8 +13,8 @@ pub(super) enum ExampleFault {
     Missing(&'static str),
     /// A tensor is not of integers.
     Integers(&'static str),
-    /// Pixels of another type or rank.
-    Pixels,
+    /// Pixels of another type or rank than the encoder reads: images, or patches.
+    Pixels { of_patches: bool },
     /// Sizes that are not those of images within the padded ones.
     Sizes { images: usize, height: usize, width: usize },
     /// It has no tokens.
@@ -23,6 +23,12 @@ pub(super) enum ExampleFault {
     Labels { tokens: usize, labels: usize },
     /// Pixels of another number of channels than the encoder reads.
     Channels { own: u64, read: u64 },
+    /// Patches of other numbers than the encoder reads.
+    Numbers { own: u64, read: u64 },
+    /// Another number of patches than the sizes of images count.
+    Grid { patches: usize, counted: usize },
+    /// Images of several times.
+    Video(i32),
     /// An image that is no whole rows.
     Rows { size: [usize; 2], row: usize },
     /// Another number of image tokens than of rows.
@@ -40,8 +46,9 @@ impl fmt::Display for ExampleFault {
             }
             ExampleFault::Missing(name) => write!(f, "has no `{name}`"),
             ExampleFault::Integers(name) => write!(f, "has a `{name}` that is not of integers"),
-            ExampleFault::Pixels => {
-                f.write_str("has `pixel_values` that are not [images, channels, height, width] of f32, bf16 or f16")
+            ExampleFault::Pixels { of_patches } => {
+                let sizes = if *of_patches { "[patches, numbers]" } else { "[images, channels, height, width]" };
+                write!(f, "has `pixel_values` that are not {sizes} of f32, bf16 or f16")
             }
             ExampleFault::Sizes { images, height, width } => {
                 write!(
@@ -53,6 +60,15 @@ impl fmt::Display for ExampleFault {
             ExampleFault::Labels { tokens, labels } => write!(f, "has {tokens} tokens, but {labels} labels"),
             ExampleFault::Channels { own, read } => {
                 write!(f, "has pixels of {own} numbers, but the encoder reads {read}")
+            }
+            ExampleFault::Numbers { own, read } => {
+                write!(f, "has patches of {own} numbers, but the encoder reads {read}")
+            }
+            ExampleFault::Grid { patches, counted } => {
+                write!(f, "has {patches} patches, but `image_grid_thw` counts {counted}")
+            }
+            ExampleFault::Video(times) => {
+                write!(f, "has an `image_grid_thw` of {times} times; videos are not read, only images")
             }
             ExampleFault::Rows { size: [height, width], row } => {
                 write!(f, "has an image of {height} x {width} pixels, which are no whole rows of {row} x {row} pixels")

@@ -3,9 +3,9 @@
 use super::super::DataError;
 use super::super::tokens::NO_LABEL;
 use super::fault::ExampleFault;
+use super::pixels::{PixelForm, ReadPixels, StoredPixels, patches_of, sizes_of};
 use device::host;
 use ir::models::Vision;
-use ir::types::DType;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::path::{Path, PathBuf};
@@ -31,24 +31,6 @@ pub(super) struct ExampleFile {
     pixels: Option<StoredPixels>,
     /// Checksum of all but the pixels.
     pub(super) crc: u32,
-}
-
-/// Pixels in a file.
-#[derive(Clone, Copy, Debug)]
-struct StoredPixels {
-    dtype: DType,
-    dims: PixelDims,
-    /// The first byte, and the one behind the last.
-    bytes: [u64; 2],
-}
-
-/// The sizes of pixels: those of images that are padded to one size.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PixelDims {
-    pub(super) images: usize,
-    pub(super) channels: usize,
-    pub(super) height: usize,
-    pub(super) width: usize,
 }
 
 /// An open file, and its header.
@@ -104,19 +86,10 @@ impl<'a> OpenFile<'a> {
     fn pixels(&self) -> Result<Option<StoredPixels>, DataError> {
         let tensors = self.header.tensors();
         let Some(info) = tensors.get("pixel_values") else { return Ok(None) };
-        let dtype = match info.dtype {
-            Dtype::F32 => Some(DType::F32),
-            Dtype::BF16 => Some(DType::BF16),
-            Dtype::F16 => Some(DType::F16),
-            _ => None,
+        let Some((dtype, form)) = PixelForm::of(info) else {
+            return Err(damaged(self.path, &ExampleFault::Pixels { of_patches: info.shape.len() == 2 }));
         };
-        match (dtype, info.shape.as_slice()) {
-            (Some(dtype), &[images, channels, height, width]) => {
-                let dims = PixelDims { images, channels, height, width };
-                Ok(Some(StoredPixels { dtype, dims, bytes: self.bytes_of(info) }))
-            }
-            _ => Err(damaged(self.path, &ExampleFault::Pixels)),
-        }
+        Ok(Some(StoredPixels { dtype, form, bytes: self.bytes_of(info) }))
     }
 }
 
@@ -129,8 +102,14 @@ impl ExampleFile {
         let open = OpenFile::new(path)?;
         let ids = open.integers("input_ids")?.ok_or_else(|| damaged(path, &ExampleFault::Missing("input_ids")))?;
         let (labels, pixels) = (open.integers("labels")?, open.pixels()?);
-        let sizes = sizes_of(open.integers("image_sizes")?, pixels.map(|pixels| pixels.dims).unwrap_or_default());
-        let sizes = sizes.map_err(|why| damaged(path, &why))?;
+        let [stated, grid] = [open.integers("image_sizes")?, open.integers("image_grid_thw")?];
+        let sizes = match pixels {
+            None => Vec::new(),
+            Some(StoredPixels { form, .. }) => {
+                let sizes = form.check(vision).and_then(|()| sizes_of(stated, grid, form, vision));
+                sizes.map_err(|why| damaged(path, &why))?
+            }
+        };
         let mut hash = crc32fast::Hasher::new_with_initial(open.crc);
         ids.iter().chain(labels.iter().flatten()).for_each(|id| hash.update(&id.to_le_bytes()));
         let example = ExampleFile { path: path.into(), ids, labels, sizes, pixels, crc: hash.finalize() };
@@ -147,10 +126,6 @@ impl ExampleFile {
         if let Some(labels) = self.labels.as_ref().map(Vec::len).filter(|labels| *labels != tokens) {
             return Err(ExampleFault::Labels { tokens, labels });
         }
-        let own = self.pixels.map_or(vision.channels, |pixels| pixels.dims.channels as u64);
-        if own != vision.channels {
-            return Err(ExampleFault::Channels { own, read: vision.channels });
-        }
         let row = (vision.side * vision.projector.merge.unwrap_or(1)) as usize;
         let mut sizes = self.sizes.iter();
         if let Some(&size) = sizes.find(|size| size.iter().any(|side| *side == 0 || !side.is_multiple_of(row))) {
@@ -163,8 +138,7 @@ impl ExampleFile {
 
     /// Patches of its images.
     pub(super) fn patches(&self, vision: &Vision) -> usize {
-        let side = vision.side as usize;
-        self.sizes.iter().map(|size| size.iter().map(|pixels| pixels / side).product::<usize>()).sum()
+        self.sizes.iter().map(|&size| patches_of(size, vision)).sum()
     }
 
     /// Rows of its images.
@@ -185,18 +159,16 @@ impl ExampleFile {
         }
     }
 
-    /// Reads the pixels of all images, each `[channels, height, width]` of the size to which all are padded, which comes with them.
+    /// Reads the pixels of all images.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn pixels(&self) -> Result<(Vec<f32>, PixelDims), DataError> {
-        let Some(StoredPixels { dtype, dims, bytes: [from, to] }) = self.pixels else {
-            return Ok((Vec::new(), PixelDims::default()));
-        };
+    pub(super) fn pixels(&self) -> Result<Option<ReadPixels>, DataError> {
+        let Some(StoredPixels { dtype, form, bytes: [from, to] }) = self.pixels else { return Ok(None) };
         let file = PositionedFile::open(&self.path);
         let file = file.map_err(|source| DataError::Unreadable { path: self.path.clone(), source })?;
         let bytes = file.read(from..to).map_err(|why| unread(&self.path, why))?;
-        Ok((host::numbers(dtype, &bytes), dims))
+        Ok(Some(ReadPixels { numbers: host::numbers(dtype, &bytes), form }))
     }
 }
 
@@ -226,16 +198,4 @@ fn integers_of(info: &TensorInfo, bytes: &[u8]) -> Option<Vec<i32>> {
         }
         _ => None,
     }
-}
-
-/// The sizes of images: stated, or those of the pixels.
-fn sizes_of(stated: Option<Vec<i32>>, dims: PixelDims) -> Result<Vec<[usize; 2]>, ExampleFault> {
-    let PixelDims { images, height, width, .. } = dims;
-    let Some(stated) = stated.filter(|_| images > 0) else { return Ok(vec![[height, width]; images]) };
-    let sizes: Vec<[usize; 2]> = stated
-        .chunks_exact(2)
-        .map(|size| [size[0], size[1]].map(|side| usize::try_from(side).unwrap_or(usize::MAX)))
-        .collect();
-    let are_within = sizes.iter().all(|size| size[0] <= height && size[1] <= width);
-    if sizes.len() == images && are_within { Ok(sizes) } else { Err(ExampleFault::Sizes { images, height, width }) }
 }

@@ -7,12 +7,22 @@
 //! | `pixel_values` | `[images, channels, height, width]` | pixels, already scaled; absent without images |
 //! | `image_sizes` | `[images, 2]` | height and width of each image, if images are padded to one size |
 //!
+//! Where an encoder's patches have several frames, two of them differ:
+//!
+//! | tensor | sizes | |
+//! |---|---|---|
+//! | `pixel_values` | `[patches, numbers]` | numbers of patches; those of one row of tokens follow each other |
+//! | `image_grid_thw` | `[images, 3]` | 1, and the rows and columns of patches of each image |
+//!
 //! Examples fill windows of a sequence's tokens and patches in their order: [`ImageWindows`].
 
 mod fault;
 mod file;
 mod folder;
+mod grid;
 mod patches;
+mod pixels;
+mod table;
 mod windows;
 
 pub use folder::ImageExamples;

@@ -3,9 +3,10 @@
 use super::super::DataError;
 use super::super::sampler::Batch;
 use super::super::samples::Samples;
-use super::patches::Image;
+use super::grid::grid;
+use super::patches::{Image, Pixels};
 use super::{ImageBatch, ImageExamples, ImageWindows};
-use ir::models::{Activation, Projector, Vision};
+use ir::models::{Activation, Frequencies, Norm, Projector, Square, Stem, Vision};
 use safetensors::tensor::{Dtype, TensorView, serialize};
 use std::fs;
 use std::path::Path;
@@ -16,15 +17,23 @@ fn vision() -> Vision {
         patches: 16,
         side: 1,
         channels: 1,
+        frames: None,
         hidden: 8,
         feed_forward: 8,
         activation: Activation::Silu,
+        gated: true,
+        biased: false,
         layers: 1,
         heads: 2,
+        stem: Stem::Norm,
         theta: 10_000.0,
+        frequencies: Frequencies::ByParity,
+        norm: Norm::Rms,
         norm_eps: 1e-5,
         deviation: 0.02,
-        projector: Projector { merge: Some(2), activation: Activation::GeluErf, bias: false },
+        projector: Projector { merge: Some(2), square: Square::Matrix, activation: Activation::GeluErf, bias: false },
+        deep: Vec::new(),
+        sections: None,
         token: 9,
     }
 }
@@ -34,10 +43,21 @@ fn patches_of_a_row_follow_each_other() {
     let (mut batch, pixels) =
         (ImageBatch::default(), [1, 2, 3, 4, 0, 5, 6, 7, 8, 0].map(|number: u8| f32::from(number)));
     // The last column is padding.
-    batch.push(&vision(), Image { number: 3, pixels: &pixels, padded: [2, 5], size: [2, 4] });
+    let pixels = Pixels::Padded { pixels: &pixels, size: [2, 5] };
+    batch.push(&vision(), Image { number: 3, pixels, size: [2, 4] });
     assert_eq!(batch.patches, [1.0, 2.0, 5.0, 6.0, 3.0, 4.0, 7.0, 8.0]);
     assert_eq!((batch.rows, batch.columns), (vec![0, 0, 1, 1, 0, 0, 1, 1], vec![0, 1, 0, 1, 2, 3, 2, 3]));
     assert_eq!(batch.images, [3; 8]);
+}
+
+/// Positions of `get_rope_index` of `transformers` 5.24: two tokens, an image of 2 x 3 rows, a token, and the begin of an image of 1 x 2.
+#[test]
+fn tokens_behind_an_image_count_its_longer_side() {
+    let are_rows: Vec<bool> = [vec![false; 2], vec![true; 6], vec![false], vec![true]].concat();
+    let [times, rows, columns] = grid(&are_rows, &[[4, 6], [2, 4]], &vision());
+    assert_eq!(times, [0, 1, 2, 2, 2, 2, 2, 2, 5, 6]);
+    assert_eq!(rows, [0, 1, 2, 2, 2, 3, 3, 3, 5, 6]);
+    assert_eq!(columns, [0, 1, 2, 3, 4, 2, 3, 4, 5, 6]);
 }
 
 /// Writes an example whose images are squares with these numbers of pixels a side, padded to the largest.

@@ -3,8 +3,9 @@
 use super::super::DataError;
 use super::super::sampler::{Batch, shuffled};
 use super::fault::ExampleFault;
-use super::file::{PixelDims, damaged, is_token};
+use super::file::{damaged, is_token};
 use super::folder::ImageExamples;
+use super::grid::grid;
 use super::patches::Image;
 use ir::models::Vision;
 use std::ops::Range;
@@ -62,8 +63,12 @@ impl ImageWindows {
         for (segment, file) in (0..).zip(&self.examples.files[self.windows[window].clone()]) {
             let inputs = file.ids.len().min(self.seq);
             let mut ids = file.ids[..inputs].to_vec();
-            for id in &mut ids {
-                let is_row = is_token(*id, vision.token);
+            let are_rows: Vec<bool> = ids.iter().map(|id| is_token(*id, vision.token)).collect();
+            if vision.sections.is_some() {
+                let grid = grid(&are_rows, &file.sizes, vision);
+                batch.images.grid.iter_mut().zip(grid).for_each(|(all, own)| all.extend(own));
+            }
+            for (id, is_row) in ids.iter_mut().zip(are_rows) {
                 batch.images.slots.push(if is_row { rows } else { -1 });
                 rows += i32::from(is_row);
                 // No row of the embedding.
@@ -71,9 +76,9 @@ impl ImageWindows {
             }
             batch.push_segment(segment, &ids, file.targets(inputs, vision));
             batch.has_examples |= file.labels.is_some();
-            let (pixels, PixelDims { channels, height, width, .. }) = file.pixels()?;
-            for (pixels, &size) in pixels.chunks_exact((channels * height * width).max(1)).zip(&file.sizes) {
-                batch.images.push(vision, Image { number: images, pixels, padded: [height, width], size });
+            let pixels = file.pixels()?;
+            for (pixels, size) in pixels.iter().flat_map(|pixels| pixels.images(&file.sizes, vision)) {
+                batch.images.push(vision, Image { number: images, pixels, size });
                 images += 1;
             }
             // Rows of tokens that were cut off are there all the same.
@@ -82,6 +87,10 @@ impl ImageWindows {
         batch.images.fill(vision, first_patch, images);
         batch.repeat(begin, self.seq);
         batch.images.slots.resize(batch.tokens.len(), -1);
+        for side in batch.images.grid.iter_mut().filter(|side| !side.is_empty()) {
+            let own = side.len() - begin;
+            (own..self.seq).for_each(|at| side.push(side[begin + at % own]));
+        }
         Ok(())
     }
 }

@@ -30,19 +30,26 @@ enum Field {
     Lengths,
     /// The row of an image that each token stands for.
     Slots,
+    /// The time, the row or the column of each token.
+    Grid(usize),
     /// Numbers of each patch of images.
-    Patches,
-    /// A number of each patch of images.
+    Numbers(fn(&ImageBatch) -> &Vec<f32>),
+    /// Integers of each patch of images.
     Places(fn(&ImageBatch) -> &Vec<i32>),
 }
 
 impl Field {
     /// The field of an input's name: `tok`, `lab`, `pos`, `seg`, `len`, or `tok2` for tokens two places further on; for images `slot`,
-    /// `patch`, `row`, `col` and `image`.
+    /// `patch`, `row`, `col`, `image`, `tap`, `share`, `at_time`, `at_row` and `at_col`.
     fn of(name: &str) -> Option<Field> {
         match (name, name.get(..3)?) {
             ("slot", _) => Some(Field::Slots),
-            ("patch", _) => Some(Field::Patches),
+            ("at_time", _) => Some(Field::Grid(0)),
+            ("at_row", _) => Some(Field::Grid(1)),
+            ("at_col", _) => Some(Field::Grid(2)),
+            ("patch", _) => Some(Field::Numbers(|images| &images.patches)),
+            ("share", _) => Some(Field::Numbers(|images| &images.shares)),
+            ("tap", _) => Some(Field::Places(|images| &images.taps)),
             ("row", _) => Some(Field::Places(|images| &images.rows)),
             ("col", _) => Some(Field::Places(|images| &images.columns)),
             ("image", _) => Some(Field::Places(|images| &images.images)),
@@ -57,12 +64,12 @@ impl Field {
 
     /// True if it has a number for each token.
     fn is_of_tokens(self) -> bool {
-        !matches!(self, Field::Patches | Field::Places(_))
+        !matches!(self, Field::Numbers(_) | Field::Places(_))
     }
 
     /// True if images give it.
     fn is_of_images(self) -> bool {
-        matches!(self, Field::Slots | Field::Patches | Field::Places(_))
+        matches!(self, Field::Slots | Field::Grid(_) | Field::Numbers(_) | Field::Places(_))
     }
 
     /// The numbers of sequences of `seq` tokens.
@@ -74,8 +81,9 @@ impl Field {
             Field::Segments => Cow::Borrowed(&batch.segments),
             Field::Lengths => Cow::Owned(batch.lengths(seq)),
             Field::Slots => Cow::Borrowed(&batch.images.slots),
+            Field::Grid(side) => Cow::Borrowed(&batch.images.grid[side]),
             Field::Places(of) => Cow::Borrowed(of(&batch.images)),
-            Field::Patches => Cow::Borrowed(&[]),
+            Field::Numbers(_) => Cow::Borrowed(&[]),
             // What is read there has no label.
             Field::Tokens(ahead) => Cow::Owned(batch.ahead(&batch.tokens, seq, ahead, 0)),
             Field::Labels(ahead) => Cow::Owned(batch.ahead(&batch.labels, seq, ahead, -1)),
@@ -201,7 +209,7 @@ impl Feed {
 
     fn input_of(&self, batch: &Batch, field: Field) -> Input {
         match field {
-            Field::Patches => Input::Floats(batch.images.patches.clone()),
+            Field::Numbers(of) => Input::Floats(of(&batch.images).clone()),
             Field::Places(of) => Input::Ints(of(&batch.images).clone()),
             _ => Input::Ints(self.ordered(&field.of_batch(batch, self.seq as usize))),
         }
@@ -210,13 +218,14 @@ impl Feed {
 
 /// True if an op draws numbers by the places of tokens, treats the first ones first, or carries a state from one to the next.
 fn depends_on_order(model: &Model) -> bool {
-    let stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
-    stmts.into_iter().any(|stmt| match &stmt.op {
-        Op::Kernel(KernelOp::Attention(op)) => op.0.dropout.is_some(),
-        Op::Kernel(KernelOp::Dropout(_) | KernelOp::Jitter(_) | KernelOp::Dispatch(_)) => true,
-        Op::Kernel(op) => op.def().extras().in_blocks.is_some(),
-        _ => false,
-    })
+    let mut stmts = model.blocks.values().flat_map(|block| &block[SectionKind::F].stmts);
+    let carries_state = model.carrying().next().is_some();
+    carries_state
+        || stmts.any(|stmt| match &stmt.op {
+            Op::Kernel(KernelOp::Attention(op)) => op.0.dropout.is_some(),
+            Op::Kernel(KernelOp::Dropout(_) | KernelOp::Jitter(_) | KernelOp::Dispatch(_)) => true,
+            _ => false,
+        })
 }
 
 fn not_text(why: String) -> Error {

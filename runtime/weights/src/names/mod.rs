@@ -6,7 +6,7 @@ use crate::description::Description;
 use crate::layout::Source;
 use form::Layer;
 use ir::graph::{Param, is_record};
-use ir::models::{Batch, ConfigError, ENCODER_LAYERS, HubTensor, TensorSource, Weights, When};
+use ir::models::{Batch, ConfigError, ENCODER_ARRAYS, HubTensor, TensorSource, Weights, When};
 use ir::types::DType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -48,10 +48,15 @@ impl Conventions {
 /// The sizes of parameters, by their names.
 type ModelSizes<'a> = BTreeMap<&'a str, Vec<u64>>;
 
+/// True for the name of a tensor, if there is one of these sizes; of any, if no sizes are given.
+pub type Present<'a> = &'a dyn Fn(&str, &[u64]) -> bool;
+
 /// Facts that the name of a parameter depends on.
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     weights: &'a Weights,
+    /// Rows of a layer that count before those of the weights.
+    first: &'static [HubTensor],
     /// The parameters of the layer, or those outside of layers.
     params: &'a ModelSizes<'a>,
     /// The number of the layer among all layers.
@@ -62,8 +67,8 @@ struct Scope<'a> {
     is_interleaved: bool,
     /// The first elements of a head, of which these pairs are; none: all.
     turned: Option<u64>,
-    /// The tensors of the files; none has any where names are chosen freely.
-    present: &'a dyn Fn(&str) -> bool,
+    /// The tensors that the files have, of any sizes or of these; none has any where names are chosen freely.
+    present: Present<'a>,
 }
 
 /// The number of a layer in a name.
@@ -72,7 +77,7 @@ const LAYER: &str = "{layer}";
 impl Scope<'_> {
     /// The place of a parameter in files; `None` if the family has no such parameter.
     fn source(&self, param: &str) -> Option<Source> {
-        let row = self.rows().find(|row| row.params.contains(&param) && self.holds(row.when))?;
+        let row = self.rows().find(|row| row.params.contains(&param) && self.holds(row))?;
         let at = row.params.iter().position(|name| *name == param)?;
         let sizes: Vec<&[u64]> = row.params.iter().map(|name| self.sizes(name)).collect::<Option<_>>()?;
         let is_split = row.name.contains("{}");
@@ -96,14 +101,20 @@ impl Scope<'_> {
             None => (self.weights.outer, [].as_slice()),
             Some(_) => ([].as_slice(), self.weights.inner),
         };
-        outer.iter().chain(inner.iter().copied().flatten())
+        let first = if self.layer.is_some() { self.first } else { &[] };
+        outer.iter().chain(first).chain(inner.iter().copied().flatten())
     }
 
-    fn holds(&self, when: When) -> bool {
-        match when {
+    fn holds(&self, row: &HubTensor) -> bool {
+        match row.when {
             When::Always => true,
-            When::File(tensor) => (self.present)(&self.at(tensor)),
+            When::File(tensor) => (self.present)(&self.at(tensor), &[]),
             When::Param(name) => self.sizes(name).is_some(),
+            When::Sizes => {
+                let sizes: Option<Vec<&[u64]>> = row.params.iter().map(|name| self.sizes(name)).collect();
+                let name = self.at(row.name);
+                sizes.is_some_and(|sizes| (self.present)(&name, &form::piece(row, name.clone(), &sizes, 0, None).shape))
+            }
         }
     }
 
@@ -167,14 +178,14 @@ impl Names {
     ///
     /// # Panics
     /// If the model has a parameter that no family has.
-    pub fn of(description: &Description, seq: u64, present: &dyn Fn(&str) -> bool) -> Result<Names, ConfigError> {
+    pub fn of(description: &Description, seq: u64, present: Present<'_>) -> Result<Names, ConfigError> {
         let Description { family, config, encoder, .. } = description;
         let model = config.build(&Batch { batch: 1, seq, dtype: DType::F32 })?;
         let mut layers: BTreeMap<(&str, u32), u32> = BTreeMap::new();
         for call in &model.calls {
             let Some(repeat) = &call.repeat else { continue };
             // Layers of an encoder have numbers of their own.
-            if call.params[0].name == ENCODER_LAYERS {
+            if is_of_encoder(&call.params[0].name) {
                 continue;
             }
             for at in repeat.range.clone() {
@@ -197,11 +208,13 @@ impl Names {
                 let layer = layer.or_else(|| further.map(|_| description.layers() + instance));
                 let params = &arrays[array(param)];
                 let layers = description.layers();
-                let scope = Scope { weights: &family.weights, params, layer, layers, is_interleaved, turned, present };
+                let (weights, first) = (&family.weights, description.inner);
+                let scope = Scope { weights, first, params, layer, layers, is_interleaved, turned, present };
                 let name = param.instance_name(instance);
                 let source = match encoder {
-                    Some((encoder, _)) if param.name == ENCODER_LAYERS => {
-                        Scope { weights: &encoder.weights, layer: Some(instance), ..scope }.source(member(param))
+                    Some((encoder, _)) if is_of_encoder(&param.name) => {
+                        let layer = Some(instance);
+                        Scope { weights: &encoder.weights, first: &[], layer, ..scope }.source(member(param))
                     }
                     Some((encoder, _)) => scope
                         .source(member(param))
@@ -223,6 +236,11 @@ impl Names {
         let conventions = Conventions::of(description);
         Ok(Names { sources, constants, family: Some(conventions) })
     }
+}
+
+/// True for an array of an encoder's parameters.
+fn is_of_encoder(array: &str) -> bool {
+    ENCODER_ARRAYS.contains(&array)
 }
 
 /// The module of a tensor: its name without the last part.

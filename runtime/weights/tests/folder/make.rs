@@ -35,7 +35,7 @@ fn bytes(dtype: Dtype, number: f32) -> Vec<u8> {
 
 /// All tensors of a configuration.
 pub(crate) fn tensors(config: &str, dtype: Dtype) -> Tensors {
-    let names = Names::of(&Description::read(config).unwrap(), 8, &|_| false).unwrap();
+    let names = Names::of(&Description::read(config).unwrap(), 8, &|_, _| false).unwrap();
     let pieces = names.sources.values().flat_map(|source| &source.pieces);
     let mut at = 0;
     let mut made = Tensors::new();

@@ -4,7 +4,7 @@ use crate::models::config::ModelConfig;
 use crate::models::error::ConfigError;
 use crate::models::fields::Fields;
 use crate::models::keys::Keys;
-use crate::models::weights::Weights;
+use crate::models::weights::{HubTensor, Weights};
 
 /// A family of models: what a `config.json` can say of them, and how it is read.
 #[derive(Clone, Copy, Debug)]
@@ -34,12 +34,14 @@ pub struct Composite {
     pub defaults: &'static str,
     /// The part that says whether the head is tied.
     pub tied: Tied,
+    /// The tensors of a layer of its text model that its files have in another form than those of the family.
+    pub inner: &'static [HubTensor],
 }
 
 impl Composite {
     /// One whose text model has the `model_type` and the defaults of the family.
     pub(in crate::models::families) const fn of(model_type: &'static str) -> Composite {
-        Composite { model_type, text_type: None, defaults: "{}", tied: Tied::Either }
+        Composite { model_type, text_type: None, defaults: "{}", tied: Tied::Either, inner: &[] }
     }
 }
 

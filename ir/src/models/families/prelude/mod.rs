@@ -32,5 +32,5 @@ pub(super) use crate::models::read::{
     Base, Head, Heads, Kinds, ModelSizes, Rope, activation, biased, further, positions, windows,
 };
 pub(super) use crate::models::rotation::Rotation;
-pub(super) use crate::models::weights::{FileShape, HubTensor, Join, Pairs, Weights, When};
+pub(super) use crate::models::weights::{FileShape, HubTensor, Join, MatrixOrder, Pairs, Weights, When};
 pub(super) use crate::ops::{GroupLimit, Scaling};

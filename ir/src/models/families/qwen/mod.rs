@@ -7,5 +7,6 @@ pub(super) mod qwen3_5;
 pub(super) mod qwen3_5_moe;
 pub(super) mod qwen3_moe;
 pub(super) mod qwen3_next;
+pub(super) mod qwen3_vl;
 
 use super::{llama, prelude};

@@ -17,6 +17,7 @@ pub(in crate::models::families) const FAMILY: Family = Family {
             text_type: Some("qwen3_vl_moe_text"),
             defaults: VL,
             tied: Tied::Whole,
+            inner: VL_EXPERTS,
             ..Composite::of("qwen3_vl_moe")
         },
         Composite { tied: Tied::Whole, ..Composite::of("internvl") },
@@ -45,7 +46,21 @@ const KEYS: &[Key] = &[
 
 /// Defaults of the text model of Qwen3-VL with experts.
 const VL: &str = r#"{"intermediate_size": 5632, "num_attention_heads": 16, "num_key_value_heads": 16, "num_experts": 60,
-    "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "max_position_embeddings": 128000, "rope_theta": 5e5}"#;
+    "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "norm_topk_prob": true, "max_position_embeddings": 128000,
+    "rope_theta": 5e5}"#;
+
+/// Experts in files of Qwen3-VL: the matrices of all in one tensor. Those of the hub have inputs in rows, those that the class writes outputs.
+const VL_EXPERTS: &[HubTensor] = &[
+    GATE_UP.when(When::Sizes),
+    DOWN.when(When::Sizes),
+    HubTensor { order: MatrixOrder::InputsFirst, ..GATE_UP }.when(When::Sizes),
+    HubTensor { order: MatrixOrder::InputsFirst, ..DOWN }.when(When::Sizes),
+    GATE_UP,
+    DOWN,
+];
+
+const GATE_UP: HubTensor = HubTensor::linear("mlp.experts.gate_up_proj", &["expert_gate", "expert_up"]).of_experts();
+const DOWN: HubTensor = HubTensor::linear("mlp.experts.down_proj", &["expert_down"]).of_experts();
 
 fn read(fields: &Fields) -> Result<ModelConfig, ConfigError> {
     let base = biased(fields, Base::USUAL.read(fields)?)?;
