@@ -1,8 +1,9 @@
 //! Grouped queries on more ranks than there are key heads: the numbers of one device, and each rank computes only the key heads of its
 //! queries.
 
+use crate::as_alone::trains_as_alone;
 use crate::meshes::record::{Record, sgd};
-use crate::meshes::trained::{alone, trains_as_alone};
+use crate::meshes::trained::alone;
 use crate::meshes::training::{Recipe, compiled, models};
 use cost::local_type;
 use ir::dim_role::DimRole;

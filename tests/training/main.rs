@@ -1,6 +1,7 @@
 //! Training: models of every kind on every mesh, the files that it reads, and the runs that it writes.
 
 mod allocations;
+mod as_alone;
 mod balance;
 mod dropless;
 mod evaluation;

@@ -1,7 +1,8 @@
 //! States that layers carry along a sequence, on ranks that share it: the numbers of one device, with several documents in a sequence.
 
+use crate::as_alone::trains_as_alone;
 use crate::meshes::record::{Record, sgd};
-use crate::meshes::trained::{alone, trains_as_alone};
+use crate::meshes::trained::alone;
 use crate::meshes::training::Recipe;
 use ir::models::from_config;
 use ir::optimizer::Optimizer;

@@ -1,6 +1,5 @@
 //! Recipes trained: by the program of a file, on a mesh, and each on one device.
 
-use super::compare::differences;
 use super::record::{Record, train};
 use super::training::{Recipe, compiled, inputs};
 use ir::text::File;
@@ -23,14 +22,4 @@ pub(crate) fn alone(recipes: impl IntoIterator<Item = Recipe>, sequences: u64) -
         (recipe, record)
     };
     recipes.into_iter().map(on_one).collect()
-}
-
-/// Trains every recipe on each mesh; the numbers are those on one device.
-pub(crate) fn trains_as_alone(alone: &[(Recipe, Record)], meshes: &[&str], sequences: u64) {
-    for mesh in meshes {
-        for (which, (recipe, alone)) in alone.iter().enumerate() {
-            let found = differences(&trained_on(recipe, mesh, sequences), alone, &recipe.optimizer);
-            assert!(found.is_empty(), "recipe {which} on {mesh}: {found:#?}");
-        }
-    }
 }
