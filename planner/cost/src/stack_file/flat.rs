@@ -150,6 +150,7 @@ const ALIASES: &[Alias] = &[
         &[on("dropless", "pads"), on("drops", "pads"), off("pads", "drops")],
     ),
     same("weighs_inside", "experts.weighs_inside"),
+    same("scaling_calls", "experts.scaling_calls"),
     same("hierarchical", "network.hierarchical"),
     same("hop", "network.hop"),
     same("peer", "network.peer"),

@@ -1,7 +1,7 @@
 //! Ranges of a stack's figures: those of any software on any hardware, so that a wrong unit is reported.
 
 use crate::preset_error::out_of_range;
-use crate::residual::{Errors, Job};
+use crate::residual::{Errors, Job, Measured};
 use crate::stack::Stack;
 use crate::traits::Figure;
 
@@ -34,6 +34,18 @@ pub(super) fn complaints(stack: &Stack) -> Vec<String> {
     found.extend(sizes.filter_map(|(name, size)| {
         out_of_range(&format!("{name} in residual.measured.sizes"), size, 1.0, 1e18, "a size")
     }));
+    found.extend(stack.residual.measured.iter().flat_map(shares));
+    found
+}
+
+/// Messages about the shares of the peak that runs reached.
+fn shares(Measured { sizes, shares, .. }: &Measured) -> Vec<String> {
+    let checked =
+        shares.iter().map(|&share| out_of_range("residual.measured.shares", share, 0.0, 1.0, "a share of the peak"));
+    let mut found: Vec<String> = checked.flatten().collect();
+    if !shares.is_empty() && shares.len() != sizes.len() {
+        found.push(format!("`residual.measured.shares` has {} runs, and `sizes` {}", shares.len(), sizes.len()));
+    }
     found
 }
 
