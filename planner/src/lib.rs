@@ -66,6 +66,7 @@ pub use heads::{check_sharing, gathers_keys};
 pub use pass::{Observer, PASSES, Pass, PlanError, finish, plan};
 pub use passes::build_mesh::mesh;
 pub use passes::collectives::{marked, reshard_paths};
+pub use passes::decompose::decompose;
 pub use passes::shard;
 pub use ring::{is_ring, ring};
 pub use states::least_block;

@@ -16,6 +16,10 @@ const LLAMA: &str = r#"{"model_type": "llama", "vocab_size": 257, "hidden_size":
 const GPT2: &str =
     r#"{"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 1, "n_positions": 32, "vocab_size": 340}"#;
 
+const MIXTRAL: &str = r#"{"model_type": "mixtral", "vocab_size": 257, "hidden_size": 32, "intermediate_size": 48,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2,
+    "max_position_embeddings": 32, "output_router_logits": true}"#;
+
 const SHORT: &str = "--seq 16 --global-batch 16 --lr 1e-2 --warmup 5 --eval-every 0 --final-eval-batches 1";
 
 fn run(folder: &Path, args: &[&str]) -> Output {
@@ -67,6 +71,17 @@ fn a_model_of_bytes_continues_what_it_was_trained_on() {
 
 /// The frequencies of a text go by its own length, not by the sequences of the training or by how many tokens follow. Each token is the
 /// one that a request for it alone gives, on both sides of the context of 8 tokens.
+/// Counts of experts' tokens and their loss are of training alone.
+#[test]
+fn a_model_of_balanced_experts_continues_what_it_was_trained_on() {
+    let folder = folder(MIXTRAL);
+    let folder = folder.path();
+    let train = "train config.json --data text.txt --steps 60 --save-every 60 --parallel dp=2,ep=2,mbs=4";
+    words(folder, &format!("{train} {SHORT}"));
+    let told = generated(folder, &["--prompt", "cdefgh", "--tokens", "12", "--temperature", "0"]);
+    assert_eq!(told["text"], "abcdefgh".repeat(2)[..12]);
+}
+
 #[test]
 fn frequencies_go_by_the_length_of_the_text() {
     let folder = folder(

@@ -13,6 +13,14 @@ use ir::rule::{DimFactors, Instance};
 use rustc_hash::FxHashMap;
 
 pub(crate) fn run(model: &mut Model, _: &PlanOptions, _: &Platform<'_>) -> Result<(), PlanError> {
+    decompose(model)
+}
+
+/// Replaces the composite ops of a model, and those whose `!` dim is sharded, by graphs of simpler ops.
+///
+/// # Errors
+/// An op has no decomposition, which is an internal error.
+pub fn decompose(model: &mut Model) -> Result<(), PlanError> {
     let (mesh, dims) = (model.mesh.clone(), model.dims.clone());
     let site = Site { mesh: &mesh, dims: &dims };
     let step = model.step.as_mut().map(|step| &mut step.graph);

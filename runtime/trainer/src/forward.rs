@@ -56,7 +56,9 @@ impl Forward {
         if model.mesh.devices() > 1 {
             return Err("the model is sharded over a mesh".into());
         }
-        let model = needed(model);
+        let mut model = needed(model);
+        // Counts of experts' tokens, which training balances, have no kernel of their own.
+        planner::decompose(&mut model).map_err(|why| why.to_string())?;
         let mut room = Room(0);
         let mut params = BTreeMap::new();
         for (param, at) in read_params(&model) {
