@@ -321,7 +321,7 @@ def main():
     parser.add_argument("--flags", action="store_true", help="write the flags that each engine has, and end")
     parser.add_argument("--engine", nargs="+", default=list(PACKAGES), choices=list(PACKAGES))
     parser.add_argument("--count", type=int, default=40, help="exports of an engine")
-    parser.add_argument("--plans", type=int, metavar="COUNT", help="hold so many plans for an engine against notes of their exports, and end")
+    parser.add_argument("--plans", type=int, metavar="COUNT", help="hold this number of plans for an engine against notes of their exports, and end")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="end an engine after this time, with fewer exports")
     parser.add_argument("--seed", type=int, default=int(datetime.date.today().strftime("%Y%m%d")), help="of the drawn cases; the date by default")
     parser.add_argument("--mutate", action="store_true", help="leave out assumptions one by one, too")

@@ -410,7 +410,7 @@ impl Body<'_> {
         self.linear_of("b s", map)
     }
 
-    /// The same of rows with other dims than `b s`.
+    /// Adds a linear map of rows with other dims than `b s`.
     ///
     /// # Errors
     /// There is no such operand.

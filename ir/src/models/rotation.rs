@@ -28,7 +28,7 @@ pub struct Rotation {
     pub turned: Option<u64>,
     /// They turn the other way (nanochat).
     pub backwards: bool,
-    /// How many pairs turn by the time, the row and the column of a token, in turn while there are any; none: all by its position.
+    /// Numbers of pairs that turn by the time, the row and the column of a token, in turn while there are any; none: all by its position.
     pub sections: Option<[u64; 3]>,
 }
 
@@ -53,7 +53,7 @@ impl Rotation {
         b.op(&[y], self.op(), &[x, "pos", LENGTHS][..2 + usize::from(by_length)])
     }
 
-    /// The same by times, rows and columns, one after the other: each leaves the pairs of the others as they are.
+    /// Turns pairs by times, rows and columns, one after the other: each leaves the pairs of the others as they are.
     fn turn_by_grid(&self, sections: [u64; 3], b: &mut Body<'_>, y: &str, x: &str) -> Result<(), DraftError> {
         let mut last = x.to_string();
         for (at, input) in GRID.into_iter().enumerate() {

@@ -5,9 +5,9 @@
 //! as much as any other's. Few publishers move a factor little from that of more general jobs, which is the least that it can be. Latent
 //! layers are beside experts in most models, and have no less than their factors.
 
-use super::residual::residual;
+use super::residual::residual_of;
 use super::score::Scored;
-use super::summary::Weighted;
+use super::summary::{Weighted, in_stacks};
 use compiler::error::Error;
 use cost::{Interval, LayerKind, Regime, RegimeFactors, Regimes, Residual};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,30 +38,15 @@ pub fn regimes(scored: &[Scored<'_>]) -> Regimes {
     let layers = [LayerKind::Dense, LayerKind::Experts, LayerKind::Latent];
     for kind in layers {
         let general = if kind == LayerKind::Latent { LayerKind::Experts } else { LayerKind::Dense };
-        found.add(Jobs { layers: kind, narrow: None }, Regime { layers: general, narrow: false }, &rows);
+        found.add(RegimeFactors::new(kind, None), Regime { layers: general, narrow: false }, &rows);
     }
     for (kind, narrow) in layers.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
-        found.add(Jobs { layers: kind, narrow: Some(narrow) }, Regime { layers: kind, narrow }, &rows);
+        found.add(RegimeFactors::new(kind, Some(narrow)), Regime { layers: kind, narrow }, &rows);
     }
     found.regimes
 }
 
-/// Jobs of a regime, or of both that differ in the operands of their products.
-#[derive(Clone, Copy)]
-struct Jobs {
-    layers: LayerKind,
-    narrow: Option<bool>,
-}
-
-impl Jobs {
-    /// Returns whether jobs of a regime are among these.
-    fn have(self, regime: Regime) -> bool {
-        self.layers == regime.layers && self.narrow.is_none_or(|narrow| narrow == regime.narrow)
-    }
-}
-
 /// Quantiles of scores, of the runs that were faster than predicted and of those that were slower.
-#[derive(Clone, Copy)]
 struct Quantiles {
     sources: usize,
     low: f64,
@@ -93,19 +78,18 @@ struct Found {
 
 impl Found {
     /// Adds the factors of some jobs beside those of a more general regime, if there are enough runs.
-    fn add(&mut self, jobs: Jobs, general: Regime, rows: &[Row<'_>]) {
-        let own: Vec<&Row<'_>> = rows.iter().filter(|row| jobs.have(row.regime)).collect();
+    fn add(&mut self, jobs: RegimeFactors, general: Regime, rows: &[Row<'_>]) {
+        let own: Vec<&Row<'_>> = rows.iter().filter(|row| jobs.holds(row.regime)).collect();
         if own.len() < LEAST {
             return;
         }
         let (general, quantiles) = (self.regimes.factors(general), Quantiles::of(&own));
         self.regimes.regime.push(RegimeFactors {
-            layers: Some(jobs.layers),
-            narrow: jobs.narrow,
             runs: own.len() as u32,
             sources: quantiles.sources as u32,
             low: quantiles.factor(quantiles.low / self.reference.low, general.low),
             high: quantiles.factor(quantiles.high / self.reference.high, general.high),
+            ..jobs
         });
     }
 }
@@ -121,17 +105,12 @@ pub fn regimes_stated(regimes: &Regimes) -> Result<String, Error> {
 
 /// Scores of all runs that are not reported apart.
 fn scores<'a>(scored: &'a [Scored<'_>]) -> Vec<Row<'a>> {
-    let mut stacks: BTreeMap<&str, Vec<&Scored<'_>>> = BTreeMap::new();
-    for row in scored.iter().filter(|row| !row.run.apart && row.prediction.is_ok()) {
-        stacks.entry(&row.run.request.stack).or_default().push(row);
-    }
     let mut rows = Vec::with_capacity(scored.len());
-    for own in stacks.values() {
+    for (_, own) in in_stacks(scored) {
         let models: BTreeSet<&str> = own.iter().map(|row| row.run.model.as_str()).collect();
         for model in models {
             let (test, rest): (Vec<&Scored<'_>>, Vec<&Scored<'_>>) = own.iter().partition(|row| row.run.model == model);
-            let rest: Vec<Scored<'_>> = rest.into_iter().cloned().collect();
-            let errors = residual(&rest);
+            let errors = residual_of(&rest);
             rows.extend(test.into_iter().filter_map(|row| of_row(row, &errors)));
         }
     }

@@ -47,7 +47,13 @@ fn a_run_a_line(line: &str) -> String {
 
 /// Errors on the runs of a stack in time and memory, and what these runs are. Runs that are reported apart do not count.
 pub fn residual(scored: &[Scored<'_>]) -> Residual {
-    let rows: Vec<&Scored<'_>> = scored.iter().filter(|row| !row.run.apart && row.prediction.is_ok()).collect();
+    residual_of(&scored.iter().collect::<Vec<_>>())
+}
+
+/// The residual of some of the runs of a stack.
+pub(super) fn residual_of(scored: &[&Scored<'_>]) -> Residual {
+    let rows: Vec<&Scored<'_>> =
+        scored.iter().copied().filter(|row| !row.run.apart && row.prediction.is_ok()).collect();
     Residual {
         time: errors(&rows, |row| row.ratio()),
         memory: errors(&rows, |row| row.memory_ratio()),
@@ -78,7 +84,7 @@ fn of_kinds(kinds: [String; Job::KINDS.len()], mut runs: Vec<NearRun>) -> Measur
         sizes.then(b.share.total_cmp(&a.share))
     });
     runs.dedup_by(|later, first| later.sizes == first.sizes);
-    let shares = runs.iter().map(|run| (run.share * 1e3).round() / 1e3).collect();
+    let shares = runs.iter().map(|run| ((run.share * 1e3).round() / 1e3).min(1.0)).collect();
     Measured { kinds, sizes: runs.into_iter().map(|run| run.sizes).collect(), shares }
 }
 

@@ -110,20 +110,21 @@ pub fn memory_by_stack(scored: &[Scored<'_>]) -> Vec<Summary> {
 }
 
 /// Rows of a group, with its name.
-type Group<'a, 'b> = (&'b str, Vec<&'b Scored<'a>>);
+pub(super) type RunGroup<'a, 'b> = (&'b str, Vec<&'b Scored<'a>>);
 
-fn memories(groups: &[Group<'_, '_>]) -> Vec<Summary> {
+fn memories(groups: &[RunGroup<'_, '_>]) -> Vec<Summary> {
     let rows = groups.iter().map(|(name, rows)| memory(name, rows));
     rows.filter(|summary| summary.rows + summary.refused > 0).collect()
 }
 
-fn in_stacks<'a, 'b>(scored: &'b [Scored<'a>]) -> Vec<Group<'a, 'b>> {
+/// Runs by stack, in alphabetical order, without those that are reported apart.
+pub(super) fn in_stacks<'a, 'b>(scored: &'b [Scored<'a>]) -> Vec<RunGroup<'a, 'b>> {
     let mut groups = grouped(scored, |run| &run.request.stack);
     groups.iter_mut().for_each(|(_, rows)| rows.retain(|row| !row.run.apart));
     groups
 }
 
-fn grouped<'a, 'b>(scored: &'b [Scored<'a>], of: fn(&Run) -> &String) -> Vec<Group<'a, 'b>> {
+fn grouped<'a, 'b>(scored: &'b [Scored<'a>], of: fn(&Run) -> &String) -> Vec<RunGroup<'a, 'b>> {
     let mut names: Vec<&str> = scored.iter().map(|row| of(row.run).as_str()).collect();
     names.sort_unstable();
     names.dedup();

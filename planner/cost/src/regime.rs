@@ -34,9 +34,8 @@ pub struct Regime {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RegimeFactors {
-    /// Layers of the models; `None` for any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub layers: Option<LayerKind>,
+    /// Layers of the models.
+    pub layers: LayerKind,
     /// True if products have operands below 16 bits; `None` for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub narrow: Option<bool>,
@@ -62,10 +61,14 @@ static REGIMES: LazyLock<Regimes> =
     LazyLock::new(|| toml::from_str(include_str!("regimes.toml")).expect("regimes.toml is read by a test"));
 
 impl RegimeFactors {
+    /// Jobs without runs, whose factors are 1.
+    pub fn new(layers: LayerKind, narrow: Option<bool>) -> RegimeFactors {
+        RegimeFactors { layers, narrow, runs: 0, sources: 0, low: 1.0, high: 1.0 }
+    }
+
     /// Returns whether a job is one of these.
     pub fn holds(&self, regime: Regime) -> bool {
-        let RegimeFactors { layers, narrow, .. } = *self;
-        layers.is_none_or(|layers| layers == regime.layers) && narrow.is_none_or(|narrow| narrow == regime.narrow)
+        self.layers == regime.layers && self.narrow.is_none_or(|narrow| narrow == regime.narrow)
     }
 }
 
@@ -88,14 +91,8 @@ mod tests {
 
     #[test]
     fn the_most_special_factors_count() {
-        let factors = |layers, narrow, low| RegimeFactors { layers, narrow, runs: 9, sources: 4, low, high: low };
-        let regimes = Regimes {
-            regime: vec![
-                factors(None, None, 1.0),
-                factors(Some(LayerKind::Experts), None, 2.0),
-                factors(Some(LayerKind::Experts), Some(true), 3.0),
-            ],
-        };
+        let factors = |narrow, low| RegimeFactors { low, high: low, ..RegimeFactors::new(LayerKind::Experts, narrow) };
+        let regimes = Regimes { regime: vec![factors(None, 2.0), factors(Some(true), 3.0)] };
         let low = |layers, narrow| regimes.factors(Regime { layers, narrow }).low;
         assert_eq!([LayerKind::Dense, LayerKind::Experts].map(|layers| low(layers, false)), [1.0, 2.0]);
         assert_eq!([LayerKind::Latent, LayerKind::Experts].map(|layers| low(layers, true)), [1.0, 3.0]);

@@ -208,7 +208,7 @@ pub(super) fn runs(config: &LlamaConfig) -> Vec<(LayerKind<'_>, Range<u32>)> {
     runs
 }
 
-/// The same cut behind each of the first `count` layers.
+/// Runs of layers, cut behind each of the first `count` layers.
 pub(super) fn cut_behind_first(runs: Vec<(LayerKind<'_>, Range<u32>)>, count: u32) -> Vec<(LayerKind<'_>, Range<u32>)> {
     let (mut cut, mut done) = (Vec::new(), 0);
     for (kind, range) in runs {

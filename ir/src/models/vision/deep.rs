@@ -34,7 +34,7 @@ pub(super) fn rows_of(number: usize) -> String {
 /// The block that adds rows of an inner layer to the stream of the text model.
 pub(in crate::models) struct Added {
     block: Option<BlockId>,
-    /// The inner layers, and so many layers of the text model.
+    /// Number of inner layers, and of the layers of the text model that take their rows.
     pub(in crate::models) layers: u32,
 }
 

@@ -73,7 +73,8 @@ pub struct Vision {
     /// The layers behind which projectors of their own give rows, each for a layer of the text model from the first one on (Meng et al.
     /// 2024, DeepStack). Layers count from 0.
     pub deep: Vec<u32>,
-    /// How many pairs of a head of the text model turn by the time, the row and the column of a token; none: all by its place in the text.
+    /// Numbers of pairs of a head of the text model that turn by the time, the row and the column of a token; none: all by its place in
+    /// the text.
     pub sections: Option<[u64; 3]>,
     /// The token that stands for a row of an image.
     pub token: u64,

@@ -14,7 +14,7 @@ pub(in crate::models::families) const ENCODER: Encoder = encoder(
     }],
 );
 
-/// The same within the model with experts.
+/// This encoder within the model with experts.
 pub(in crate::models::families) const ENCODER_OF_EXPERTS: Encoder = encoder(
     "qwen3_vl_moe_vision",
     &[Whole {
